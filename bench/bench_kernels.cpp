@@ -1,0 +1,181 @@
+// Micro-benchmarks of the CPU backend's kernels. `items_per_second` counts operations (a multiply and an add are two),
+// or logits for the head; `bytes_per_second` counts the weights that are read.
+//
+//   dllm_bench_kernels --benchmark_filter='linear/avx512/Q4_0'
+//   DLLM_BENCH_THREADS=2 dllm_bench_kernels        (default: every CPU)
+
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/test_data.h"
+#include "cpu/linear.h"
+#include "cpu/score_head.h"
+#include "numerics/tensor_type.h"
+
+namespace dllm::cpu {
+namespace {
+
+using testing::Random;
+
+int threads() {
+  const char* value = std::getenv("DLLM_BENCH_THREADS");
+  const int wanted = value == nullptr ? 0 : std::atoi(value);
+  return wanted > 0 ? wanted : default_thread_count();
+}
+
+std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64_t elems) {
+  for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+    if (layout.type == type) return random_blocks(random, layout, elems);
+  if (type != TensorType::kF32) return random_words(random, type, elems);
+  const std::vector<float> values = random_floats(random, elems);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// x [rows][4096] times W [4096][4096], with the preparation of activations.
+void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows) {
+  const std::int64_t k = 4096, n = 4096;
+  Random random(1);
+  const std::vector<std::byte> data = random_weight(random, type, n * k);
+  const std::vector<float> x = random_floats(random, rows * k);
+  std::vector<float> out(static_cast<std::size_t>(rows * n));
+  const WeightView weight{type, {k, n}, data};
+  ThreadPool pool(threads());
+  LinearRunner runner(*set, pool, false);
+  for (auto _ : state) {
+    runner.forget();
+    runner.run(runner.prepare(weight, nullptr, x.data(), rows, 0), n, out.data());
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetItemsProcessed(state.iterations() * 2 * rows * k * n);
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(data.size()));
+}
+
+/// 32 query rows of one layer of an 8B model (32 heads, 8 kv heads, head_dim 128) against a float16 cache.
+void attention(benchmark::State& state, const KernelSet* set, std::int64_t keys) {
+  const std::int64_t rows = 32, heads = 32, kv_heads = 8, dim = 128;
+  Random random(2);
+  const std::vector<float> q = random_floats(random, rows * heads * dim);
+  const std::vector<std::byte> k = random_words(random, TensorType::kF16, keys * kv_heads * dim);
+  const std::vector<std::byte> v = random_words(random, TensorType::kF16, keys * kv_heads * dim);
+  std::vector<float> out(q.size());
+  ThreadPool pool(threads());
+  std::vector<float> scores(static_cast<std::size_t>(pool.size() * (keys + 16)));
+  const KeyRange range{0, keys};
+  for (auto _ : state)
+    parallel(pool, rows * kv_heads, [&](std::int64_t item, int worker) {
+      const std::int64_t row = item % rows, kv = item / rows;
+      for (std::int64_t head = kv * (heads / kv_heads); head < (kv + 1) * (heads / kv_heads); ++head) {
+        AttentionArgs args;
+        args.q = q.data() + (row * heads + head) * dim;
+        args.k = k.data() + kv * dim * 2;
+        args.v = v.data() + kv * dim * 2;
+        args.half = true, args.stride = kv_heads * dim, args.head_dim = dim, args.scale = 0.088f;
+        args.ranges = &range, args.range_count = 1;
+        args.scores = scores.data() + worker * (keys + 16);
+        args.out = out.data() + (row * heads + head) * dim;
+        set->attention(args);
+      }
+    });
+  state.SetItemsProcessed(state.iterations() * 4 * rows * heads * keys * dim);
+}
+
+/// Reduction of one row of 126464 logits in chunks, without the product that makes them.
+void reduction(benchmark::State& state, ScoreRequest request) {
+  const std::int64_t vocab = 126464, chunk = 1024;
+  Random random(3);
+  const std::vector<float> logits = random_floats(random, vocab, 12.f);
+  std::vector<float> scratch(static_cast<std::size_t>(chunk));
+  const ReductionSpec spec(request, vocab);
+  for (auto _ : state) {
+    Partial all;
+    for (std::int64_t first = 0; first < vocab; first += chunk) {
+      const std::int64_t size = std::min(chunk, vocab - first);
+      std::copy_n(logits.begin() + first, size, scratch.begin());
+      merge(
+          spec,
+          reduce_chunk(spec, 5, static_cast<TokenId>(first), std::span(scratch).first(static_cast<std::size_t>(size))),
+          all);
+    }
+    benchmark::DoNotOptimize(finish(spec, 5, all));
+  }
+  state.SetItemsProcessed(state.iterations() * vocab);
+}
+
+/// The fused head: `rows` scored rows, width 1024, 32768 tokens of Q8_0.
+void head(benchmark::State& state, const KernelSet* set, std::int64_t rows) {
+  const std::int64_t k = 1024, vocab = 32768;
+  Random random(4);
+  const std::vector<std::byte> data = random_weight(random, TensorType::kQ8_0, vocab * k);
+  const std::vector<float> x = random_floats(random, rows * k);
+  const WeightView weight{TensorType::kQ8_0, {k, vocab}, data};
+  ThreadPool pool(threads());
+  LinearRunner runner(*set, pool, false);
+  ScoreHead score_head(*set, pool, runner);
+  std::vector<SequenceStep> batch(1);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    batch[0].plan.rows.push_back({static_cast<Position>(r), 0});
+    batch[0].plan.scored.push_back(static_cast<std::int32_t>(r));
+  }
+  for (auto _ : state) {
+    runner.forget();
+    score_head.arrange(batch, vocab);
+    std::vector<Scores> scores(1);
+    score_head.run(runner.prepare(weight, nullptr, x.data(), rows, 0), vocab, scores);
+    benchmark::DoNotOptimize(scores.data());
+  }
+  state.SetItemsProcessed(state.iterations() * 2 * rows * k * vocab);
+}
+
+void register_set(const KernelSet* set) {
+  const std::string isa = set->name;
+  const auto add = [](const std::string& name, auto body) {
+    benchmark::RegisterBenchmark(name.c_str(), body)->UseRealTime()->Unit(benchmark::kMicrosecond);
+  };
+  for (const Codec* format : all_codecs())
+    for (std::int64_t rows : {1, 8, 32, 128})
+      add("linear/" + isa + "/" + std::string(format->name) + "/rows:" + std::to_string(rows),
+          [set, type = format->type, rows](benchmark::State& state) { linear(state, set, type, rows); });
+  for (std::int64_t keys : {256, 2048})
+    add("attention/" + isa + "/keys:" + std::to_string(keys),
+        [set, keys](benchmark::State& state) { attention(state, set, keys); });
+  for (std::int64_t rows : {1, 32})
+    add("head/" + isa + "/rows:" + std::to_string(rows),
+        [set, rows](benchmark::State& state) { head(state, set, rows); });
+}
+
+}  // namespace
+
+void register_all() {
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  // The scalar set is the oracle, not a product: it is left out.
+  for (int i = 1; i < count; ++i)
+    if (entries[i].available) register_set(entries[i].set);
+  ScoreRequest request;
+  benchmark::RegisterBenchmark("reduction/argmax", [request](benchmark::State& state) {
+    reduction(state, request);
+  })->Unit(benchmark::kMicrosecond);
+  request.temperature = 0.7;
+  benchmark::RegisterBenchmark("reduction/gumbel", [request](benchmark::State& state) {
+    reduction(state, request);
+  })->Unit(benchmark::kMicrosecond);
+}
+
+}  // namespace dllm::cpu
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  dllm::cpu::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

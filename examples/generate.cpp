@@ -1,0 +1,30 @@
+// Loads a model, answers one prompt, prints the answer and what it cost.
+//
+//   example_generate [MODEL.gguf [PROMPT]]        an empty MODEL is the embedded one
+#include <cstdio>
+#include <string>
+
+#include "dllm/model.h"
+
+int main(int argc, char** argv) {
+  const std::string path = argc > 1 ? argv[1] : "";
+  const std::string prompt = argc > 2 ? argv[2] : "Solve 17+4.";
+
+  auto model = dllm::LanguageModel::load(path);
+  if (!model) {
+    std::fprintf(stderr, "error: %s\n", model.error().message().c_str());
+    return 1;
+  }
+  dllm::GenerateOptions options;
+  options.length = 64;
+  options.algorithm = "threshold";  // commit every token that is at least this sure
+  options.threshold = 0.9;
+
+  const auto answer = model->generate(prompt, options);
+  if (!answer) {
+    std::fprintf(stderr, "error: %s\n", answer.error().message().c_str());
+    return 1;
+  }
+  std::printf("%s\n", answer->text.c_str());
+  std::printf("%d tokens in %d forward passes\n", answer->stats.answer_tokens, answer->stats.nfe);
+}

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dllm {
+
+/// How an answer is denoised. Every field has one declaration of its flag, environment twin and help in
+/// engine/option_table.cpp. Empty strings and zeros mean "as the model's metadata recommends".
+struct GenerateOptions {
+  // What is generated.
+  std::int32_t length = 128;      ///< generated tokens at most (the canvas after the prompt)
+  std::int32_t block_length = 0;  ///< positions decoded together; 0: the model's, at most `length`
+  bool exact_length = false;      ///< decode every position: no stop at end-of-sequence tokens
+
+  // The four parts.
+  std::string algorithm;         ///< decoder; empty: "threshold" for masked, "low-confidence" for causal models
+  std::string cache;             ///< cache policy: none, prefix, dual, block-causal; empty: the model's default
+  std::string window = "block";  ///< block, or whole (all positions compete at once)
+  std::string block_origin;      ///< prompt-end or absolute; empty: the model's
+
+  // Decoder parameters.
+  std::int32_t steps = 0;            ///< denoising steps of the fixed-step decoders, over the whole answer; 0: length
+  double threshold = 0.9;            ///< confidence above which a position is committed
+  double factor = 1.0;               ///< Fast-dLLM's factor rule
+  double eps = 1e-3;                 ///< last timestep of Dream's schedule
+  double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
+
+  // Token choice.
+  double temperature = 0;  ///< 0: greedy
+  std::int32_t top_k = 0;  ///< 0: off
+  double top_p = 1;        ///< 1: off
+  double cfg_scale = 0;    ///< classifier-free guidance; 0: off
+  std::uint64_t seed = 0;
+  bool suppress_eos = false;  ///< end-of-sequence tokens get probability 0 (LLaDA's logits_eos_inf)
+  bool defer_eos = false;     ///< they are committed last (LLaDA's confidence_eos_eot_inf)
+
+  bool compat = false;  ///< upstream's behaviour, bit for bit, where ours differs (docs/decoding.md)
+};
+
+/// What one position of the canvas shows after a step.
+struct CanvasCell {
+  std::int32_t token = 0;
+  bool masked = false;
+  bool changed = false;   ///< by this step
+  double confidence = 0;  ///< at its commit; 1 for the prompt
+};
+
+/// One denoising step, produced once for every listener (terminal, server, Python, trace).
+struct StepEvent {
+  std::int32_t step = 0;         ///< 0-based count of steps
+  std::int32_t nfe = 0;          ///< forward passes so far
+  std::int32_t block_begin = 0;  ///< the window being decoded
+  std::int32_t block_end = 0;
+  std::int32_t prompt_length = 0;
+  std::int32_t masked = 0;         ///< masked positions left in the canvas
+  std::vector<CanvasCell> canvas;  ///< prompt and answer
+  std::string text;                ///< the answer's committed prefix so far
+};
+
+/// Return false to stop: the result then holds what was committed.
+using StepCallback = std::function<bool(const StepEvent&)>;
+
+/// Where the time and the work went.
+struct GenerateStats {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t answer_tokens = 0;     ///< up to and including the stop token
+  std::int32_t committed_tokens = 0;  ///< positions decided
+  std::int32_t steps = 0;
+  std::int32_t nfe = 0;     ///< forward passes (a guided step counts two)
+  std::int32_t forced = 0;  ///< steps in which only the progress rule committed something
+  std::int64_t rows_forwarded = 0;
+  std::int64_t rows_scored = 0;
+  double seconds = 0;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+/// A finished generation.
+struct Generation {
+  std::string text;  ///< answer without control tokens, up to the first stop token
+  std::vector<std::int32_t> prompt_ids;
+  std::vector<std::int32_t> ids;          ///< whole generated span; undecided positions hold the mask id (or -1)
+  std::vector<std::int32_t> commit_step;  ///< forward pass (from 0) that decided each position; -1: none
+  std::vector<double> confidence;         ///< at the commit
+  FinishReason finish = FinishReason::kLength;
+  GenerateStats stats;
+  std::uint64_t hash = 0;  ///< FNV-1a of the answer ids: a fingerprint for comparisons
+};
+
+}  // namespace dllm

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+#include "dllm/generate.h"
+
+namespace dllm {
+
+/// How a model is brought up. Zeros and empty strings choose by machine and file.
+struct LoadOptions {
+  std::int32_t threads = 0;  ///< 0: one per CPU this process may use
+  std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best this machine has
+  std::string cache_type;    ///< K/V storage: f32, f16; empty: f32 for F32 models, else f16
+  std::string activations;   ///< int8 or f32 against quantized weights; empty: int8
+  bool warnings = true;      ///< report oddities of the file to stderr
+};
+
+struct ChatTurn {
+  std::string role;  ///< system, user, assistant
+  std::string content;
+};
+
+/// A model that answers. Generation uses the model's threads and runs one call at a time per object (calls from
+/// several threads wait for each other); tokenization is safe from any thread.
+class LanguageModel {
+ public:
+  /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.
+  static Expected<LanguageModel> load(const std::string& path, const LoadOptions& options = {});
+
+  ~LanguageModel();
+  LanguageModel(LanguageModel&&) noexcept;
+  LanguageModel& operator=(LanguageModel&&) noexcept;
+
+  /// Answers one user message through the model's chat template (raw text if it has none).
+  Expected<Generation> generate(std::string_view prompt, const GenerateOptions& options = {},
+                                const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+  /// Answers a conversation.
+  Expected<Generation> generate(const std::vector<ChatTurn>& turns, const GenerateOptions& options = {},
+                                const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+  /// Continues token ids as they are. Errors: kUsage if an id is outside the vocabulary.
+  Expected<Generation> generate_ids(const std::vector<std::int32_t>& prompt, const GenerateOptions& options = {},
+                                    const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+
+  /// Raw logits [ids.size() x vocab_size()], one full pass. `causal` overrides the model's attention mask.
+  Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal) const;
+
+  /// `special`: texts of control tokens become their ids.
+  Expected<std::vector<std::int32_t>> tokenize(std::string_view text, bool special) const;
+  Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
+  /// Token ids of a conversation, rendered through the chat template.
+  Expected<std::vector<std::int32_t>> apply_template(const std::vector<ChatTurn>& turns) const;
+  /// Replaces the file's chat template. Errors: kInvalidFile with line and column.
+  Expected<void> set_chat_template(const std::string& source);
+  bool has_chat_template() const;
+
+  std::int32_t vocab_size() const;
+  std::int32_t context_length() const;
+  std::string architecture() const;
+  std::string name() const;
+  std::string isa() const;  ///< the kernel set in use
+  std::int32_t threads() const;
+
+ private:
+  struct Impl;
+  explicit LanguageModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dllm

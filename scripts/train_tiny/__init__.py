@@ -1,0 +1,1 @@
+"""Makes a tiny masked-diffusion language model from nothing; see README.md."""

@@ -1,0 +1,51 @@
+"""What the command-line tests share: running the binary, and what its failures look like."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DLLM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "dllm"
+
+
+def clean_environment(**extra):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("DLLM_ARG_")}
+    environment.update(extra)
+    return environment
+
+
+def run(*args, stdin=b"", timeout=120, binary=False, **environment):
+    result = subprocess.run([DLLM, *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
+                            env=clean_environment(**environment), check=False)
+    if not binary:
+        result.stdout = result.stdout.decode()
+    result.stderr = result.stderr.decode()
+    return result
+
+
+class CliCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.dir = pathlib.Path(cls.directory.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def ok(self, *args, **kwargs):
+        result = run(*args, **kwargs)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def fails(self, code, *args, **kwargs):
+        """One line on stderr, nothing on stdout."""
+        result = run(*args, **kwargs)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, b"" if kwargs.get("binary") else "")
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("error: "), lines[0])
+        return lines[0]

@@ -1,0 +1,186 @@
+"""The verbs of `dllm` that read or write files: convert, quantize, inspect, tokenize, detokenize, logits, eval.
+
+    python3 cli_files_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import unittest
+
+import cli_test_files as files
+from cli_case import DLLM, CliCase, clean_environment
+
+
+class Files(CliCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.hf = cls.dir / "tiny"
+        cls.hf.mkdir()
+        files.write_llada(cls.hf)
+        cls.words = cls.dir / "words.gguf"
+        files.write_gguf(cls.words, files.vocab_only_metadata("llada"))
+
+    def test_convert_and_quantize(self):
+        f32 = self.dir / "tiny-f32.gguf"
+        result = self.ok("convert", self.hf, "-o", f32, "--type", "f32")
+        self.assertIn("tensors", result.stdout)
+        self.assertIn("exists", self.fails(2, "convert", self.hf, "-o", f32))
+        self.ok("convert", self.hf, "-o", f32, "--type", "f32", "--force")
+        q8 = self.dir / "tiny-q8.gguf"
+        report = json.loads(self.ok("quantize", f32, q8, "Q8_0", "--report", "json").stdout)
+        self.assertEqual(report["type"], "Q8_0")
+        self.assertLess(report["bits_per_weight"], 12)
+        self.assertLess(q8.stat().st_size, f32.stat().st_size)
+        self.fails(2, "quantize", f32, q8, "Q8_0")
+        self.fails(2, "quantize", f32, self.dir / "x.gguf", "Q9_0")
+        self.fails(2, "quantize", f32, f32, "Q8_0", "--force")
+        self.fails(2, "quantize", f32)
+        self.fails(3, "quantize", self.dir / "missing.gguf", self.dir / "x.gguf", "Q8_0")
+        self.fails(3, "convert", self.dir / "missing")
+        self.fails(3, "convert", self.hf, "-o", self.dir / "no" / "such" / "directory.gguf")
+        self.assertEqual(sorted(p.name for p in self.dir.glob("*.part*")), [])
+        for model in (f32, q8, self.hf):
+            self.ok("run", "-m", model, "he", "-n", "8")
+
+    def test_derived_name(self):
+        result = subprocess.run([DLLM, "convert", "tiny/"], cwd=self.dir, capture_output=True, check=False,
+                                env=clean_environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.dir / "tiny-f16.gguf").exists())
+
+    def test_inspect(self):
+        text = self.ok("inspect").stdout  # the embedded model
+        self.assertIn("architecture llada", text)
+        self.assertIn("blk.0.attn_q.weight", text)
+        self.assertIn("bits per weight", text)
+        self.assertNotIn("blk.0", self.ok("inspect", "--metadata").stdout)
+        self.assertNotIn("general.name", self.ok("inspect", "--tensors").stdout)
+        json_text = json.loads(self.ok("inspect", "-o", "json").stdout)
+        self.assertEqual(json_text["architecture"], "llada")
+        self.assertEqual(json_text["total"]["tensors"], len(json_text["tensors"]))
+        future = self.dir / "future.gguf"
+        files.write_gguf(future, {"general.architecture": "future", "future.block_count": 7, "x": "\x1b[2J\n"},
+                         [("odd.tensor", [4, 2], [0.0] * 8)])
+        text = self.ok("inspect", future).stdout
+        self.assertIn("architecture future", text)
+        self.assertIn("7 layers", text)
+        self.assertIn("odd.tensor", text)
+        self.assertNotIn("\x1b", text)
+        self.assertIn("words only", self.ok("inspect", self.words).stdout)
+        self.assertIn("d_model", self.ok("inspect", self.hf).stdout)
+        self.assertIn("q_proj", self.ok("inspect", self.hf / "model.safetensors").stdout)
+        self.fails(3, "inspect", self.dir / "missing.gguf")
+        self.fails(3, "inspect", self.hf / "config.json")
+        (self.dir / "text.bin").write_text("hello")
+        self.fails(3, "inspect", self.dir / "text.bin")
+
+    def test_tokenize(self):
+        for model in (self.words, self.hf, self.hf / "tokenizer.json"):
+            ids = self.ok("tokenize", "-m", model, "he h<|mdm_mask|>").stdout.split()
+            self.assertEqual(ids, ["256", "32", "104", "259"], model)
+            literal = self.ok("tokenize", "-m", model, "--no-special", "<|mdm_mask|>").stdout.split()
+            self.assertEqual(len(literal), 12)
+            back = self.ok("detokenize", "-m", model, *ids).stdout
+            self.assertEqual(back, "he h<|mdm_mask|>\n")
+            self.assertEqual(self.ok("detokenize", "-m", model, "--no-special", *ids).stdout, "he h\n")
+        self.assertEqual(self.ok("tokenize", "-m", self.words, "--add-bos", "h").stdout, "257 104\n")
+        answer = json.loads(self.ok("tokenize", "-m", self.words, "-o", "json", stdin="hé\n".encode()).stdout)
+        self.assertEqual(answer["text"], "hé")
+        self.assertEqual(answer["ids"], [104, 195, 169])
+        self.assertIn("'he'", self.ok("tokenize", "-m", self.words, "--show", "he").stdout)
+        self.assertEqual(self.ok("detokenize", "-m", self.words, stdin=b"256,32\n104").stdout, "he h\n")
+        self.assertEqual(self.ok("detokenize", stdin=self.ok("tokenize", "Sort: b a").stdout.encode()).stdout, "Sort: b a\n")
+        self.fails(2, "detokenize", "-m", self.words, "260")
+        self.fails(2, "detokenize", "-m", self.words, "-1")
+        self.fails(2, "detokenize", "-m", self.words, "x")
+        nothing = self.dir / "nothing.gguf"
+        files.write_gguf(nothing, {"general.architecture": "llada"})
+        self.fails(3, "tokenize", "-m", nothing, "x")
+
+    def test_logits(self):
+        out = self.dir / "out.f32"
+        result = self.ok("logits", "--tokens", "1,2,3", "-o", out)
+        self.assertEqual(result.stdout, "")
+        tokens, vocabulary = map(int, result.stderr.split(" float32")[0].split(" x "))
+        self.assertEqual(tokens, 3)
+        self.assertEqual(out.stat().st_size, 3 * vocabulary * 4)
+        piped = self.ok("logits", "--tokens", "1 2 3", "-o", "-", binary=True).stdout
+        self.assertEqual(piped, out.read_bytes())
+        self.assertTrue(all(abs(x) < 1e4 for (x,) in struct.iter_unpack("<f", piped)))
+        causal = self.ok("logits", "--tokens", "1,2,3", "--causal", "-o", "-", binary=True).stdout
+        self.assertNotEqual(causal, piped)
+        single = self.ok("logits", "--tokens", "1", "-o", "-", binary=True).stdout
+        first = [x for (x,) in struct.iter_unpack("<f", causal[:len(single)])]
+        for a, (b,) in zip(first, struct.iter_unpack("<f", single)):
+            self.assertAlmostEqual(a, b, delta=1e-3)  # a causal first row sees only itself
+        self.fails(2, "logits", "--tokens", "1,99999999", "-o", out)
+        self.fails(2, "logits", "--tokens", "1,-1", "-o", out)
+        self.fails(2, "logits", "--tokens", "", "-o", out)
+        self.fails(2, "logits", "--tokens", "1")
+        self.fails(3, "logits", "--tokens", "1", "-o", self.dir / "no" / "directory")
+
+
+class Eval(CliCase):
+    def setUp(self):
+        self.items = self.dir / "items.jsonl"
+        self.items.write_text('{"task":"arith","prompt":"Solve 17+4.","answer":"21"}\n'
+                              '{"task":"minmax","prompt":"Max: 12 16 3 1","answer":"16"}\n'
+                              '{"task":"minmax","prompt":"Max: 2 1","answer":"wrong"}\n')
+
+    def test_forms(self):
+        text = self.ok("eval", self.items, "-n", "32").stdout
+        self.assertRegex(text, r"(?m)^all +3 +66\.7 ")
+        self.assertTrue(self.ok("eval", self.items, "-n", "32", "-o", "md").stdout.startswith("| task"))
+        report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json").stdout)
+        self.assertEqual(report["all"]["correct"], 2)
+        self.assertEqual(report["tasks"]["minmax"]["items"], 2)
+        self.assertEqual([r["correct"] for r in report["records"]], [True, True, False])
+        self.assertEqual(report["config"]["options"]["length"], 32)
+        self.assertNotEqual(report["config"]["options"]["algorithm"], "")
+        lines = self.ok("eval", self.items, "-n", "32", "-o", "jsonl").stdout.splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
+
+    def test_choice_of_items(self):
+        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--limit", "1").stdout)
+        self.assertEqual(report["all"]["items"], 1)
+        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--task", "minmax").stdout)
+        self.assertEqual(list(report["tasks"]), ["minmax"])
+        self.assertIn("did you mean 'minmax'", self.fails(2, "eval", self.items, "--task", "minimax"))
+
+    def test_progress_and_interrupt_on_a_terminal(self):
+        many = self.dir / "many.jsonl"
+        many.write_text(self.items.read_text() * 300)
+        terminal, child_side = pty.openpty()
+        process = subprocess.Popen([DLLM, "eval", many, "-n", "32", "--algorithm", "low-confidence", "--exact-length",
+                                    "-o", "json"], stdout=subprocess.PIPE, stderr=child_side, env=clean_environment())
+        os.close(child_side)
+        seen = b""
+        while b"/900" not in seen:  # the progress line: at least one item is done
+            seen += os.read(terminal, 4096)
+        process.send_signal(signal.SIGINT)
+        out = process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=60), 130)
+        os.close(terminal)
+        report = json.loads(out)
+        self.assertFalse(report["complete"])
+        self.assertGreaterEqual(report["all"]["items"], 1)
+        self.assertLess(report["all"]["items"], 900)
+
+    def test_damaged_files(self):
+        bad = self.dir / "bad.jsonl"
+        bad.write_text(self.items.read_text() + "{oops\n")
+        self.assertIn("line 4", self.fails(3, "eval", bad))
+        bad.write_text("")
+        self.fails(3, "eval", bad)
+        self.fails(3, "eval", self.dir / "missing.jsonl")
+
+
+if __name__ == "__main__":
+    unittest.main()

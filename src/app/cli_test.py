@@ -1,0 +1,240 @@
+"""The built `dllm` from outside: exit codes, what goes to which stream, run and chat, Ctrl-C, damaged models.
+
+    python3 cli_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+import cli_test_files as files
+from cli_case import DLLM, CliCase, clean_environment, run
+
+
+class Usage(CliCase):
+    def test_summary(self):
+        for args in ([], ["--help"], ["-h"], ["help"]):
+            result = self.ok(*args)
+            self.assertIn("Verbs:", result.stdout)
+            self.assertEqual(result.stderr, "")
+        self.assertRegex(self.ok("--version").stdout, r"^dllm \d+\.\d+\.\d+\n$")
+
+    def test_help_of_every_verb(self):
+        for verb in "run chat inspect convert quantize tokenize detokenize logits eval".split():
+            result = self.ok(verb, "--help")
+            self.assertIn(f"usage: dllm {verb}", result.stdout)
+            self.assertIn("env: DLLM_ARG_", result.stdout)
+
+    def test_mistakes(self):
+        self.assertIn("did you mean run", self.fails(2, "rnu"))
+        self.assertIn("dllm run", self.fails(2, "what is 2+2?"))
+        self.assertIn("did you mean --steps?", self.fails(2, "run", "--stpes", "3", "x"))
+        self.assertIn("outside", self.fails(2, "run", "-n", "0", "x"))
+        self.assertIn("did you mean 'threshold'", self.fails(2, "run", "--algorithm", "treshold", "x"))
+        self.assertIn("there is no text", self.fails(2, "run"))
+        self.assertIn("given twice", self.fails(2, "run", "-p", "a", "b"))
+        self.assertIn("DLLM_ARG_COMPAT", self.fails(2, "run", "x", DLLM_ARG_COMPAT="perhaps"))
+        self.assertIn("DLLM_ARG_PREDICT", self.fails(2, "run", "x", DLLM_ARG_PREDICT="many"))
+        self.fails(2, "run", "--isa", "mmx", "x")
+        self.fails(2, "run", "-n", "1000000", "x")  # longer than the context
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            self.assertIn("--block-length" if shell != "fish" else "block-length", self.ok("--completion", shell).stdout)
+        script = self.dir / "completion.bash"
+        script.write_text(self.ok("--completion", "bash").stdout)
+        ask = (f"source {script}; COMP_WORDS=(dllm run --algorithm fa); COMP_CWORD=3; _dllm; echo ${{COMPREPLY[@]}};"
+               "COMP_WORDS=(dllm qu); COMP_CWORD=1; _dllm; echo ${COMPREPLY[@]}")
+        answer = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+        self.assertEqual(answer.stdout.split(), ["factor", "quantize"], answer.stderr)
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([DLLM, "--help"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(b"standard output", result.stderr)
+
+
+class Run(CliCase):
+    def test_answer_and_streams(self):
+        result = self.ok("run", "Solve 17+4.", "-n", "32")
+        self.assertEqual(result.stdout, "21\n")
+        self.assertRegex(result.stderr, r"^[\d.]+ tok/s · [\d.]+ ms/step · [\d.]+ tokens/step · NFE \d+ · seed 0 · "
+                                        r"#[0-9a-f]{16}\n$")
+
+    def test_every_way_to_give_the_prompt(self):
+        path = self.dir / "prompt.txt"
+        path.write_text("Solve 17+4.\n")
+        for args, stdin in ((["-p", "Solve 17+4."], b""), (["Solve", "17+4."], b""), (["-f", path], b""),
+                            ([], b"Solve 17+4.\n"), (["-"], b"Solve 17+4."), (["--prompt=Solve 17+4."], b"")):
+            self.assertEqual(self.ok("run", "-n", "32", *args, stdin=stdin).stdout, "21\n", args)
+        self.fails(3, "run", "-f", self.dir / "missing.txt")
+
+    def test_json(self):
+        result = self.ok("run", "Solve 17+4.", "--max-tokens", "32", "-o", "json", "--seed", "5")
+        answer = json.loads(result.stdout)
+        self.assertEqual(answer["text"], "21")
+        self.assertEqual(len(answer["ids"]), 32)
+        self.assertEqual(len(answer["commit_step"]), 32)
+        self.assertEqual(len(answer["confidence"]), 32)
+        self.assertEqual(answer["finish"], "stop")
+        self.assertIn(answer["hash"], result.stderr)
+        config = answer["config"]
+        self.assertEqual(config["options"]["length"], 32)
+        self.assertEqual(config["options"]["seed"], 5)
+        self.assertNotEqual(config["options"]["algorithm"], "", "resolved")
+        self.assertIn("run 'Solve 17+4.' --max-tokens 32", config["command"])
+        self.assertTrue(config["model"]["embedded"])
+        for key in ("version", "host", "load"):
+            self.assertIn(key, config)
+
+    def test_llama_cpp_flags(self):
+        result = self.ok("run", "-p", "Solve 17+4.", "-n", "32", "--diffusion-steps", "32", "--diffusion-block-length",
+                         "32", "--diffusion-algorithm", "4", "--temp", "0", "-t", "2", "-s", "1", "-o", "json")
+        answer = json.loads(result.stdout)
+        self.assertEqual(answer["text"], "21")
+        self.assertEqual(answer["config"]["options"]["algorithm"], "low-confidence")
+        result = self.ok("run", "-p", "Solve 17+4.", "-n", "32", "--diffusion-steps", "32", "--diffusion-eps", "0.001",
+                         "--diffusion-algorithm", "0", "-o", "json")
+        self.assertEqual(json.loads(result.stdout)["config"]["options"]["window"], "whole")
+
+    def test_environment_twins(self):
+        args = ("run", "Solve 17+4.", "-o", "json")
+        options = json.loads(self.ok(*args, DLLM_ARG_PREDICT="16", DLLM_ARG_EXACT_LENGTH="on").stdout)["config"]["options"]
+        self.assertEqual((options["length"], options["exact_length"]), (16, True))
+        options = json.loads(self.ok(*args, "-n", "24", DLLM_ARG_PREDICT="16").stdout)["config"]["options"]
+        self.assertEqual(options["length"], 24)
+
+    def test_every_method(self):
+        for algorithm in "low-confidence random threshold factor origin maskgit-plus topk-margin entropy".split():
+            for cache in ("none", "prefix", "dual"):
+                self.ok("run", "Solve 17+4.", "-n", "16", "--block-length", "8", "--algorithm", algorithm, "--cache", cache)
+        self.ok("run", "Solve 17+4.", "-n", "16", "--window", "whole", "--compat", "--temp", "0.5", "--top-k", "5",
+                "--top-p", "0.9", "--cfg-scale", "0.5")
+
+    def test_same_tokens_at_any_thread_count(self):
+        outputs = {self.ok("run", "Sort: b a c", "-n", "32", "--temp", "1", "-s", "3", "-t", t, "-o", "json").stdout
+                   .split('"hash": ')[1][:18] for t in (1, 2, 5)}
+        self.assertEqual(len(outputs), 1)
+
+    def test_raw_and_templates(self):
+        raw = json.loads(self.ok("run", "-no-cnv", "-p", "17+4=", "-n", "8", "-o", "json").stdout)
+        chat = json.loads(self.ok("run", "-p", "17+4=", "-n", "8", "-o", "json").stdout)
+        self.assertLess(len(raw["prompt_ids"]), len(chat["prompt_ids"]))
+        path = self.dir / "t.jinja"
+        path.write_text("{{ messages[0]['content'] }}")
+        given = json.loads(self.ok("run", "-p", "17+4=", "-n", "8", "-o", "json", "--chat-template-file", path).stdout)
+        self.assertEqual(given["prompt_ids"], raw["prompt_ids"])
+        self.fails(3, "run", "x", "--chat-template", "{% if %}")
+        self.fails(2, "run", "x", "--raw", "-sys", "be kind")
+        self.ok("run", "x", "-n", "8", "-sys", "be kind")
+
+    def test_isa(self):
+        listing = self.ok("run", "--isa", "list").stdout
+        self.assertIn("scalar", listing)
+        self.assertIn("(default)", listing)
+        self.assertEqual(self.ok("run", "--isa", "scalar", "Solve 17+4.", "-n", "32").stdout, "21\n")
+
+    def test_visual_without_a_terminal(self):
+        result = self.ok("run", "Solve 17+4.", "-n", "32", "--visual", "--algorithm", "low-confidence")
+        self.assertEqual(result.stdout, "21\n")
+        self.assertIn("░", result.stderr)
+        self.assertNotIn("\x1b", result.stderr)
+
+    def test_timeout(self):
+        result = run("run", "Solve 17+4.", "-n", "32", "--algorithm", "low-confidence", "--exact-length", "--visual",
+                     "--visual-delay", "50", "--timeout", "0.2")
+        self.assertEqual(result.returncode, 124, result.stderr)
+        self.assertIn("NFE", result.stderr.splitlines()[-1])
+
+    def test_interrupt(self):
+        process = subprocess.Popen([DLLM, "run", "Solve 17+4.", "-n", "32", "--algorithm", "low-confidence",
+                                    "--exact-length", "--visual", "--visual-delay", "100", "-o", "json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+        os.read(process.stderr.fileno(), 1)  # the first frame: it is generating
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        answer = json.loads(out)
+        self.assertEqual(answer["finish"], "cancelled")
+        self.assertGreater(answer["stats"]["committed_tokens"], 0)
+        self.assertLess(answer["stats"]["committed_tokens"], 32)
+        self.assertIn("NFE", err.decode().splitlines()[-1])
+
+    def test_damaged_models(self):
+        bad = self.dir / "bad.gguf"
+        for content in (b"", b"GGUF", b"GGUF" + bytes(20), b"GGUF\x03\0\0\0" + b"\xff" * 64, b"hello"):
+            bad.write_bytes(content)
+            self.fails(3, "run", "-m", bad, "x")
+        self.fails(3, "run", "-m", self.dir / "missing.gguf", "x")
+        self.fails(3, "run", "-m", self.dir, "x")
+        unknown = self.dir / "future.gguf"
+        files.write_gguf(unknown, {"general.architecture": "future"})
+        self.assertIn("future", self.fails(3, "run", "-m", unknown, "x"))
+
+
+class Chat(CliCase):
+    def test_piped(self):
+        saved = self.dir / "chat.json"
+        script = f'Solve 17+4.\n/stats\n/system be kind\n"""Max: 12\n16 3 1"""\n/save {saved}\n/clear\n/nonsense\n/quit\nno\n'
+        result = run("chat", "-n", "32", stdin=script.encode())
+        self.assertEqual(result.returncode, 2)  # /nonsense
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[0], "21")
+        self.assertIn("session: 2 turns", result.stderr)
+        self.assertIn("unknown command", result.stderr)
+        roles = [m["role"] for m in json.loads(saved.read_text())["messages"]]
+        self.assertEqual(roles, ["system", "user", "assistant", "user", "assistant"])
+
+    def test_context_overflow_keeps_the_conversation(self):
+        script = "Solve 17+4.\n" + "word " * 2000 + "\n/stats\n"
+        result = run("chat", "-n", "32", stdin=script.encode())
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("context", result.stderr)
+        self.assertIn("session: 2 turns", result.stderr)
+
+    def test_terminal(self):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(DLLM, [DLLM, "chat", "-n", "32", "--algorithm", "low-confidence", "--exact-length", "--visual",
+                             "--visual-delay", "30"], clean_environment(TERM="xterm"))
+        self.seen = ""
+
+        def wait_for(text, seconds=60):
+            end = time.monotonic() + seconds
+            while text not in self.seen:
+                ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
+                self.assertTrue(ready, f"{text!r} did not come; seen: {self.seen!r}")
+                self.seen += os.read(terminal, 65536).decode(errors="replace")
+            self.seen = self.seen[self.seen.index(text) + len(text):]
+
+        try:
+            wait_for("> ")
+            os.write(terminal, b"\x03")  # at the prompt: a new prompt
+            wait_for("> ")
+            os.write(terminal, b"Solve 17+4.\n")
+            wait_for("\x1b[?2026h")
+            wait_for("step 3 ")
+            os.write(terminal, b"\x03")  # stops the answer, not the chat
+            wait_for("(stopped)")
+            wait_for("> ")
+            os.write(terminal, b"\x04")
+            _, status = os.waitpid(child, 0)
+            self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+            child = 0
+        finally:
+            if child:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            os.close(terminal)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+
+#include <fmt/ranges.h>
+#include <map>
+#include <utility>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <ostream>
+
+#include "app/options.h"
+#include "app/report.h"
+#include "app/verb.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "model/source.h"
+#include "quant/convert.h"
+
+namespace dllm::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes()) names.emplace_back(recipe.name);
+  return names;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+Apply into_type(std::optional<TensorType>& target) {
+  return [&target](const std::string& value) -> Expected<void> {
+    target = tensor_type_from_name(value);
+    if (target) return {};
+    std::vector<std::string> names;
+    for (const Codec* codec : all_codecs()) names.emplace_back(codec->name);
+    return bad_value(fmt::format("'{}' is unknown", value), choice_hint(value, names));
+  };
+}
+
+nlohmann::ordered_json report_json(const WriteReport& report, const std::string& path, const std::string& type) {
+  nlohmann::ordered_json types, fallbacks = nlohmann::ordered_json::array();
+  for (const auto& [tensor_type, count] : report.tensors_by_type) types[std::string(codec(tensor_type).name)] = count;
+  for (const Fallback& f : report.fallbacks)
+    fallbacks.push_back({{"tensor", f.tensor}, {"wanted", codec(f.wanted).name}, {"written", codec(f.written).name}});
+  return {{"file", path},
+          {"type", type},
+          {"tensors", report.tensors},
+          {"elements", report.elements},
+          {"bytes_in", report.bytes_in},
+          {"bytes_out", report.bytes_out},
+          {"bits_per_weight", report.bits_per_weight()},
+          {"tensors_by_type", types},
+          {"fallbacks", fallbacks},
+          {"warnings", report.warnings}};
+}
+
+std::string report_text(const WriteReport& report, const std::string& path) {
+  std::string text = fmt::format("{}: {} tensors, {} -> {}, {:.2f} bits per weight\n", path, report.tensors,
+                                 human_bytes(static_cast<double>(report.bytes_in)),
+                                 human_bytes(static_cast<double>(report.bytes_out)), report.bits_per_weight());
+  for (const auto& [type, count] : report.tensors_by_type)
+    text += fmt::format("  {:<6}{:>6}\n", codec(type).name, count);
+  return text;
+}
+
+/// One warning per pair of types: rows of one tensor may fit other blocks than those of the next.
+std::string fallback_lines(const std::vector<Fallback>& fallbacks) {
+  std::map<std::pair<TensorType, TensorType>, int> counts;
+  for (const Fallback& f : fallbacks) ++counts[{f.wanted, f.written}];
+  std::string text;
+  for (const auto& [types, count] : counts)
+    text += fmt::format("warning: {} tensors whose rows do not fit the blocks of {} are written as {}\n", count,
+                        codec(types.first).name, codec(types.second).name);
+  return text;
+}
+
+/// What convert and quantize share: the flags of writing, and the writing.
+class WriteVerb : public Verb {
+ public:
+  Expected<ExitCode> write(const std::string& input, const std::string& output, Session& session) {
+    Terminal& terminal = session.terminal;
+    DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
+    options_.type = recipe->name;
+    std::error_code failure;
+    if (fs::exists(output, failure) && !force_)
+      return Error{ErrorCode::kUsage, "the file exists", output, "--force replaces it"};
+    DLLM_TRY(const ModelSource source, open_source(input));
+    ProgressLine progress(terminal);
+    options_.threads = threads_ > 0 ? threads_ : default_thread_count();
+    options_.progress = [&](std::string_view tensor, std::int64_t done, std::int64_t total) {
+      progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, tensor);
+    };
+    options_.cancelled = [&] { return session.interrupt.requested(); };
+    session.interrupt.arm();
+    auto report = write_model(source, options_, output);
+    session.interrupt.disarm();
+    progress.clear();
+    if (!report) return std::move(report).error();
+    for (const std::string& warning : report->warnings) terminal.err << "warning: " << sanitize(warning) << "\n";
+    terminal.err << fallback_lines(report->fallbacks);
+    terminal.out << (format_ == "json" ? dump(report_json(*report, output, options_.type)) + "\n"
+                                       : report_text(*report, output));
+    return kExitOk;
+  }
+
+ protected:
+  void add_shared(Flags& flags) {
+    flags.add({.names = {"--pure"}, .help = "every matrix gets the same type", .apply = into(options_.recipe.pure)});
+    flags.add({.names = {"--output-tensor-type"},
+               .value = "TYPE",
+               .help = "type of the head",
+               .apply = into_type(options_.recipe.output_type)});
+    flags.add({.names = {"--token-embedding-type"},
+               .value = "TYPE",
+               .help = "type of the embedding",
+               .apply = into_type(options_.recipe.token_embedding_type)});
+    flags.add({.names = {"--model-name"},
+               .value = "TEXT",
+               .help = "name of the model in the file",
+               .default_text = "the source's",
+               .apply = into(options_.model_name)});
+    flags.add({.names = {"--force"}, .help = "replace an existing file", .apply = into(force_)});
+    flags.add({.names = {"-t", "--threads"},
+               .value = "N",
+               .help = "worker threads; the file is the same for any number",
+               .default_text = "one per CPU",
+               .apply = into(threads_, 0, 1024)});
+    format_ = "text";
+    flags.add({.names = {"--report"},
+               .value = "FORMAT",
+               .help = "form of the report on standard output",
+               .default_text = format_,
+               .choices = {"text", "json"},
+               .apply = into(format_, {"text", "json"})});
+  }
+
+  WriteOptions options_;
+
+ private:
+  bool force_ = false;
+  std::int32_t threads_ = 0;
+  std::string format_;
+};
+
+class Convert final : public WriteVerb {
+ public:
+  void declare(Flags& flags) override {
+    flags.group("Conversion");
+    flags.positionals("DIR", "Hugging Face directory: config.json, *.safetensors, tokenizer.json", 1, input_);
+    flags.add({.names = {"-o", "--outfile"},
+               .value = "FILE",
+               .help = "the GGUF file to write",
+               .default_text = "DIR-TYPE.gguf in the current directory",
+               .takes_path = true,
+               .apply = into(output_)});
+    flags.add({.names = {"--type", "--outtype"},
+               .value = "TYPE",
+               .help = "type of the matrices",
+               .default_text = "F16",
+               .choices = recipe_names(),
+               .apply = into(options_.type)});
+    add_shared(flags);
+  }
+
+  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+    (void)flags;
+    if (input_.empty()) return Error{ErrorCode::kUsage, "no model is named", "dllm convert", "see dllm convert --help"};
+    DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
+    if (output_.empty()) {
+      fs::path directory = fs::path(input_[0]).lexically_normal();
+      if (!directory.has_filename()) directory = directory.parent_path();
+      std::error_code failure;
+      if (directory == ".") directory = fs::current_path(failure);
+      output_ = fmt::format("{}-{}.gguf", directory.filename().string(), lower(std::string(recipe->name)));
+    }
+    return write(input_[0], output_, session);
+  }
+
+ private:
+  std::vector<std::string> input_;
+  std::string output_;
+};
+
+class Quantize final : public WriteVerb {
+ public:
+  void declare(Flags& flags) override {
+    flags.group("Quantization");
+    flags.positionals("IN.gguf OUT.gguf TYPE",
+                      fmt::format("source, target and type; types: {}", fmt::join(recipe_names(), ", ")), 3, words_);
+    flags.add(
+        {.names = {"-m", "--model"}, .value = "FILE", .help = "the source", .takes_path = true, .apply = into(input_)});
+    flags.add({.names = {"-o", "--outfile"},
+               .value = "FILE",
+               .help = "the GGUF file to write",
+               .takes_path = true,
+               .apply = into(output_)});
+    flags.add({.names = {"--type"},
+               .value = "TYPE",
+               .help = "type of the matrices",
+               .choices = recipe_names(),
+               .apply = into(type_)});
+    add_shared(flags);
+  }
+
+  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+    // Words fill what no flag gave, in llama-quantize's order.
+    std::size_t next = 0;
+    for (std::string* slot : {&input_, &output_, &type_})
+      if (slot->empty() && next < words_.size()) *slot = words_[next++];
+    if (next < words_.size())
+      return Error{ErrorCode::kUsage, "unexpected argument", words_[next], "see dllm quantize --help"};
+    if (input_.empty() || output_.empty() || type_.empty())
+      return Error{ErrorCode::kUsage, "source, target and type are needed", "dllm " + flags.verb(),
+                   "dllm quantize IN.gguf OUT.gguf TYPE"};
+    options_.type = type_;
+    return write(input_, output_, session);
+  }
+
+ private:
+  std::vector<std::string> words_;
+  std::string input_, output_, type_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_convert() { return std::make_unique<Convert>(); }
+std::unique_ptr<Verb> make_quantize() { return std::make_unique<Quantize>(); }
+
+}  // namespace dllm::app

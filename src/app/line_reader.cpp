@@ -1,0 +1,80 @@
+#include "app/line_reader.h"
+
+#include <histedit.h>
+
+#include <clocale>
+#include <cstdio>
+#include <istream>
+#include <ostream>
+
+namespace dllm::app {
+
+struct LineReader::Editor {
+  EditLine* line = nullptr;
+  History* history = nullptr;
+  std::string prompt;
+
+  Editor() {
+    // libedit converts bytes by the locale; without UTF-8 it would refuse every letter outside ASCII.
+    if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+    // Its echo goes to stderr: standard output holds answers only.
+    line = el_init("dllm", stdin, stderr, stderr);
+    history = history_init();
+    if (!line || !history) return;
+    HistEvent event{};
+    ::history(history, &event, H_SETSIZE, 1000);
+    el_set(line, EL_CLIENTDATA, this);
+    el_set(
+        line, EL_PROMPT, +[](EditLine* el) -> char* {
+          Editor* self = nullptr;
+          el_get(el, EL_CLIENTDATA, &self);
+          return self->prompt.data();
+        });
+    el_set(line, EL_EDITOR, "emacs");
+    el_set(line, EL_HIST, ::history, history);
+    el_set(line, EL_SIGNAL, 0);
+    el_source(line, nullptr);
+  }
+  ~Editor() {
+    if (history) history_end(history);
+    if (line) el_end(line);
+  }
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+};
+
+LineReader::LineReader(Terminal& terminal, Interrupt& interrupt) : terminal_(terminal), interrupt_(interrupt) {
+  if (!terminal.in_tty || !terminal.err_tty) return;
+  editor_ = std::make_unique<Editor>();
+  if (!editor_->line || !editor_->history) editor_.reset();
+}
+
+LineReader::~LineReader() = default;
+
+LineReader::Status LineReader::read(const std::string& prompt, std::string& line) {
+  line.clear();
+  if (!editor_) {
+    if (terminal_.in_tty) terminal_.err << prompt << std::flush;
+    return std::getline(terminal_.in, line) ? Status::kLine : Status::kEnd;
+  }
+  editor_->prompt = prompt;
+  interrupt_.hold();
+  int count = 0;
+  const char* text = el_gets(editor_->line, &count);
+  const bool interrupted = interrupt_.release();
+  if (interrupted) {
+    el_reset(editor_->line);
+    terminal_.err << "\n";
+    return Status::kInterrupted;
+  }
+  if (text == nullptr || count <= 0) return Status::kEnd;
+  line.assign(text, static_cast<std::size_t>(count));
+  if (line.find_first_not_of(" \n") != std::string::npos) {
+    HistEvent event{};
+    history(editor_->history, &event, H_ENTER, line.c_str());
+  }
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  return Status::kLine;
+}
+
+}  // namespace dllm::app

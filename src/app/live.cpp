@@ -1,0 +1,90 @@
+#include "app/live.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+#include <thread>
+
+namespace dllm::app {
+namespace {
+
+TokenLookup token_lookup(const LanguageModel& model) {
+  return [&model](std::int32_t token) -> TokenText {
+    const auto plain = model.detokenize({token}, false);
+    if (plain && !plain->empty()) return {*plain, false};
+    return {"", true};
+  };
+}
+
+}  // namespace
+
+void LiveFlags::add(Flags& flags) {
+  flags.group("Output");
+  flags.add({.names = {"--visual", "--diffusion-visual"},
+             .help = "show the canvas on stderr while it is denoised, coloured by confidence",
+             .apply = into(visual)});
+  flags.add({.names = {"--visual-delay"},
+             .value = "MS",
+             .help = "wait after each frame, for small models that are too fast to watch",
+             .default_text = "0",
+             .apply = into(visual_delay_ms, 0, 60000)});
+  flags.add({.names = {"--timeout"},
+             .value = "S",
+             .help = "stop after this many seconds with what is committed, and exit code 124; 0: never",
+             .default_text = "0",
+             .apply = into(timeout_s, 0, 1e9)});
+}
+
+LiveAnswer::LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, bool print)
+    : terminal_(terminal),
+      flags_(flags),
+      print_(print),
+      streaming_(print && terminal.out_tty && !flags.visual),
+      view_(terminal, token_lookup(model)),
+      progress_(terminal, !flags.visual && !streaming_) {}
+
+StepCallback LiveAnswer::callback() {
+  const bool wanted = flags_.visual || streaming_ || terminal_.err_tty || flags_.timeout_s > 0;
+  if (!wanted) return {};
+  return [this](const StepEvent& event) { return on_step(event); };
+}
+
+bool LiveAnswer::on_step(const StepEvent& event) {
+  if (flags_.visual) {
+    view_.show(event);
+    const auto before = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(flags_.visual_delay_ms));
+    slept_ += std::chrono::steady_clock::now() - before;
+  } else if (streaming_) {
+    stream(sanitize(event.text));
+  } else {
+    const auto total = static_cast<std::int32_t>(event.canvas.size()) - event.prompt_length;
+    const std::int32_t done = total - event.masked;
+    progress_.show(total > 0 ? static_cast<double>(done) / total : 1,
+                   fmt::format("{}/{} tokens · step {} · NFE {}", done, total, event.step + 1, event.nfe));
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  timed_out_ = flags_.timeout_s > 0 && elapsed.count() >= flags_.timeout_s && event.masked > 0;
+  return !timed_out_;
+}
+
+void LiveAnswer::stream(const std::string& text) {
+  // Decoders that revise may take back what was final a step ago; then finish() prints the whole answer again.
+  if (text.size() <= streamed_.size() || !text.starts_with(streamed_)) return;
+  terminal_.out << text.substr(streamed_.size()) << std::flush;
+  streamed_ = text;
+}
+
+void LiveAnswer::finish(Generation& generation) {
+  generation.stats.seconds -= slept_.count();  // the delay is for eyes, not the engine's
+  progress_.clear();
+  if (!print_) return;
+  const std::string text = terminal_.out_tty ? sanitize(generation.text) : generation.text;
+  if (text.starts_with(streamed_))
+    terminal_.out << text.substr(streamed_.size()) << "\n";
+  else
+    terminal_.out << "\n" << text << "\n";
+  terminal_.out.flush();
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,94 @@
+#include "app/model_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "app/flags.h"
+#include "base/try.h"
+#include "engine/embedded_model.h"
+
+namespace dllm::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+Expected<Tokenizer> tokenizer_from_hf(const fs::path& tokenizer_json) {
+  DLLM_TRY(const std::string tokenizer, read_file(tokenizer_json.string()));
+  const fs::path config_path = tokenizer_json.parent_path() / "tokenizer_config.json";
+  std::string config;
+  std::error_code ignored;
+  if (fs::exists(config_path, ignored)) {
+    DLLM_TRY(config, read_file(config_path.string()));
+  }
+  DLLM_TRY(TokenizerSpec spec, Tokenizer::spec_from_hf(tokenizer, config));
+  return Tokenizer::create(std::move(spec));
+}
+
+}  // namespace
+
+Expected<std::string> read_file(const std::string& path) {
+  std::error_code ignored;
+  // A stream opens a directory without complaint, and throws when it is read.
+  if (fs::is_directory(path, ignored)) return Error{ErrorCode::kIo, "is a directory", path, ""};
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kIo, errno != 0 ? std::strerror(errno) : "cannot be read", path, ""};
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Expected<FileKind> file_kind(const std::string& path) {
+  std::error_code failure;
+  const auto status = fs::status(path, failure);
+  if (!fs::exists(status)) return Error{ErrorCode::kIo, "no such file or directory", path, ""};
+  if (fs::is_directory(status)) return FileKind::kHfDirectory;
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  if (std::memcmp(magic, "GGUF", 4) == 0) return FileKind::kGguf;
+  const std::string name = fs::path(path).filename().string();
+  if (name.ends_with(".safetensors") || name.ends_with(".index.json")) return FileKind::kSafetensors;
+  if (name.ends_with(".json")) return FileKind::kTokenizerJson;
+  return Error{ErrorCode::kInvalidFile, "neither a GGUF nor a safetensors file", path,
+               "give a .gguf file, a .safetensors file or a Hugging Face directory"};
+}
+
+Expected<GgufFile> open_gguf(const std::string& path) {
+  if (!path.empty()) return GgufFile::open(path);
+  return GgufFile::parse(MappedFile::wrap(embedded_model(), "embedded tiny-llada"));
+}
+
+Expected<Tokenizer> open_tokenizer(const std::string& path) {
+  if (!path.empty()) {
+    DLLM_TRY(const FileKind kind, file_kind(path));
+    if (kind == FileKind::kHfDirectory) return tokenizer_from_hf(fs::path(path) / "tokenizer.json");
+    if (kind == FileKind::kTokenizerJson) return tokenizer_from_hf(path);
+    if (kind == FileKind::kSafetensors)
+      return Error{ErrorCode::kInvalidFile, "safetensors files hold no tokenizer", path, "give the directory"};
+  }
+  DLLM_TRY(const GgufFile file, open_gguf(path));
+  if (!file.metadata().contains("tokenizer.ggml.model"))
+    return Error{ErrorCode::kInvalidFile, "the file has no tokenizer", path.empty() ? "embedded model" : path, ""};
+  DLLM_TRY(TokenizerSpec spec, Tokenizer::spec_from_gguf(file.metadata()));
+  return Tokenizer::create(std::move(spec));
+}
+
+Expected<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& where) {
+  std::vector<TokenId> ids;
+  constexpr std::string_view separators = ", \t\r\n";
+  for (;;) {
+    const auto begin = text.find_first_not_of(separators);
+    if (begin == std::string_view::npos) return ids;
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(separators));
+    const auto id = parse_number<TokenId>(word);
+    if (!id) return Error{ErrorCode::kUsage, fmt::format("'{}' is not a token id", word), where, ""};
+    ids.push_back(*id);
+    text.remove_prefix(word.size());
+  }
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <ostream>
+
+#include "app/verb.h"
+#include "dllm/version.h"
+
+namespace dllm::app {
+namespace {
+
+void report(Terminal& terminal, const std::string& message) {
+  // One line, whatever a file's names or a template's message contain.
+  std::string line = sanitize(message);
+  for (char& c : line)
+    if (c == '\n') c = ' ';
+  terminal.err << (terminal.colour ? "\x1b[1;31merror:\x1b[0m " : "error: ") << line << std::endl;
+}
+
+ExitCode fail(Terminal& terminal, const Error& error) {
+  report(terminal, error.message());
+  return exit_code(error.code);
+}
+
+std::string summary() {
+  std::string text = fmt::format(
+      "dllm {}: runs diffusion language models\n\n"
+      "usage: dllm VERB [OPTIONS]\n\n"
+      "  dllm run \"Solve 17+4.\"                  answer a prompt with the embedded model\n"
+      "  dllm run -m model.gguf \"Why is ...\"     answer a prompt with a model of yours\n"
+      "  dllm chat -m model.gguf                 talk with it\n\nVerbs:\n",
+      DLLM_VERSION);
+  for (const VerbEntry& entry : verbs()) text += fmt::format("  {:<12}{}\n", entry.name, entry.summary);
+  text +=
+      "\nOptions:\n"
+      "  --help                      this text; dllm VERB --help tells a verb's options\n"
+      "  --version                   the version\n"
+      "  --completion SHELL          a completion script for bash, zsh or fish\n\n"
+      "Exit codes: 0 done, 1 failure, 2 usage, 3 model or file, 4 memory, 5 mismatch, 124 timeout, 130 interrupted\n";
+  return text;
+}
+
+ExitCode run_verb(const VerbEntry& entry, const std::vector<std::string>& args, Session& session,
+                  const Flags::Environment& environment) {
+  const std::unique_ptr<Verb> verb = entry.make();
+  Flags flags = declared_flags(entry, *verb);
+  const auto outcome = flags.parse(args, environment);
+  if (!outcome) return fail(session.terminal, outcome.error());
+  if (*outcome == ParseOutcome::kHelp) {
+    session.terminal.out << flags.help();
+    return kExitOk;
+  }
+  const auto code = verb->run(flags, session);
+  session.interrupt.disarm();
+  return code ? *code : fail(session.terminal, code.error());
+}
+
+ExitCode unknown_verb(Terminal& terminal, const std::string& word) {
+  std::vector<std::string> names = {"--help", "--version", "--completion"};
+  for (const VerbEntry& entry : verbs()) names.emplace_back(entry.name);
+  const std::string near = nearest(word, names);
+  std::string hint = near.empty() ? "see dllm --help" : fmt::format("did you mean {}? see dllm --help", near);
+  if (word.find(' ') != std::string::npos) hint = "prompts go behind a verb: dllm run \"...\"";
+  return fail(terminal, {ErrorCode::kUsage, word.starts_with('-') ? "unknown flag" : "unknown verb", word, hint});
+}
+
+ExitCode dispatch(const std::vector<std::string>& args, Session& session, const Flags::Environment& environment) {
+  Terminal& terminal = session.terminal;
+  const std::string word = args.empty() ? "--help" : args[0];
+  if (word == "help" && args.size() > 1) return dispatch({args[1], "--help"}, session, environment);
+  if (word == "--help" || word == "-h" || word == "help") {
+    terminal.out << summary();
+    return kExitOk;
+  }
+  if (word == "--version" || word == "-V") {
+    terminal.out << "dllm " << DLLM_VERSION << "\n";
+    return kExitOk;
+  }
+  if (word == "--completion" || word.starts_with("--completion=")) {
+    const std::string shell = word == "--completion" ? (args.size() > 1 ? args[1] : "") : word.substr(13);
+    const auto script = completion_script(shell);
+    if (!script) return fail(terminal, script.error());
+    terminal.out << *script;
+    return kExitOk;
+  }
+  for (const VerbEntry& entry : verbs())
+    if (entry.name == word) return run_verb(entry, {args.begin() + 1, args.end()}, session, environment);
+  return unknown_verb(terminal, word);
+}
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:@%+";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string result = "'";
+  for (char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace
+
+ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
+                     const Flags::Environment& environment) {
+  std::string command = "dllm";
+  for (const std::string& word : args) command += " " + quoted(word);
+  Session session{terminal, interrupt, command};
+  ExitCode code = kExitFailure;
+  try {
+    code = dispatch(args, session, environment);
+  } catch (const std::bad_alloc&) {
+    return fail(terminal, {ErrorCode::kResource, "out of memory", "", "a smaller model or context may fit"});
+  } catch (const std::exception& error) {
+    report(terminal, fmt::format("internal: {}", error.what()));
+    return kExitFailure;
+  }
+  terminal.out.flush();
+  if (!terminal.out && code == kExitOk)
+    return fail(terminal, {ErrorCode::kIo, "cannot write", "standard output", "is the disk full?"});
+  return code;
+}
+
+}  // namespace dllm::app

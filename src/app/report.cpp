@@ -1,0 +1,101 @@
+#include "app/report.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <fstream>
+
+#include "dllm/version.h"
+
+namespace dllm::app {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "unknown";
+}
+
+double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+}  // namespace
+
+std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+std::string stats_line(const Generation& generation, std::uint64_t seed) {
+  const GenerateStats& stats = generation.stats;
+  return fmt::format("{:.1f} tok/s · {:.2f} ms/step · {:.1f} tokens/step · NFE {} · seed {} · #{}",
+                     ratio(stats.answer_tokens, stats.seconds), ratio(stats.seconds * 1e3, stats.steps),
+                     ratio(stats.committed_tokens, stats.steps), stats.nfe, seed, hash_text(generation.hash));
+}
+
+nlohmann::ordered_json stats_json(const GenerateStats& stats) {
+  return {{"prompt_tokens", stats.prompt_tokens},
+          {"answer_tokens", stats.answer_tokens},
+          {"committed_tokens", stats.committed_tokens},
+          {"steps", stats.steps},
+          {"nfe", stats.nfe},
+          {"forced", stats.forced},
+          {"rows_forwarded", stats.rows_forwarded},
+          {"rows_scored", stats.rows_scored},
+          {"seconds", stats.seconds},
+          {"tokens_per_second", ratio(stats.answer_tokens, stats.seconds)},
+          {"ms_per_step", ratio(stats.seconds * 1e3, stats.steps)},
+          {"tokens_per_step", ratio(stats.committed_tokens, stats.steps)},
+          {"tokens_per_forward", ratio(stats.committed_tokens, stats.nfe)}};
+}
+
+nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const GenerateOptions& options,
+                                  const std::string& command) {
+  utsname host{};
+  uname(&host);
+  const auto resolved = resolved_options(flags.path, options);
+  return {
+      {"options", options_json(resolved ? *resolved : options)},
+      {"model",
+       {{"path", flags.path},
+        {"embedded", flags.path.empty()},
+        {"name", model.name()},
+        {"architecture", model.architecture()},
+        {"vocabulary", model.vocab_size()},
+        {"context", model.context_length()}}},
+      {"load",
+       {{"threads", model.threads()},
+        {"isa", model.isa()},
+        {"cache_type", flags.load.cache_type},
+        {"activations", flags.load.activations}}},
+      {"version", DLLM_VERSION},
+      {"host", {{"cpu", cpu_name()}, {"system", fmt::format("{} {} {}", host.sysname, host.release, host.machine)}}},
+      {"command", command}};
+}
+
+nlohmann::ordered_json generation_json(const Generation& generation) {
+  return {{"text", generation.text},
+          {"prompt_ids", generation.prompt_ids},
+          {"ids", generation.ids},
+          {"commit_step", generation.commit_step},
+          {"confidence", generation.confidence},
+          {"finish", finish_name(generation.finish)},
+          {"stats", stats_json(generation.stats)},
+          {"hash", hash_text(generation.hash)}};
+}
+
+std::string dump(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,36 @@
+#include "app/verb.h"
+
+namespace dllm::app {
+
+std::unique_ptr<Verb> make_run();
+std::unique_ptr<Verb> make_chat();
+std::unique_ptr<Verb> make_inspect();
+std::unique_ptr<Verb> make_convert();
+std::unique_ptr<Verb> make_quantize();
+std::unique_ptr<Verb> make_tokenize();
+std::unique_ptr<Verb> make_detokenize();
+std::unique_ptr<Verb> make_logits();
+std::unique_ptr<Verb> make_eval();
+
+const std::vector<VerbEntry>& verbs() {
+  static const std::vector<VerbEntry> entries = {
+      {"run", "[OPTIONS] [PROMPT]", "Answer one prompt", make_run},
+      {"chat", "[OPTIONS]", "Talk with a model", make_chat},
+      {"inspect", "[OPTIONS] FILE", "Show what is inside a model file", make_inspect},
+      {"convert", "[OPTIONS] DIR", "Make a GGUF file of a Hugging Face model directory", make_convert},
+      {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Make a smaller GGUF file of another", make_quantize},
+      {"tokenize", "[OPTIONS] [TEXT]", "Turn text into token ids", make_tokenize},
+      {"detokenize", "[OPTIONS] [ID...]", "Turn token ids into text", make_detokenize},
+      {"logits", "-m FILE --tokens 1,2,3 -o out.f32", "Write the raw predictions of one forward pass", make_logits},
+      {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
+  };
+  return entries;
+}
+
+Flags declared_flags(const VerbEntry& entry, Verb& verb) {
+  Flags flags{std::string(entry.name), std::string(entry.arguments), std::string(entry.summary)};
+  verb.declare(flags);
+  return flags;
+}
+
+}  // namespace dllm::app

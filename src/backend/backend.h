@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/kv_cache.h"
+#include "backend/scores.h"
+#include "backend/step_plan.h"
+#include "dllm/error.h"
+#include "model/model_desc.h"
+
+namespace dllm {
+
+/// One sequence's part of a batch.
+struct SequenceStep {
+  KvCache* cache = nullptr;  ///< made by the same backend; every sequence of a batch has its own
+  StepPlan plan;
+  ScoreRequest request;
+  std::optional<Guidance> guidance;
+};
+
+/// Runs step plans. Results of a sequence do not depend on the others of its batch nor on the number of threads, bit
+/// for bit. One forward at a time per backend; several backends may share a model.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const ModelDesc& desc() const = 0;
+  /// Cache for positions [0, capacity). Errors: kResource.
+  virtual Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) = 0;
+  /// One forward pass; Scores per sequence. Plans are trusted (the loop builds them): a malformed one is a bug.
+  /// Errors: kResource.
+  virtual Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) = 0;
+};
+
+}  // namespace dllm

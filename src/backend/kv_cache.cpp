@@ -1,0 +1,21 @@
+#include "backend/kv_cache.h"
+
+#include <algorithm>
+
+namespace dllm {
+
+bool KvCache::holds(PositionRange range) const {
+  return std::all_of(entries_.begin() + range.begin, entries_.begin() + range.end,
+                     [](const Entry& entry) { return entry.epoch != 0; });
+}
+
+void KvCache::invalidate(PositionRange range) {
+  std::fill(entries_.begin() + range.begin, entries_.begin() + range.end, Entry{});
+}
+
+void KvCache::record(std::span<const PlanRow> rows) {
+  ++epoch_;
+  for (const PlanRow& row : rows) entries_[static_cast<std::size_t>(row.position)] = {epoch_, row.token};
+}
+
+}  // namespace dllm

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/step_plan.h"
+#include "base/types.h"
+
+namespace dllm {
+
+/// K/V rows of one sequence, indexed by position and written in place. The base class keeps what the policies ask:
+/// with which token, and in which forward pass (epoch), each row was computed. The storage belongs to the backend.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  Position capacity() const { return static_cast<Position>(entries_.size()); }
+  /// Number of forward passes that have written here.
+  std::uint32_t epoch() const { return epoch_; }
+  /// Forward pass (1-based) that wrote the row; 0: the row holds nothing.
+  std::uint32_t epoch_of(Position position) const { return entry(position).epoch; }
+  /// The token the row was computed from; -1 if it holds nothing.
+  TokenId token_of(Position position) const { return entry(position).token; }
+  bool holds(Position position) const { return entry(position).epoch != 0; }
+  /// True if every position of the range holds a row.
+  bool holds(PositionRange range) const;
+  /// Forgets rows, e.g. when the canvas is cut or the conversation starts anew.
+  void invalidate(PositionRange range);
+
+ protected:
+  explicit KvCache(Position capacity) : entries_(static_cast<std::size_t>(capacity)) {}
+  /// Called by the backend once per forward pass that stores these rows.
+  void record(std::span<const PlanRow> rows);
+
+ private:
+  struct Entry {
+    std::uint32_t epoch = 0;
+    TokenId token = -1;
+  };
+  const Entry& entry(Position position) const { return entries_[static_cast<std::size_t>(position)]; }
+
+  std::vector<Entry> entries_;
+  std::uint32_t epoch_ = 0;
+};
+
+}  // namespace dllm

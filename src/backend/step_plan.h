@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/types.h"
+
+namespace dllm {
+
+/// One row of a step: the model reads `token` at `position`.
+struct PlanRow {
+  Position position = 0;
+  TokenId token = 0;
+  friend bool operator==(const PlanRow&, const PlanRow&) = default;
+};
+
+/// One denoising step of one sequence, of any method: which positions run, what they may see, which are predicted.
+struct StepPlan {
+  /// Strictly ascending positions, in any pattern. Each row's K/V replace the cached ones before attention.
+  std::vector<PlanRow> rows;
+  /// Positions that the rows may attend to: sorted, disjoint. Each must be a row of this plan or cached already.
+  std::vector<PositionRange> visible;
+  /// 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
+  std::int32_t causal_block = 0;
+  /// Indices into `rows`, ascending: the rows whose prediction is wanted. No other row reaches the LM head.
+  std::vector<std::int32_t> scored;
+};
+
+/// A token treated apart in the reduction of the logits.
+struct TokenRule {
+  TokenId token = 0;
+  bool choose = true;  ///< false: never the prediction
+  bool count = true;   ///< false: left out of the softmax, as if its logit were -inf (its own confidence is then 0)
+  friend bool operator==(const TokenRule&, const TokenRule&) = default;
+};
+
+/// Which distribution confidence, margin and entropy describe.
+enum class ScoreDistribution {
+  kRaw,      ///< softmax of the (guided) logits at temperature 1: LLaDA, Fast-dLLM, dInfer
+  kSampled,  ///< after temperature, top-k and top-p: Dream
+};
+
+/// What a backend computes for each scored row of a sequence.
+struct ScoreRequest {
+  /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature) restricted by top_k and top_p, by the
+  /// Gumbel-max rule arg max (z/T + g) in float64, with g keyed by (rng, step, position, token).
+  double temperature = 0;
+  std::int32_t top_k = 0;  ///< 0: off
+  double top_p = 1;        ///< 1: off. Nucleus: tokens whose predecessors' cumulative probability is <= p.
+  ScoreDistribution distribution = ScoreDistribution::kRaw;
+  RngKey rng;
+  std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws
+  std::vector<TokenRule> rules;
+  std::int32_t top_tokens = 0;  ///< report that many best tokens per row
+  bool logits = false;          ///< report the raw logits: the only case in which rows x vocabulary floats exist
+};
+
+/// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that
+/// are reduced are z = u + (scale + 1)(c - u) (LLaDA's convention, dllm-reference B.1).
+struct Guidance {
+  std::int32_t unconditional = 0;  ///< index into the batch; that sequence's own Scores stay empty
+  float scale = 0;
+};
+
+}  // namespace dllm

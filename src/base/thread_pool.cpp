@@ -1,0 +1,101 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+
+namespace dllm {
+namespace {
+
+// A step is some hundred short loops; parking after each costs a futex round trip (5-50 us). Workers therefore spin
+// briefly first. Longer spinning steals the core from other processes and from hyper-threads.
+constexpr auto kSpinBudget = std::chrono::microseconds(50);
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <class Done>
+bool spin_until(Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpinBudget;
+  for (int i = 0;; ++i) {
+    if (done()) return true;
+    cpu_relax();
+    if (i % 64 == 63 && std::chrono::steady_clock::now() > deadline) return done();
+  }
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  assert(threads >= 1);
+  for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void ThreadPool::drain(int worker) {
+  for (;;) {
+    const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks_) return;
+    (*body_)(task, worker);
+  }
+}
+
+void ThreadPool::parallel_for(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) {
+  if (tasks <= 0) return;
+  if (threads_.empty() || tasks == 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    body_ = &body;
+    tasks_ = tasks;
+    next_.store(0, std::memory_order_relaxed);
+    running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  wake_.notify_all();
+  drain(0);
+  // The workers still hold tasks whose results the caller needs next: spin, then give the core away between looks.
+  while (!spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) std::this_thread::yield();
+}
+
+void ThreadPool::work(int worker) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    const auto changed = [&] {
+      return stop_.load(std::memory_order_acquire) || generation_.load(std::memory_order_acquire) != seen;
+    };
+    if (!spin_until(changed)) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, changed);
+    }
+    if (stop_.load(std::memory_order_acquire)) return;
+    seen = generation_.load(std::memory_order_acquire);
+    drain(worker);
+    running_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+int default_thread_count() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace dllm

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace dllm {
+
+/// Fixed workers that share loops of independent tasks. The calling thread is worker 0, so a pool of 1 has no thread.
+///
+/// Determinism: a task sees only its index, and its result may not depend on which worker runs it; with that, results
+/// are the same for every thread count. Tasks are handed out dynamically (an atomic counter), because a static split
+/// waits for the slowest core when others use the machine.
+///
+/// Not re-entrant: one parallel_for at a time, from one thread at a time.
+class ThreadPool {
+ public:
+  /// `threads` >= 1.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
+
+  /// Runs body(task, worker) for every task in [0, tasks); returns when all are done. `worker` < size() names the
+  /// scratch memory that a task may use. Exceptions from a body are fatal by design: kernels do not throw.
+  void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t task, int worker)>& body);
+
+ private:
+  void work(int worker);
+  void drain(int worker);
+
+  std::vector<std::thread> threads_;
+  const std::function<void(std::int64_t, int)>* body_ = nullptr;
+  std::int64_t tasks_ = 0;
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<int> running_{0};
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+/// Physical parallelism of this process: the number of CPUs it may run on (affinity mask), at least 1.
+int default_thread_count();
+
+}  // namespace dllm

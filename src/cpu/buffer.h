@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace dllm::cpu {
+
+/// Grow-only memory aligned to a cache line. Growing loses the content: buffers are sized before they are written.
+class Buffer {
+ public:
+  /// At least `bytes`; throws std::bad_alloc (the backend turns it into an Error).
+  void reserve(std::size_t bytes) {
+    if (bytes <= size_) return;
+    const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (rounded < bytes) throw std::bad_alloc();
+    data_.reset();
+    size_ = 0;
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    if (!data_) throw std::bad_alloc();
+    size_ = rounded;
+  }
+
+  std::byte* data() { return data_.get(); }
+  std::size_t size() const { return size_; }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 64;
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t size_ = 0;
+};
+
+/// sizeof(T) * count, or std::bad_alloc where that overflows or is absurd.
+template <class T>
+std::size_t bytes_of(std::int64_t count) {
+  if (count < 0 || static_cast<std::uint64_t>(count) > (std::size_t{1} << 46) / sizeof(T)) throw std::bad_alloc();
+  return static_cast<std::size_t>(count) * sizeof(T);
+}
+
+}  // namespace dllm::cpu

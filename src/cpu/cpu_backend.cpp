@@ -1,0 +1,157 @@
+#include "cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "cpu/cpu_kv_cache.h"
+#include "cpu/executor.h"
+#include "cpu/kernels/kernel_set.h"
+
+namespace dllm {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+Error out_of_memory(const char* what) {
+  return {ErrorCode::kResource, fmt::format("out of memory in {}", what), "",
+          "use fewer rows per step or a smaller model"};
+}
+
+Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
+  if (isa.empty()) return cpu::default_kernel_set();
+  if (const cpu::KernelSet* set = cpu::find_kernel_set(isa.c_str())) return set;
+  std::string names;
+  bool known = false;
+  for (const CpuIsa& entry : cpu_isas()) {
+    known = known || entry.name == isa;
+    if (entry.available) names += (names.empty() ? "" : ", ") + entry.name;
+  }
+  return Error{
+      ErrorCode::kUsage,
+      fmt::format("{} '{}'", known ? "this processor cannot run the instruction set" : "unknown instruction set", isa),
+      "isa", "one of: " + names};
+}
+
+Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
+  if (!view.present()) {
+    if (!decl.required) return {};
+    return Error{ErrorCode::kInvalidFile, fmt::format("tensor '{}' is missing", decl.name), "", ""};
+  }
+  const Codec& format = codec(view.type);
+  if (view.shape != decl.shape)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("tensor '{}' has shape {}, the model needs {}", decl.name, to_string(view.shape),
+                             to_string(decl.shape)),
+                 "", ""};
+  if (view.shape[0] % format.block_elems != 0)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("rows of tensor '{}' hold {} elements, no multiple of the {} of a {} block", decl.name,
+                             view.shape[0], format.block_elems, format.name),
+                 "", ""};
+  const auto expected = static_cast<std::size_t>(format.row_bytes(view.shape[0]) * row_count(view.shape));
+  if (view.data.size() != expected)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("tensor '{}' has {} bytes instead of {}", decl.name, view.data.size(), expected), "", ""};
+  return {};
+}
+
+cpu::KvElement kv_element(CpuKvType type, const Graph& graph, const Weights& weights) {
+  if (type != CpuKvType::kAuto) return type == CpuKvType::kF32 ? cpu::KvElement::kF32 : cpu::KvElement::kF16;
+  const bool all_f32 = std::all_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    const auto* linear = std::get_if<op::Linear>(&op);
+    return linear == nullptr || weights[static_cast<std::size_t>(linear->weight)].type == TensorType::kF32;
+  });
+  return all_f32 ? cpu::KvElement::kF32 : cpu::KvElement::kF16;
+}
+
+std::vector<std::int64_t> kv_widths(const Graph& graph) {
+  std::vector<std::int64_t> widths;
+  for (const Op& op : graph.ops)
+    if (const auto* store = std::get_if<op::StoreKv>(&op)) {
+      const auto layer = static_cast<std::size_t>(store->layer);
+      if (widths.size() <= layer) widths.resize(layer + 1, 0);
+      widths[layer] = graph.values[static_cast<std::size_t>(store->k)].width;
+    }
+  return widths;
+}
+
+}  // namespace
+
+std::vector<CpuIsa> cpu_isas() {
+  cpu::KernelSetEntry entries[cpu::kMaxKernelSets];
+  const int count = cpu::list_kernel_sets(entries);
+  const cpu::KernelSet* best = cpu::default_kernel_set();
+  std::vector<CpuIsa> isas;
+  for (int i = 0; i < count; ++i) isas.push_back({entries[i].set->name, entries[i].available, entries[i].set == best});
+  return isas;
+}
+
+class CpuBackend::Impl {
+ public:
+  Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads, bool exact,
+       cpu::KvElement kv, std::vector<std::int64_t> widths)
+      : desc_(std::move(desc)),
+        executor_(std::move(graph), std::move(weights), kernels, threads, exact),
+        kv_(kv),
+        kv_widths_(std::move(widths)) {}
+
+  ModelDesc desc_;
+  cpu::Executor executor_;
+  cpu::KvElement kv_;
+  std::vector<std::int64_t> kv_widths_;
+};
+
+CpuBackend::CpuBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CpuBackend::~CpuBackend() = default;
+
+Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFactory factory, Weights weights,
+                                                         CpuOptions options) {
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    return Error{ErrorCode::kUsage, fmt::format("{} threads", options.threads), "threads",
+                 fmt::format("0 (every CPU) to {}", kMaxThreads)};
+  DLLM_TRY(const cpu::KernelSet* kernels, choose_kernels(options.isa));
+  try {
+    const Graph graph = factory({1, 1});
+    if (graph.weights.size() != weights.size())
+      return Error{ErrorCode::kInvalidFile,
+                   fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
+    for (std::size_t i = 0; i < weights.size(); ++i) DLLM_CHECK_OK(check_weight(graph.weights[i], weights[i]));
+    const int threads = options.threads == 0 ? default_thread_count() : options.threads;
+    const cpu::KvElement kv = kv_element(options.kv, graph, weights);
+    return std::unique_ptr<CpuBackend>(new CpuBackend(
+        std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
+                               options.activations == CpuActivations::kF32, kv, kv_widths(graph))));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("the CPU backend's setup");
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResource, fmt::format("cannot start threads: {}", error.what()), "", "ask for fewer"};
+  }
+}
+
+const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }
+std::string_view CpuBackend::isa() const { return impl_->executor_.kernels().name; }
+int CpuBackend::threads() const { return impl_->executor_.threads(); }
+std::string_view CpuBackend::kv_type() const { return impl_->kv_ == cpu::KvElement::kF32 ? "f32" : "f16"; }
+std::int64_t CpuBackend::arena_bytes() const { return impl_->executor_.arena_bytes(); }
+
+Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {
+  DLLM_TRY(std::unique_ptr<KvCache> cache, cpu::CpuKvCache::create(capacity, impl_->kv_widths_, impl_->kv_));
+  return cache;
+}
+
+Expected<std::vector<Scores>> CpuBackend::forward(std::span<const SequenceStep> batch) {
+  try {
+    return impl_->executor_.forward(batch);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("a forward pass");
+  }
+}
+
+}  // namespace dllm

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "model/model_desc.h"
+#include "model/weights.h"
+
+namespace dllm {
+
+/// How activations meet quantized weights.
+enum class CpuActivations {
+  kAuto,  ///< int8 wherever the weight's format has an integer kernel
+  kInt8,  ///< the same, by name
+  kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
+};
+
+/// Element type of the KV cache.
+enum class CpuKvType {
+  kAuto,  ///< float32 if every matrix of the model is float32, else float16
+  kF32,
+  kF16,
+};
+
+struct CpuOptions {
+  int threads = 0;  ///< 0: every CPU this process may use
+  std::string isa;  ///< name of a kernel set; empty: the best that this processor runs
+  CpuKvType kv = CpuKvType::kAuto;
+  CpuActivations activations = CpuActivations::kAuto;
+};
+
+/// A kernel set of this build, for `--isa` and its help.
+struct CpuIsa {
+  std::string name;
+  bool available = false;   ///< this processor and operating system run it
+  bool is_default = false;  ///< taken when no name is given
+};
+/// Slowest first.
+std::vector<CpuIsa> cpu_isas();
+
+/// Builds the model's graph for a shape. Weight ids and the list of operators may not depend on the shape.
+using GraphFactory = std::function<Graph(StepShape)>;
+
+/// Runs a model's graph on the CPU. Every kernel set gives the same bits, and so does every number of threads.
+class CpuBackend final : public Backend {
+ public:
+  /// `weights` are views: their owner must outlive the backend. Errors: kUsage (unknown or unavailable isa, threads),
+  /// kInvalidFile (a required weight is missing, or has the wrong size), kResource.
+  static Expected<std::unique_ptr<CpuBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
+                                                      CpuOptions options = {});
+  ~CpuBackend() override;
+
+  const ModelDesc& desc() const override;
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+
+  std::string_view isa() const;
+  int threads() const;
+  /// "f32" or "f16".
+  std::string_view kv_type() const;
+  /// Memory of the planned activations, for reports.
+  std::int64_t arena_bytes() const;
+
+ private:
+  class Impl;
+  explicit CpuBackend(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/cpu_kv_cache.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/linear.h"
+#include "cpu/plan.h"
+#include "cpu/rope_table.h"
+#include "cpu/score_head.h"
+#include "model/weights.h"
+
+namespace dllm::cpu {
+
+/// Runs graphs: owns the arena, the scratch and what is derived from the weights (vectors as float32, RoPE tables).
+/// After the first steps of the largest shape, a forward pass allocates nothing but the scores it returns, a few dozen
+/// bytes per sequence, and the sorting space of the requests that use top_k, top_p or top_tokens.
+class Executor {
+ public:
+  using Factory = std::function<Graph(StepShape)>;
+
+  /// The weights fit the graph (checked by the backend). Throws std::bad_alloc.
+  Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact);
+
+  /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
+  std::vector<Scores> forward(std::span<const SequenceStep> batch);
+
+  const KernelSet& kernels() const { return kernels_; }
+  int threads() const { return pool_.size(); }
+  std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
+
+ private:
+  /// A row of the batch, all sequences concatenated.
+  struct Row {
+    std::int32_t sequence;
+    Position position;
+    TokenId token;
+  };
+
+  void begin(std::span<const SequenceStep> batch);
+  void decode_vectors(const Graph& graph);
+
+  void run(const op::Embed& o);
+  void run(const op::RmsNorm& o);
+  void run(const op::Linear& o);
+  void run(const op::Rope& o);
+  void run(const op::StoreKv& o);
+  void run(const op::Attention& o);
+  void run(const op::SwiGlu& o);
+  void run(const op::Add& o);
+  void run(const op::GatherScored& o);
+  void run(const op::ScoreHead& o);
+
+  void attend_row(const op::Attention& o, std::int64_t row, std::int64_t kv_head, int worker);
+  std::span<const KeyRange> visible_keys(const Row& row, int worker);
+  const RopeTable& rope_table(const op::Rope& o);
+
+  float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
+  std::int64_t width(ValueId id) const { return plan_->graph.values[static_cast<std::size_t>(id)].width; }
+  std::int64_t rows(ValueId id) const {
+    return plan_->scored[static_cast<std::size_t>(id)] ? static_cast<std::int64_t>(head_.gather().size())
+                                                       : static_cast<std::int64_t>(rows_.size());
+  }
+  /// A vector of the model as float32; nullptr if there is none.
+  const float* vector(WeightId id) const {
+    return id == kNoId || vectors_[static_cast<std::size_t>(id)].empty()
+               ? nullptr
+               : vectors_[static_cast<std::size_t>(id)].data();
+  }
+  const WeightView& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
+  CpuKvCache& cache(std::int32_t sequence) {
+    return static_cast<CpuKvCache&>(*batch_[static_cast<std::size_t>(sequence)].cache);
+  }
+
+  Factory factory_;
+  Weights weights_;
+  const KernelSet& kernels_;
+  ThreadPool pool_;
+  LinearRunner linear_;
+  ScoreHead head_;
+  std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
+
+  std::optional<ExecutionPlan> plan_;
+  Buffer arena_;
+  struct RopeEntry {
+    op::Rope spec;
+    RopeTable table;
+  };
+  std::vector<RopeEntry> ropes_;
+  Buffer attention_scores_;
+  std::int64_t scores_per_worker_ = 0;
+  std::vector<KeyRange> ranges_;  ///< [worker][ranges_per_worker_]
+  std::size_t ranges_per_worker_ = 0;
+
+  // The step that runs now.
+  std::span<const SequenceStep> batch_;
+  std::vector<Row> rows_;
+  Position last_position_ = 0;
+  std::vector<Scores>* scores_ = nullptr;
+};
+
+}  // namespace dllm::cpu

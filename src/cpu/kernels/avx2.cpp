@@ -1,0 +1,5 @@
+#define DLLM_ISA avx2
+
+#include "cpu/kernels/simd_avx2.h"
+// the policy comes before the kernels written over it
+#include "cpu/kernels/kernels-inl.h"

@@ -1,0 +1,37 @@
+// No include guard: the body of a kernel set. A translation unit defines DLLM_ISA, includes its simd_<isa>.h and then
+// this file, and is compiled with the flags of its instruction set.
+//
+// Everything lies in an anonymous namespace and no template of the standard library is used: an inline function that
+// were emitted here with, say, AVX-512 instructions could be the copy that the linker keeps for the whole program.
+
+#include "cpu/kernels/kernel_set.h"
+
+#include "cpu/kernels/math-inl.h"
+// math first: the others use exp
+#include "cpu/kernels/rows-inl.h"
+#include "cpu/kernels/unpack-inl.h"
+// linear and attention build on them
+#include "cpu/kernels/attention-inl.h"
+#include "cpu/kernels/linear-inl.h"
+
+#define DLLM_STRINGIFY_IMPL(name) #name
+#define DLLM_STRINGIFY(name) DLLM_STRINGIFY_IMPL(name)
+
+namespace dllm::cpu::DLLM_ISA {
+
+extern const KernelSet kKernels;
+constinit const KernelSet kKernels = {
+    .name = DLLM_STRINGIFY(DLLM_ISA),
+    .quantize_row = quantize_row,
+    .runs_int8 = runs_int8,
+    .linear = linear,
+    .rms_norm = rms_norm,
+    .rope = rope,
+    .swiglu = swiglu,
+    .add = add_rows,
+    .attention = attention,
+    .to_half = to_half,
+    .exp = exp_row,
+};
+
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,42 @@
+// No include guard: this file is compiled once per instruction set, after a simd_<isa>.h.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+/// e^x. x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial of degree 7 (truncation 5e-9), scaled by 2^n.
+inline F32 exp(const F32& x) {
+  // Beyond these ends the result is 0 or inf anyway, and n keeps inside two float exponents. The constant comes first
+  // because the second operand wins against NaN.
+  const F32 clamped = min(set1(89.f), max(set1(-104.f), x));
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
+  const F32 magic = set1(12582912.f);
+  const F32 shifted = fma(clamped, set1(1.44269504f), magic);
+  const F32 n = sub(shifted, magic);
+  // ln 2 in two parts; the first has 14 bits, so n times it is exact.
+  const F32 r = fma(n, set1(-0x1.7f7d1cp-20f), fma(n, set1(-0x1.62e4p-1f), clamped));
+  F32 p = set1(1.f / 5040);
+  p = fma(p, r, set1(1.f / 720));
+  p = fma(p, r, set1(1.f / 120));
+  p = fma(p, r, set1(1.f / 24));
+  p = fma(p, r, set1(1.f / 6));
+  p = fma(p, r, set1(0.5f));
+  p = fma(p, r, set1(1.f));
+  p = fma(p, r, set1(1.f));
+  // 2^n in two factors reaches subnormals and infinity with one rounding.
+  const I32 k = sub(as_i32(shifted), as_i32(magic));
+  const I32 half = shift_right<1>(k);
+  const I32 bias = set1(std::int32_t{127});
+  const F32 scale0 = as_f32(shift_left<23>(add(half, bias)));
+  const F32 scale1 = as_f32(shift_left<23>(add(sub(k, half), bias)));
+  return mul(mul(p, scale0), scale1);
+}
+
+void exp_row(const float* x, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = static_cast<int>(n - i < 16 ? n - i : 16);
+    store_n(out + i, exp(load_n(x + i, count)), count);
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

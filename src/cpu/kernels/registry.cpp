@@ -1,0 +1,85 @@
+#include "cpu/kernels/kernel_set.h"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace dllm::cpu {
+
+namespace scalar {
+extern const KernelSet kKernels;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const KernelSet kKernels;
+}
+namespace avx512 {
+extern const KernelSet kKernels;
+}
+#elif defined(__aarch64__)
+namespace neon {
+extern const KernelSet kKernels;
+}
+#endif
+
+namespace {
+
+bool same_name(const char* a, const char* b) {
+  for (; *a != '\0' && *a == *b; ++a, ++b) {
+  }
+  return *a == *b;
+}
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports looks at CPUID and at the register state that the operating system saves (XCR0).
+bool runs_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool runs_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#elif defined(__aarch64__)
+bool runs_neon() {
+#if defined(__linux__)
+  const unsigned long caps = getauxval(AT_HWCAP);
+  return (caps & HWCAP_ASIMDDP) != 0 && (caps & HWCAP_ASIMDHP) != 0;
+#else
+  return true;  // every 64-bit Apple machine has both
+#endif
+}
+#endif
+
+}  // namespace
+
+int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
+  int count = 0;
+  entries[count++] = {&scalar::kKernels, true};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  entries[count++] = {&avx2::kKernels, runs_avx2()};
+  entries[count++] = {&avx512::kKernels, runs_avx512()};
+#elif defined(__aarch64__)
+  entries[count++] = {&neon::kKernels, runs_neon()};
+#endif
+  return count;
+}
+
+const KernelSet* default_kernel_set() {
+  KernelSetEntry entries[kMaxKernelSets];
+  for (int i = list_kernel_sets(entries); i-- > 0;)
+    if (entries[i].available) return entries[i].set;
+  return nullptr;  // not reached: scalar is always there
+}
+
+const KernelSet* find_kernel_set(const char* name) {
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  for (int i = 0; i < count; ++i)
+    if (entries[i].available && same_name(entries[i].set->name, name)) return entries[i].set;
+  return nullptr;
+}
+
+}  // namespace dllm::cpu

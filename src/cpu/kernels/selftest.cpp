@@ -1,0 +1,217 @@
+// Compares every kernel set that this machine runs with the scalar set, bit for bit, over shapes with every kind of
+// tail. A plain program, so that it cross-compiles with nothing but a C++ runtime and runs under qemu-user.
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/test_data.h"
+
+namespace dllm::cpu {
+namespace {
+
+using testing::Random;
+
+class Check {
+ public:
+  Check(const KernelSet& oracle, const KernelSet& set) : oracle_(oracle), set_(set) {}
+
+  int failures() const { return failures_; }
+  int cases() const { return cases_; }
+
+  void all() {
+    for (std::int64_t n : {1, 5, 16, 17, 24, 64, 100, 1040}) rows(n);
+    for (std::int64_t dim : {8, 24, 32, 64, 72, 128, 200})
+      for (bool half : {false, true}) attention(dim, half);
+    for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
+      for (std::int64_t m : {1, 2, 5, 11, 12, 13, 30}) float_linear(k, m);
+    for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+      for (std::int64_t blocks : {1, 2, 5})
+        for (std::int64_t m : {1, 3, 4, 7, 8, 9, 20}) int8_linear(layout, blocks, m);
+    for (std::int64_t blocks : {32, 33, 70})
+      int8_linear(testing::kBlockLayouts[0], blocks, 5);  // more than one block of K
+    special_values();
+  }
+
+ private:
+  template <class T>
+  void same(const char* what, const std::vector<T>& expected, const std::vector<T>& actual) {
+    ++cases_;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (std::memcmp(&expected[i], &actual[i], sizeof(T)) == 0) continue;
+      if (expected[i] != expected[i] && actual[i] != actual[i]) continue;  // payloads of NaN may differ
+      if (++failures_ <= 20)
+        std::printf("%s: %s differs at %zu of %zu: %.9g, not %.9g\n", set_.name, what, i, expected.size(),
+                    static_cast<double>(actual[i]), static_cast<double>(expected[i]));
+      return;
+    }
+  }
+
+  /// Runs `body(set, out)` with both sets and compares `size` floats.
+  template <class Body>
+  void compare(const char* what, std::int64_t size, Body body) {
+    std::vector<float> expected(static_cast<std::size_t>(size), 7.f), actual = expected;
+    body(oracle_, expected.data());
+    body(set_, actual.data());
+    same(what, expected, actual);
+  }
+
+  void rows(std::int64_t n) {
+    const std::vector<float> a = random_floats(random_, n, 3.f), b = random_floats(random_, n, 3.f);
+    compare("rms_norm", n, [&](const KernelSet& s, float* out) { s.rms_norm(a.data(), b.data(), 1e-5f, n, out); });
+    compare("swiglu", n, [&](const KernelSet& s, float* out) { s.swiglu(a.data(), b.data(), n, out); });
+    compare("add", n, [&](const KernelSet& s, float* out) { s.add(a.data(), b.data(), n, out); });
+    compare("exp", n, [&](const KernelSet& s, float* out) { s.exp(a.data(), n, out); });
+    std::vector<std::uint16_t> expected(static_cast<std::size_t>(n)), actual = expected;
+    oracle_.to_half(a.data(), n, expected.data());
+    set_.to_half(a.data(), n, actual.data());
+    same("to_half", expected, actual);
+    for (bool interleaved : {false, true}) {
+      const std::int64_t heads = 3, dim = (n + 1) / 2 * 2 + 4, dims = dim - 4;
+      const std::vector<float> x = random_floats(random_, heads * dim);
+      compare("rope", heads * dim, [&](const KernelSet& s, float* out) {
+        s.rope({heads, dim, dims, interleaved, a.data(), b.data()}, x.data(), out);
+      });
+    }
+    const std::int64_t k = (n + 31) / 32 * 32;
+    quantize(random_floats(random_, k, 100.f));
+  }
+
+  void quantize(const std::vector<float>& x) {
+    const auto k = static_cast<std::int64_t>(x.size());
+    std::vector<std::int8_t> q[2];
+    std::vector<float> scales[2];
+    std::vector<std::int32_t> sums[2];
+    for (int i = 0; i < 2; ++i) {
+      q[i].resize(x.size());
+      scales[i].resize(x.size() / 32);
+      sums[i].resize(x.size() / 16);
+      (i == 0 ? oracle_ : set_).quantize_row(x.data(), k, q[i].data(), scales[i].data(), sums[i].data());
+    }
+    same("quantize_row values", q[0], q[1]);
+    same("quantize_row scales", scales[0], scales[1]);
+    same("quantize_row sums", sums[0], sums[1]);
+  }
+
+  void attention(std::int64_t dim, bool half) {
+    const std::int64_t positions = 70, heads = 2, stride = heads * dim;
+    const std::vector<float> q = random_floats(random_, dim, 2.f);
+    std::vector<float> k = random_floats(random_, positions * stride), v = random_floats(random_, positions * stride);
+    std::vector<std::uint16_t> k16(k.size()), v16(v.size());
+    oracle_.to_half(k.data(), positions * stride, k16.data());
+    oracle_.to_half(v.data(), positions * stride, v16.data());
+    const KeyRange ranges[] = {{0, 3}, {5, 38}, {60, 70}};
+    for (std::int64_t count = 0; count <= 3; ++count)
+      compare("attention", dim, [&](const KernelSet& s, float* out) {
+        float scores[80];
+        AttentionArgs args;
+        args.q = q.data();
+        args.k = half ? static_cast<const void*>(k16.data() + dim) : k.data() + dim;
+        args.v = half ? static_cast<const void*>(v16.data() + dim) : v.data() + dim;
+        args.half = half, args.stride = stride, args.head_dim = dim, args.scale = 0.3f;
+        args.ranges = ranges, args.range_count = count, args.scores = scores, args.out = out;
+        s.attention(args);
+      });
+  }
+
+  void linear(LinearArgs args, std::int64_t n, const char* what) {
+    const std::vector<float> bias = random_floats(random_, n);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()})
+      compare(what, args.rows * n, [&](const KernelSet& s, float* out) {
+        alignas(64) static unsigned char scratch[kLinearScratchBytes];
+        args.bias = b, args.out = out, args.out_stride = n;
+        s.linear(args, 0, n, scratch);
+      });
+  }
+
+  void float_linear(std::int64_t k, std::int64_t m) {
+    const std::vector<float> x = random_floats(random_, m * k);
+    for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16}) {
+      const std::int64_t n = 1 + random_.below(40);
+      std::vector<std::byte> weight(static_cast<std::size_t>(n * k) * 4);
+      if (type == TensorType::kF32) {
+        const std::vector<float> w = random_floats(random_, n * k);
+        std::memcpy(weight.data(), w.data(), weight.size());
+      } else {
+        weight = random_words(random_, type, n * k);
+      }
+      LinearArgs args;
+      args.type = type, args.weight = weight.data(), args.row_bytes = k * (type == TensorType::kF32 ? 4 : 2);
+      args.k = k, args.rows = m, args.x = x.data();
+      linear(args, n, "linear (float)");
+    }
+  }
+
+  void int8_linear(const testing::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {
+    const std::int64_t k = blocks * layout.elems, n = 1 + random_.below(40);
+    const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
+    const std::vector<float> x = random_floats(random_, m * k, 5.f);
+    std::vector<std::int8_t> q(x.size());
+    std::vector<float> scales(x.size() / 32);
+    std::vector<std::int32_t> sums(x.size() / 16);
+    oracle_.quantize_row(x.data(), m * k, q.data(), scales.data(), sums.data());
+    LinearArgs args;
+    args.type = layout.type, args.weight = weight.data(), args.row_bytes = blocks * layout.bytes;
+    args.k = k, args.rows = m, args.quantized = {q.data(), scales.data(), sums.data(), k};
+    linear(args, n, "linear (int8)");
+  }
+
+  void special_values() {
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> x = {0.f,    -0.f,  inf,    -inf,    nan,     1e-45f, 88.7f, 88.8f, -87.f, -103.f, -103.9f,
+                            -104.f, 1e30f, -1e30f, 65504.f, 65520.f, 6e-8f,  3e-8f, 2.5f,  -2.5f, 0.5f,   -104.5f};
+    for (int i = 0; i < 2000; ++i) x.push_back(random_.unit() * 110.f);
+    while (x.size() % 32 != 0) x.push_back(0.f);
+    const auto n = static_cast<std::int64_t>(x.size());
+    compare("exp of special values", n, [&](const KernelSet& s, float* out) { s.exp(x.data(), n, out); });
+    compare("swiglu of special values", n,
+            [&](const KernelSet& s, float* out) { s.swiglu(x.data(), x.data(), n, out); });
+    quantize(x);
+    std::vector<float> halves(x.begin(), x.end());  // ties and ends of float16
+    for (int i = 0; i < 65536; ++i) {
+      const auto bits = static_cast<std::uint32_t>(i) << 16 | 0x0fffu | static_cast<std::uint32_t>(i & 1) << 12;
+      float f;
+      std::memcpy(&f, &bits, 4);
+      if (f == f) halves.push_back(f);
+    }
+    std::vector<std::uint16_t> expected(halves.size()), actual(halves.size());
+    oracle_.to_half(halves.data(), static_cast<std::int64_t>(halves.size()), expected.data());
+    set_.to_half(halves.data(), static_cast<std::int64_t>(halves.size()), actual.data());
+    for (std::size_t i = 0; i < halves.size(); ++i)
+      if (halves[i] != halves[i]) expected[i] = actual[i] = 0;
+    same("to_half of special values", expected, actual);
+    // Ties of the rounding to int8: with a maximum of 127 the scale is 1.
+    std::vector<float> ties(32, 0.f);
+    ties[0] = 127.f;
+    for (std::size_t i = 1; i < 32; ++i) ties[i] = static_cast<float>(i) - 16.5f;
+    quantize(ties);
+  }
+
+  const KernelSet& oracle_;
+  const KernelSet& set_;
+  Random random_{20};
+  int failures_ = 0;
+  int cases_ = 0;
+};
+
+}  // namespace
+}  // namespace dllm::cpu
+
+int main() {
+  using namespace dllm::cpu;
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  int failures = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!entries[i].available) {
+      std::printf("%-8s not available here\n", entries[i].set->name);
+      continue;
+    }
+    Check check(*find_kernel_set("scalar"), *entries[i].set);
+    check.all();
+    std::printf("%-8s %d cases, %d differ from scalar\n", entries[i].set->name, check.cases(), check.failures());
+    failures += check.failures();
+  }
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// AVX2 + FMA + F16C (Haswell, Zen and later); a vector of 16 lanes is two registers.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+// 16 registers. Float tile: 6 x 2 accumulators, 2 for the weights, 1 broadcast. Int8 tile: 4 x 2 integer
+// accumulators, 2 weights, 1 broadcast and temporaries; its float accumulators live in L1.
+constexpr int kFloatRows = 6;
+constexpr int kInt8Rows = 4;
+
+struct F32 {
+  __m256 lo, hi;
+};
+struct I32 {
+  __m256i lo, hi;
+};
+struct U8 {
+  __m256i lo, hi;
+};
+
+inline __m256i mask_of(int n, int origin) {
+  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - origin), index);
+}
+inline __m256i load_int(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+inline F32 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline I32 set1(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline F32 load_n(const float* p, int n) {
+  return {_mm256_maskload_ps(p, mask_of(n, 0)), _mm256_maskload_ps(p + 8, mask_of(n, 8))};
+}
+inline void store(float* p, F32 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline void store_n(float* p, F32 a, int n) {
+  _mm256_maskstore_ps(p, mask_of(n, 0), a.lo);
+  _mm256_maskstore_ps(p + 8, mask_of(n, 8), a.hi);
+}
+
+inline F32 add(F32 a, F32 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline F32 sub(F32 a, F32 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+inline F32 mul(F32 a, F32 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+inline F32 div(F32 a, F32 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+inline F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+inline F32 max(F32 a, F32 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+inline F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+
+inline I32 add(I32 a, I32 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+inline I32 sub(I32 a, I32 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
+inline I32 bit_and(I32 a, I32 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+inline I32 max(I32 a, I32 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+template <int kBits>
+inline I32 shift_left(I32 a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
+template <int kBits>
+inline I32 shift_right(I32 a) {
+  return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)};
+}
+inline F32 to_f32(I32 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+inline F32 as_f32(I32 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+inline I32 as_i32(F32 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+
+inline float reduce_add(F32 a) {
+  const __m256 eight = _mm256_add_ps(a.lo, a.hi);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline std::int32_t reduce_add(I32 a) {
+  const __m256i eight = _mm256_add_epi32(a.lo, a.hi);
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline std::int32_t reduce_max(I32 a) {
+  const __m256i eight = _mm256_max_epi32(a.lo, a.hi);
+  const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline float reduce_max(F32 a) {
+  const __m256 eight = _mm256_max_ps(a.lo, a.hi);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline __m128i load_8_words(const std::uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+inline float half_at(const std::uint8_t* p) {
+  std::uint16_t h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return _cvtsh_ss(h);
+}
+inline F32 load_half(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(load_8_words(p)), _mm256_cvtph_ps(load_8_words(p + 8))};
+}
+inline void store_half(std::uint16_t* p, F32 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+inline __m256 widen_bf16(const std::uint16_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_8_words(p)), 16));
+}
+inline F32 load_bf16(const std::uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+inline void store_bytes(std::int8_t* p, I32 a) {
+  // |lane| <= 127, so the saturating packs keep the values; the permutation undoes their interleaving of halves.
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+inline U8 load_bytes(const std::uint8_t* p) { return {load_int(p), load_int(p + 32)}; }
+template <bool kFull>
+constexpr std::int32_t kDotBias = 0;
+
+/// VPMADDUBSW saturates its 16-bit pair sums: with w <= 128 they stay below 2 * 128 * 127 = 32512 and are exact. Full
+/// bytes are therefore taken as (w & 127) + (w & 128), which costs a second pass for Q8_0 only.
+template <bool kFull>
+inline __m256i dot4_half(__m256i acc, __m256i w, __m256i a) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (!kFull) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), ones));
+  } else {
+    const __m256i low = _mm256_maddubs_epi16(_mm256_and_si256(w, _mm256_set1_epi8(127)), a);
+    const __m256i high = _mm256_maddubs_epi16(_mm256_andnot_si256(_mm256_set1_epi8(127), w), a);
+    const __m256i both = _mm256_add_epi32(_mm256_madd_epi16(low, ones), _mm256_madd_epi16(high, ones));
+    return _mm256_add_epi32(acc, both);
+  }
+}
+template <bool kFull>
+inline I32 dot4(I32 acc, U8 w, std::int32_t a) {
+  const __m256i four = _mm256_set1_epi32(a);
+  return {dot4_half<kFull>(acc.lo, w.lo, four), dot4_half<kFull>(acc.hi, w.hi, four)};
+}
+
+inline void transpose8(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  __m256i r[8], t[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = load_int(src + i * stride);
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    const __m256i a = _mm256_unpacklo_epi32(r[i], r[i + 1]), b = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    const __m256i c = _mm256_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm256_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm256_unpacklo_epi64(a, c);
+    t[i + 1] = _mm256_unpackhi_epi64(a, c);
+    t[i + 2] = _mm256_unpacklo_epi64(b, d);
+    t[i + 3] = _mm256_unpackhi_epi64(b, d);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto store_row = [dst](int row, __m256i v) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + 16 * row), v);
+    };
+    store_row(i, _mm256_permute2x128_si256(t[i], t[i + 4], 0x20));
+    store_row(i + 4, _mm256_permute2x128_si256(t[i], t[i + 4], 0x31));
+  }
+}
+inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  transpose8(src, stride, dst);
+  transpose8(src + 8, stride, dst + 8 * 16);
+  transpose8(src + 8 * stride, stride, dst + 8);
+  transpose8(src + 8 * stride + 8, stride, dst + 8 * 16 + 8);
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

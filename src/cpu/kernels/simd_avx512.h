@@ -1,0 +1,126 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// AVX-512 F/BW/VL/DQ/VNNI (Ice Lake, Zen 4 and later).
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+// 32 registers. Float tile: 12 accumulators + weight; multipliers come as embedded broadcasts. Int8 tile: 8 integer
+// and 8 float accumulators, weight, scale and temporaries.
+constexpr int kFloatRows = 12;
+constexpr int kInt8Rows = 8;
+
+struct F32 {
+  __m512 v;
+};
+struct I32 {
+  __m512i v;
+};
+struct U8 {
+  __m512i v;
+};
+
+inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+
+inline F32 set1(float x) { return {_mm512_set1_ps(x)}; }
+inline I32 set1(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline F32 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+inline void store(float* p, F32 a) { _mm512_storeu_ps(p, a.v); }
+inline void store_n(float* p, F32 a, int n) { _mm512_mask_storeu_ps(p, first(n), a.v); }
+
+inline F32 add(F32 a, F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline F32 sub(F32 a, F32 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline F32 mul(F32 a, F32 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline F32 div(F32 a, F32 b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
+
+inline I32 add(I32 a, I32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline I32 sub(I32 a, I32 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+inline I32 bit_and(I32 a, I32 b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I32 max(I32 a, I32 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+template <int kBits>
+inline I32 shift_left(I32 a) {
+  return {_mm512_slli_epi32(a.v, kBits)};
+}
+template <int kBits>
+inline I32 shift_right(I32 a) {
+  return {_mm512_srai_epi32(a.v, kBits)};
+}
+inline F32 to_f32(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline F32 as_f32(I32 a) { return {_mm512_castsi512_ps(a.v)}; }
+inline I32 as_i32(F32 a) { return {_mm512_castps_si512(a.v)}; }
+
+inline float reduce_add(F32 a) {
+  const __m256 high = _mm512_extractf32x8_ps(a.v, 1);
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline std::int32_t reduce_add(I32 a) { return _mm512_reduce_add_epi32(a.v); }
+inline std::int32_t reduce_max(I32 a) { return _mm512_reduce_max_epi32(a.v); }
+inline float reduce_max(F32 a) { return _mm512_reduce_max_ps(a.v); }
+
+inline float half_at(const std::uint8_t* p) {
+  std::uint16_t h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return _cvtsh_ss(h);
+}
+inline F32 load_half(const std::uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline void store_half(std::uint16_t* p, F32 a) {
+  const __m256i h = _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), h);
+}
+inline F32 load_bf16(const std::uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+inline void store_bytes(std::int8_t* p, I32 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+
+inline U8 load_bytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+template <bool kFull>
+constexpr std::int32_t kDotBias = 0;
+template <bool kFull>
+inline I32 dot4(I32 acc, U8 w, std::int32_t a) {
+  return {_mm512_dpbusd_epi32(acc.v, w.v, _mm512_set1_epi32(a))};
+}
+
+inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  __m512i r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(src + i * stride);
+  // 4 x 4 blocks within each 128-bit lane, then the lanes themselves.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd), d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+    _mm512_storeu_si512(dst + 16 * i, _mm512_shuffle_i32x4(a, b, 0x88));
+    _mm512_storeu_si512(dst + 16 * (i + 8), _mm512_shuffle_i32x4(a, b, 0xdd));
+    _mm512_storeu_si512(dst + 16 * (i + 4), _mm512_shuffle_i32x4(c, d, 0x88));
+    _mm512_storeu_si512(dst + 16 * (i + 12), _mm512_shuffle_i32x4(c, d, 0xdd));
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// AArch64 with the dot-product extension (Armv8.2-A and later phones, Graviton2, Apple M1); a vector of 16 lanes is
+// four registers.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+// 32 registers. Float tile: 5 x 4 accumulators, 4 weights, 1 broadcast per row. Int8 tile: 4 x 4 integer accumulators,
+// 4 weights, 1 broadcast; its float accumulators live in L1.
+constexpr int kFloatRows = 5;
+constexpr int kInt8Rows = 4;
+
+struct F32 {
+  float32x4_t v[4];
+};
+struct I32 {
+  int32x4_t v[4];
+};
+struct U8 {
+  uint8x16_t v[4];
+};
+
+template <class Op>
+inline F32 map(Op op) {
+  return {{op(0), op(1), op(2), op(3)}};
+}
+template <class Op>
+inline I32 map_int(Op op) {
+  return {{op(0), op(1), op(2), op(3)}};
+}
+
+inline F32 set1(float x) {
+  return map([=](int) { return vdupq_n_f32(x); });
+}
+inline I32 set1(std::int32_t x) {
+  return map_int([=](int) { return vdupq_n_s32(x); });
+}
+inline F32 load(const float* p) {
+  return map([=](int i) { return vld1q_f32(p + 4 * i); });
+}
+inline F32 load_n(const float* p, int n) {
+  float full[16] = {};
+  for (int i = 0; i < n; ++i) full[i] = p[i];
+  return load(full);
+}
+inline void store(float* p, const F32& a) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
+}
+inline void store_n(float* p, const F32& a, int n) {
+  float full[16];
+  store(full, a);
+  for (int i = 0; i < n; ++i) p[i] = full[i];
+}
+
+inline F32 add(const F32& a, const F32& b) {
+  return map([&](int i) { return vaddq_f32(a.v[i], b.v[i]); });
+}
+inline F32 sub(const F32& a, const F32& b) {
+  return map([&](int i) { return vsubq_f32(a.v[i], b.v[i]); });
+}
+inline F32 mul(const F32& a, const F32& b) {
+  return map([&](int i) { return vmulq_f32(a.v[i], b.v[i]); });
+}
+inline F32 div(const F32& a, const F32& b) {
+  return map([&](int i) { return vdivq_f32(a.v[i], b.v[i]); });
+}
+inline F32 fma(const F32& a, const F32& b, const F32& c) {
+  return map([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
+}
+// FMAX would return NaN where x86 returns the second operand, hence compare and select.
+inline F32 max(const F32& a, const F32& b) {
+  return map([&](int i) { return vbslq_f32(vcgtq_f32(a.v[i], b.v[i]), a.v[i], b.v[i]); });
+}
+inline F32 min(const F32& a, const F32& b) {
+  return map([&](int i) { return vbslq_f32(vcltq_f32(a.v[i], b.v[i]), a.v[i], b.v[i]); });
+}
+
+inline I32 add(const I32& a, const I32& b) {
+  return map_int([&](int i) { return vaddq_s32(a.v[i], b.v[i]); });
+}
+inline I32 sub(const I32& a, const I32& b) {
+  return map_int([&](int i) { return vsubq_s32(a.v[i], b.v[i]); });
+}
+inline I32 bit_and(const I32& a, const I32& b) {
+  return map_int([&](int i) { return vandq_s32(a.v[i], b.v[i]); });
+}
+inline I32 max(const I32& a, const I32& b) {
+  return map_int([&](int i) { return vmaxq_s32(a.v[i], b.v[i]); });
+}
+template <int kBits>
+inline I32 shift_left(const I32& a) {
+  return map_int([&](int i) { return vshlq_n_s32(a.v[i], kBits); });
+}
+template <int kBits>
+inline I32 shift_right(const I32& a) {
+  return map_int([&](int i) { return vshrq_n_s32(a.v[i], kBits); });
+}
+inline F32 to_f32(const I32& a) {
+  return map([&](int i) { return vcvtq_f32_s32(a.v[i]); });
+}
+inline F32 as_f32(const I32& a) {
+  return map([&](int i) { return vreinterpretq_f32_s32(a.v[i]); });
+}
+inline I32 as_i32(const F32& a) {
+  return map_int([&](int i) { return vreinterpretq_s32_f32(a.v[i]); });
+}
+
+inline float reduce_add(const F32& a) {
+  const float32x4_t four = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+  const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+inline std::int32_t reduce_add(const I32& a) {
+  return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
+}
+inline std::int32_t reduce_max(const I32& a) {
+  return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
+}
+inline float reduce_max(const F32& a) {
+  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.v[0], a.v[1]), vmaxq_f32(a.v[2], a.v[3])));
+}
+
+inline float half_at(const std::uint8_t* p) {
+  std::uint16_t h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
+}
+inline F32 load_half(const std::uint16_t* p) {
+  return map([=](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))); });
+}
+inline void store_half(std::uint16_t* p, const F32& a) {
+  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.v[i])));
+}
+inline F32 load_bf16(const std::uint16_t* p) {
+  return map([=](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
+}
+inline void store_bytes(std::int8_t* p, const I32& a) {
+  const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
+  const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
+  vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+inline U8 load_bytes(const std::uint8_t* p) {
+  return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
+}
+/// SDOT takes signed bytes. Up to 127 they are what they are; full bytes are flipped to w - 128, and the caller starts
+/// its accumulator accordingly.
+template <bool kFull>
+constexpr std::int32_t kDotBias = kFull ? 128 : 0;
+template <bool kFull>
+inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
+  const int8x16_t four = vreinterpretq_s8_s32(vdupq_n_s32(a));
+  return map_int([&](int i) {
+    const uint8x16_t flipped = kFull ? veorq_u8(w.v[i], vdupq_n_u8(0x80)) : w.v[i];
+    return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(flipped), four);
+  });
+}
+
+inline void transpose4(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  const uint32x4x2_t top = vtrnq_u32(vld1q_u32(src), vld1q_u32(src + stride));
+  const uint32x4x2_t low = vtrnq_u32(vld1q_u32(src + 2 * stride), vld1q_u32(src + 3 * stride));
+  vst1q_u32(dst, vcombine_u32(vget_low_u32(top.val[0]), vget_low_u32(low.val[0])));
+  vst1q_u32(dst + 16, vcombine_u32(vget_low_u32(top.val[1]), vget_low_u32(low.val[1])));
+  vst1q_u32(dst + 32, vcombine_u32(vget_high_u32(top.val[0]), vget_high_u32(low.val[0])));
+  vst1q_u32(dst + 48, vcombine_u32(vget_high_u32(top.val[1]), vget_high_u32(low.val[1])));
+}
+inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 16; j += 4) transpose4(src + i * stride + j, stride, dst + 16 * j + i);
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,215 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The SIMD policy in plain C++: it defines what the other policies must compute. No vector flags are set for its
+// translation unit, so __builtin_fmaf is a call; this set is the oracle, not a fallback meant to be fast.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+constexpr int kFloatRows = 4;  ///< rows of x per register tile
+constexpr int kInt8Rows = 4;
+
+struct F32 {
+  float lane[16];
+};
+struct I32 {
+  std::int32_t lane[16];
+};
+struct U8 {
+  std::uint8_t byte[64];
+};
+
+template <class Op>
+inline F32 map(Op op) {
+  F32 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = op(i);
+  return r;
+}
+template <class Op>
+inline I32 map_int(Op op) {
+  I32 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = op(i);
+  return r;
+}
+
+inline F32 set1(float x) {
+  return map([=](int) { return x; });
+}
+inline I32 set1(std::int32_t x) {
+  return map_int([=](int) { return x; });
+}
+inline F32 load(const float* p) {
+  return map([=](int i) { return p[i]; });
+}
+inline F32 load_n(const float* p, int n) {
+  return map([=](int i) { return i < n ? p[i] : 0.f; });
+}
+inline void store(float* p, const F32& a) { __builtin_memcpy(p, a.lane, sizeof a.lane); }
+inline void store_n(float* p, const F32& a, int n) {
+  for (int i = 0; i < n; ++i) p[i] = a.lane[i];
+}
+
+inline F32 add(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline F32 sub(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline F32 mul(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline F32 div(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+/// a * b + c, rounded once.
+inline F32 fma(const F32& a, const F32& b, const F32& c) {
+  return map([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
+}
+/// The second operand wins if either is NaN (the rule of x86).
+inline F32 max(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline F32 min(const F32& a, const F32& b) {
+  return map([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+
+inline std::int32_t wrap(std::uint32_t x) { return static_cast<std::int32_t>(x); }
+inline std::uint32_t bits(std::int32_t x) { return static_cast<std::uint32_t>(x); }
+
+inline I32 add(const I32& a, const I32& b) {
+  return map_int([&](int i) { return wrap(bits(a.lane[i]) + bits(b.lane[i])); });
+}
+inline I32 sub(const I32& a, const I32& b) {
+  return map_int([&](int i) { return wrap(bits(a.lane[i]) - bits(b.lane[i])); });
+}
+inline I32 bit_and(const I32& a, const I32& b) {
+  return map_int([&](int i) { return a.lane[i] & b.lane[i]; });
+}
+inline I32 max(const I32& a, const I32& b) {
+  return map_int([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+template <int kBits>
+inline I32 shift_left(const I32& a) {
+  return map_int([&](int i) { return wrap(bits(a.lane[i]) << kBits); });
+}
+template <int kBits>
+inline I32 shift_right(const I32& a) {  // arithmetic
+  return map_int([&](int i) { return a.lane[i] >> kBits; });
+}
+inline F32 to_f32(const I32& a) {
+  return map([&](int i) { return static_cast<float>(a.lane[i]); });
+}
+inline F32 as_f32(const I32& a) {
+  F32 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+inline I32 as_i32(const F32& a) {
+  I32 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+
+/// Sum over lanes as a tree: i with i+8, then i+4, i+2, i+1.
+inline float reduce_add(const F32& a) {
+  F32 t = a;
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) t.lane[i] = t.lane[i] + t.lane[i + half];
+  return t.lane[0];
+}
+inline std::int32_t reduce_add(const I32& a) {
+  std::int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += a.lane[i];
+  return sum;
+}
+inline std::int32_t reduce_max(const I32& a) {
+  std::int32_t best = a.lane[0];
+  for (int i = 1; i < 16; ++i) best = a.lane[i] > best ? a.lane[i] : best;
+  return best;
+}
+/// Free of NaN, so order does not matter.
+inline float reduce_max(const F32& a) {
+  float best = a.lane[0];
+  for (int i = 1; i < 16; ++i) best = a.lane[i] > best ? a.lane[i] : best;
+  return best;
+}
+
+inline float half_to_float(std::uint16_t h) {
+  const std::uint32_t sign = (std::uint32_t{h} & 0x8000u) << 16;
+  const std::uint32_t magnitude = (std::uint32_t{h} & 0x7fffu) << 13;
+  float f;
+  __builtin_memcpy(&f, &magnitude, sizeof f);
+  f *= 0x1.0p112f;  // rebias, normalising subnormals
+  std::uint32_t u;
+  __builtin_memcpy(&u, &f, sizeof u);
+  if (magnitude >= 0x0f800000u) u = magnitude | 0x7f800000u | (magnitude > 0x0f800000u ? 0x00400000u : 0u);
+  u |= sign;
+  __builtin_memcpy(&f, &u, sizeof f);
+  return f;
+}
+inline std::uint16_t float_to_half(float f) {
+  std::uint32_t u;
+  __builtin_memcpy(&u, &f, sizeof u);
+  const std::uint32_t sign = (u >> 16) & 0x8000u;
+  std::uint32_t magnitude = u & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {  // adding 0.5 puts the ulp at 2^-24: the FPU rounds the subnormal
+    __builtin_memcpy(&f, &magnitude, sizeof f);
+    f += 0.5f;
+    __builtin_memcpy(&u, &f, sizeof u);
+    return static_cast<std::uint16_t>(sign | (u - 0x3f000000u));
+  }
+  magnitude += 0x00000fffu + ((magnitude >> 13) & 1u);
+  return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u) >> 13));
+}
+
+inline float half_at(const std::uint8_t* p) {
+  std::uint16_t h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return half_to_float(h);
+}
+inline F32 load_half(const std::uint16_t* p) {
+  return map([=](int i) { return half_to_float(p[i]); });
+}
+inline void store_half(std::uint16_t* p, const F32& a) {
+  for (int i = 0; i < 16; ++i) p[i] = float_to_half(a.lane[i]);
+}
+inline F32 load_bf16(const std::uint16_t* p) {
+  return as_f32(map_int([=](int i) { return wrap(std::uint32_t{p[i]} << 16); }));
+}
+/// The low byte of each lane.
+inline void store_bytes(std::int8_t* p, const I32& a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.lane[i]);
+}
+
+inline U8 load_bytes(const std::uint8_t* p) {
+  U8 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+/// acc[i] + sum over j < 4 of (w[4i + j] - kDotBias) * a[j], where a is four signed bytes. kFull: w may exceed 127.
+template <bool kFull>
+constexpr std::int32_t kDotBias = 0;
+template <bool kFull>
+inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
+  std::int8_t s[4];
+  __builtin_memcpy(s, &a, sizeof s);
+  return map_int([&](int i) {
+    std::int32_t sum = acc.lane[i];
+    for (int j = 0; j < 4; ++j) sum += std::int32_t{w.byte[4 * i + j]} * s[j];
+    return sum;
+  });
+}
+
+/// dst[j][i] = src[i][j] for 16 x 16 words; rows of src are `stride` words apart.
+inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

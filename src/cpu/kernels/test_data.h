@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "numerics/tensor_type.h"
+
+// Inputs for the tests of the kernels, without any library: the self-test runs where there is no test framework.
+
+namespace dllm::cpu::testing {
+
+/// splitmix64: the same numbers on every machine.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t bits() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// In [-1, 1).
+  float unit() { return static_cast<float>(static_cast<std::int64_t>(bits() >> 40) - (1 << 23)) * 0x1.0p-23f; }
+  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
+
+ private:
+  std::uint64_t state_;
+};
+
+inline std::vector<float> random_floats(Random& random, std::int64_t n, float amplitude = 1.f) {
+  std::vector<float> values(static_cast<std::size_t>(n));
+  for (float& v : values) v = random.unit() * amplitude;
+  return values;
+}
+
+/// A quantized format: its block and where in the block its float16 scales lie (-1: none).
+struct BlockLayout {
+  TensorType type;
+  std::int64_t elems;
+  std::int64_t bytes;
+  int half0;
+  int half1;
+};
+inline constexpr BlockLayout kBlockLayouts[] = {
+    {TensorType::kQ4_0, 32, 18, 0, -1},  {TensorType::kQ4_1, 32, 20, 0, 2},      {TensorType::kQ5_0, 32, 22, 0, -1},
+    {TensorType::kQ5_1, 32, 24, 0, 2},   {TensorType::kQ8_0, 32, 34, 0, -1},     {TensorType::kQ4_K, 256, 144, 0, 2},
+    {TensorType::kQ5_K, 256, 176, 0, 2}, {TensorType::kQ6_K, 256, 210, 208, -1}, {TensorType::kMXFP4, 32, 17, -1, -1},
+};
+
+/// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, Q8_0's -128
+/// included.
+inline std::vector<std::byte> random_blocks(Random& random, const BlockLayout& layout, std::int64_t elems) {
+  std::vector<std::byte> data(static_cast<std::size_t>(elems / layout.elems * layout.bytes));
+  for (std::byte& b : data) b = static_cast<std::byte>(random.bits() & 255);
+  for (std::size_t block = 0; block < data.size(); block += static_cast<std::size_t>(layout.bytes)) {
+    for (int offset : {layout.half0, layout.half1}) {
+      if (offset < 0) continue;
+      // Sign and mantissa free, exponent 2^-10 .. 2^-3.
+      const auto half = static_cast<std::uint16_t>((random.bits() & 0x83ffu) | ((5u + (random.bits() & 7u)) << 10));
+      std::memcpy(data.data() + block + static_cast<std::size_t>(offset), &half, 2);
+    }
+    if (layout.type == TensorType::kMXFP4) data[block] = static_cast<std::byte>(120 + random.below(10));
+  }
+  return data;
+}
+
+/// Random float16 or bfloat16 values of moderate size.
+inline std::vector<std::byte> random_words(Random& random, TensorType type, std::int64_t elems) {
+  std::vector<std::byte> data(static_cast<std::size_t>(elems) * 2);
+  for (std::size_t i = 0; i < data.size(); i += 2) {
+    const std::uint64_t r = random.bits();
+    const auto word = type == TensorType::kF16
+                          ? static_cast<std::uint16_t>((r & 0x83ffu) | ((8u + ((r >> 20) & 7u)) << 10))
+                          : static_cast<std::uint16_t>((r & 0x807fu) | ((120u + ((r >> 20) & 7u)) << 7));
+    std::memcpy(data.data() + i, &word, 2);
+  }
+  return data;
+}
+
+}  // namespace dllm::cpu::testing

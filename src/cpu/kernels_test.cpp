@@ -1,0 +1,319 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/test_data.h"
+#include "numerics/tensor_type.h"
+
+// The kernels against plain double-precision code. That the sets agree with each other bit for bit is the business of
+// kernels/selftest.cpp.
+
+namespace dllm::cpu {
+namespace {
+
+using testing::Random;
+
+std::vector<const KernelSet*> sets() {
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  std::vector<const KernelSet*> available;
+  for (int i = 0; i < count; ++i)
+    if (entries[i].available) available.push_back(entries[i].set);
+  return available;
+}
+
+class Kernels : public ::testing::TestWithParam<const KernelSet*> {
+ protected:
+  const KernelSet& set() const { return *GetParam(); }
+  Random random_{7};
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(sets()),
+                         [](const auto& test) { return std::string(test.param->name); });
+
+struct Quantized {
+  std::vector<std::int8_t> values;
+  std::vector<float> scales;
+  std::vector<std::int32_t> sums;
+};
+
+Quantized quantize(const KernelSet& set, const std::vector<float>& x) {
+  Quantized q{std::vector<std::int8_t>(x.size()), std::vector<float>(x.size() / 32),
+              std::vector<std::int32_t>(x.size() / 16)};
+  set.quantize_row(x.data(), static_cast<std::int64_t>(x.size()), q.values.data(), q.scales.data(), q.sums.data());
+  return q;
+}
+
+std::vector<float> run_linear(const KernelSet& set, LinearArgs args, std::int64_t n) {
+  std::vector<float> out(static_cast<std::size_t>(args.rows * n), 9.f);
+  std::vector<std::byte> storage(kLinearScratchBytes + 64);
+  void* scratch = storage.data();
+  std::size_t space = storage.size();
+  std::align(64, kLinearScratchBytes, scratch, space);
+  args.out = out.data();
+  args.out_stride = n;
+  // In two calls, as two tasks would.
+  const std::int64_t middle = n / 2 / kPanel * kPanel;
+  set.linear(args, 0, middle, scratch);
+  set.linear(args, middle, n, scratch);
+  return out;
+}
+
+LinearArgs linear_args(TensorType type, const std::vector<std::byte>& weight, std::int64_t k, std::int64_t rows) {
+  const Codec& format = codec(type);
+  LinearArgs args;
+  args.type = type;
+  args.weight = weight.data();
+  args.row_bytes = format.row_bytes(k);
+  args.k = k;
+  args.rows = rows;
+  args.dequantize = format.dequantize;
+  args.block_elems = format.block_elems;
+  args.block_bytes = format.block_bytes;
+  return args;
+}
+
+std::vector<float> decode(TensorType type, const std::vector<std::byte>& weight, std::int64_t count) {
+  std::vector<float> w(static_cast<std::size_t>(count));
+  codec(type).dequantize(weight.data(), w.data(), count);
+  return w;
+}
+
+/// Sum and sum of magnitudes of x[k] w[k]: what a rounding error is measured against.
+struct Dot {
+  double sum = 0;
+  double magnitude = 0;
+};
+Dot dot(const float* x, const float* w, std::int64_t k) {
+  Dot d;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const double product = static_cast<double>(x[i]) * static_cast<double>(w[i]);
+    d.sum += product;
+    d.magnitude += std::abs(product);
+  }
+  return d;
+}
+
+TEST_P(Kernels, FloatLinearOfEveryFormat) {
+  for (const Codec* format : all_codecs()) {
+    const std::int64_t k = format->block_elems == 1 ? 83 : 3 * 256, n = 37, rows = 14;
+    std::vector<std::byte> weight;
+    if (format->type == TensorType::kF32) {
+      const std::vector<float> w = random_floats(random_, n * k);
+      weight.resize(w.size() * 4);
+      std::memcpy(weight.data(), w.data(), weight.size());
+    } else if (!format->is_block()) {
+      weight = random_words(random_, format->type, n * k);
+    } else {
+      for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+        if (layout.type == format->type) weight = random_blocks(random_, layout, n * k);
+    }
+    ASSERT_FALSE(weight.empty()) << format->name;
+    const std::vector<float> w = decode(format->type, weight, n * k), x = random_floats(random_, rows * k);
+    const std::vector<float> bias = random_floats(random_, n);
+    LinearArgs args = linear_args(format->type, weight, k, rows);
+    args.x = x.data();
+    args.bias = bias.data();
+    const std::vector<float> out = run_linear(set(), args, n);
+    for (std::int64_t m = 0; m < rows; ++m)
+      for (std::int64_t j = 0; j < n; ++j) {
+        const Dot expected = dot(x.data() + m * k, w.data() + j * k, k);
+        ASSERT_NEAR(out[static_cast<std::size_t>(m * n + j)],
+                    expected.sum + static_cast<double>(bias[static_cast<std::size_t>(j)]),
+                    1e-5 * expected.magnitude + 1e-6)
+            << format->name << " row " << m << " output " << j;
+      }
+  }
+}
+
+TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
+  for (const testing::BlockLayout& layout : testing::kBlockLayouts) {
+    ASSERT_TRUE(set().runs_int8(layout.type));
+    const std::int64_t k = 5 * 256, n = 37, rows = 11;
+    const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
+    const std::vector<float> w = decode(layout.type, weight, n * k), x = random_floats(random_, rows * k, 4.f);
+    Quantized q = quantize(set(), x);
+    std::vector<float> rounded(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) rounded[i] = static_cast<float>(q.values[i]) * q.scales[i / 32];
+    LinearArgs args = linear_args(layout.type, weight, k, rows);
+    args.quantized = {q.values.data(), q.scales.data(), q.sums.data(), k};
+    const std::vector<float> out = run_linear(set(), args, n);
+    for (std::int64_t m = 0; m < rows; ++m)
+      for (std::int64_t j = 0; j < n; ++j) {
+        const float actual = out[static_cast<std::size_t>(m * n + j)];
+        // Against the quantized activations only float rounding remains (formats with a minimum cancel a little).
+        const Dot same = dot(rounded.data() + m * k, w.data() + j * k, k);
+        ASSERT_NEAR(actual, same.sum, 3e-5 * same.magnitude) << codec(layout.type).name;
+        // Against the true ones, half a step per value.
+        double bound = 3e-5 * same.magnitude;
+        for (std::int64_t i = 0; i < k; ++i)
+          bound += 0.5001 * static_cast<double>(q.scales[static_cast<std::size_t>((m * k + i) / 32)]) *
+                   std::abs(static_cast<double>(w[static_cast<std::size_t>(j * k + i)]));
+        ASSERT_NEAR(actual, dot(x.data() + m * k, w.data() + j * k, k).sum, bound) << codec(layout.type).name;
+      }
+  }
+}
+
+TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
+  // Largest codes against largest activations of one sign: 16-bit intermediate sums would saturate.
+  const std::int64_t k = 256;
+  for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+    for (int fill : {0x00, 0x7f, 0x80, 0xff}) {
+      std::vector<std::byte> weight = random_blocks(random_, layout, 16 * k);
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        const auto in_block = static_cast<int>(i % static_cast<std::size_t>(layout.bytes));
+        const bool scale = (layout.half0 >= 0 && (in_block == layout.half0 || in_block == layout.half0 + 1)) ||
+                           (layout.half1 >= 0 && (in_block == layout.half1 || in_block == layout.half1 + 1)) ||
+                           (layout.type == TensorType::kMXFP4 && in_block == 0);
+        if (!scale) weight[i] = static_cast<std::byte>(fill);
+      }
+      const std::vector<float> w = decode(layout.type, weight, 16 * k);
+      for (float sign : {1.f, -1.f}) {
+        const std::vector<float> x(static_cast<std::size_t>(k), sign * 2.f);
+        Quantized q = quantize(set(), x);
+        LinearArgs args = linear_args(layout.type, weight, k, 1);
+        args.quantized = {q.values.data(), q.scales.data(), q.sums.data(), k};
+        const std::vector<float> out = run_linear(set(), args, 16);
+        for (std::int64_t j = 0; j < 16; ++j) {
+          const Dot expected = dot(x.data(), w.data() + j * k, k);
+          ASSERT_NEAR(out[static_cast<std::size_t>(j)], expected.sum, 1e-4 * expected.magnitude + 1e-6)
+              << codec(layout.type).name << " " << fill;
+        }
+      }
+    }
+}
+
+TEST_P(Kernels, QuantizationRoundsToNearestEvenAndKeepsNonFiniteVisible) {
+  std::vector<float> x(64, 0.f);
+  x[0] = 127.f, x[1] = 0.5f, x[2] = 1.5f, x[3] = -2.5f, x[4] = 3.49f;
+  Quantized q = quantize(set(), x);
+  EXPECT_EQ(q.scales[0], 1.f);
+  EXPECT_EQ(q.values[0], 127);
+  EXPECT_EQ(q.values[1], 0);
+  EXPECT_EQ(q.values[2], 2);
+  EXPECT_EQ(q.values[3], -2);
+  EXPECT_EQ(q.values[4], 3);
+  EXPECT_EQ(q.sums[0], 130);
+  EXPECT_EQ(q.scales[1], 0.f);  // a block of zeros
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(quantize(set(), x).scales[1]));
+  x[40] = -std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isinf(quantize(set(), x).scales[1]));
+  x[40] = 1e-44f;  // 127 / amax would overflow
+  q = quantize(set(), x);
+  EXPECT_EQ(q.scales[1], 0.f);
+  EXPECT_EQ(q.values[40], 0);
+}
+
+TEST_P(Kernels, ExpIsAccurateOverTheWholeRange) {
+  std::vector<float> x;
+  for (float v = -87.3f; v < 88.7f; v += 0.00137f) x.push_back(v);
+  std::vector<float> e(x.size());
+  set().exp(x.data(), static_cast<std::int64_t>(x.size()), e.data());
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(e[i]) - exact) / exact);
+  }
+  EXPECT_LT(worst, 2e-7);
+  const float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {-inf, inf, 89.f, 200.f, -104.f, 0.f, std::numeric_limits<float>::quiet_NaN(), -95.f};
+  float out[8];
+  set().exp(special, 8, out);
+  EXPECT_EQ(out[0], 0.f);
+  EXPECT_EQ(out[1], inf);
+  EXPECT_EQ(out[2], inf);
+  EXPECT_EQ(out[3], inf);
+  EXPECT_EQ(out[4], 0.f);
+  EXPECT_EQ(out[5], 1.f);
+  EXPECT_TRUE(std::isnan(out[6]));
+  EXPECT_NEAR(static_cast<double>(out[7]), std::exp(-95.0), 1e-45);  // subnormal
+}
+
+TEST_P(Kernels, RowKernelsMatchDoublePrecision) {
+  for (std::int64_t n : {8, 17, 128, 4096}) {
+    const std::vector<float> a = random_floats(random_, n, 5.f), b = random_floats(random_, n, 2.f);
+    std::vector<float> out(a.size());
+    set().rms_norm(a.data(), b.data(), 1e-6f, n, out.data());
+    double squares = 0;
+    for (float v : a) squares += static_cast<double>(v) * static_cast<double>(v);
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-6);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], static_cast<double>(a[i]) * inverse * static_cast<double>(b[i]), 2e-6);
+    set().swiglu(a.data(), b.data(), n, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double g = static_cast<double>(a[i]);
+      ASSERT_NEAR(out[i], g / (1 + std::exp(-g)) * static_cast<double>(b[i]), 3e-6);
+    }
+    set().add(a.data(), b.data(), n, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], a[i] + b[i]);
+  }
+}
+
+TEST_P(Kernels, RopeRotatesPairsOfBothLayouts) {
+  const float cosine[] = {0.6f, 0.8f}, sine[] = {0.8f, -0.6f};
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, -1, -2, -3, -4, -5, -6};
+  std::vector<float> out(12);
+  set().rope({2, 6, 4, false, cosine, sine}, x.data(), out.data());
+  const auto rotated = [](float a, float b, float c, float s) { return a * c - b * s; };
+  EXPECT_EQ(out[0], rotated(1, 3, 0.6f, 0.8f));
+  EXPECT_EQ(out[2], rotated(3, -1, 0.6f, 0.8f));
+  EXPECT_EQ(out[1], rotated(2, 4, 0.8f, -0.6f));
+  EXPECT_EQ(out[4], 5);  // beyond dims: copied
+  EXPECT_EQ(out[11], -6);
+  set().rope({2, 6, 4, true, cosine, sine}, x.data(), out.data());
+  EXPECT_EQ(out[0], rotated(1, 2, 0.6f, 0.8f));
+  EXPECT_EQ(out[3], rotated(4, -3, 0.8f, -0.6f));
+  std::vector<float> in_place = x;
+  set().rope({2, 6, 4, true, cosine, sine}, in_place.data(), in_place.data());
+  EXPECT_EQ(in_place, out);
+}
+
+TEST_P(Kernels, AttentionMatchesDoublePrecision) {
+  for (std::int64_t dim : {8, 24, 32, 64, 128}) {
+    const std::int64_t positions = 50, stride = dim + 8;
+    const std::vector<float> q = random_floats(random_, dim, 3.f), k = random_floats(random_, positions * stride),
+                             v = random_floats(random_, positions * stride);
+    const KeyRange ranges[] = {{2, 3}, {7, 40}};
+    const float scale = 0.37f;
+    std::vector<float> scores(64), out(static_cast<std::size_t>(dim));
+    AttentionArgs args;
+    args.q = q.data(), args.k = k.data(), args.v = v.data(), args.stride = stride, args.head_dim = dim;
+    args.scale = scale, args.ranges = ranges, args.range_count = 2, args.scores = scores.data(), args.out = out.data();
+    set().attention(args);
+    std::vector<double> expected(static_cast<std::size_t>(dim), 0);
+    double total = 0;
+    for (const KeyRange& range : ranges)
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        const double p = std::exp(dot(q.data(), k.data() + i * stride, dim).sum * static_cast<double>(scale));
+        total += p;
+        for (std::int64_t d = 0; d < dim; ++d)
+          expected[static_cast<std::size_t>(d)] += p * static_cast<double>(v[static_cast<std::size_t>(i * stride + d)]);
+      }
+    for (std::size_t d = 0; d < expected.size(); ++d) ASSERT_NEAR(out[d], expected[d] / total, 3e-6);
+    // How the visible set is cut into ranges does not matter, to the bit.
+    const KeyRange cut[] = {{2, 3}, {7, 20}, {20, 21}, {21, 40}};
+    std::vector<float> again(out.size());
+    args.ranges = cut, args.range_count = 4, args.out = again.data();
+    set().attention(args);
+    EXPECT_EQ(again, out);
+  }
+}
+
+TEST(KernelSets, AreListedAndFoundByName) {
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  ASSERT_GE(count, 1);
+  EXPECT_STREQ(entries[0].set->name, "scalar");
+  EXPECT_TRUE(entries[0].available);
+  for (int i = 0; i < count; ++i)
+    EXPECT_EQ(find_kernel_set(entries[i].set->name), entries[i].available ? entries[i].set : nullptr);
+  EXPECT_EQ(find_kernel_set("sse9"), nullptr);
+  EXPECT_NE(default_kernel_set(), nullptr);
+}
+
+}  // namespace
+}  // namespace dllm::cpu

@@ -1,0 +1,105 @@
+#include "cpu/plan.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <numeric>
+#include <variant>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr std::int64_t kAlignFloats = 16;
+
+std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// One stretch of the arena: a value, or a chain of values that overwrite each other in place.
+struct Block {
+  std::int64_t size = 0;
+  Lifetime life;
+  std::int64_t offset = 0;
+
+  bool meets(const Block& other) const { return life.first <= other.life.last && other.life.first <= life.last; }
+};
+
+/// Kernels that read an element (or a row) before they write it.
+bool runs_in_place(const Op& op) {
+  return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::Rope>(op) ||
+         std::holds_alternative<op::SwiGlu>(op) || std::holds_alternative<op::Add>(op);
+}
+
+/// Assigns values to blocks; block_of[value] indexes the result.
+std::vector<Block> make_blocks(const Graph& graph, const std::vector<bool>& scored,
+                               std::vector<std::size_t>& block_of) {
+  const std::vector<Lifetime> lives = lifetimes(graph);
+  std::vector<Block> blocks;
+  block_of.resize(graph.values.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    for (ValueId out : outputs(graph.ops[i])) {
+      const Value& value = graph.values[index(out)];
+      std::size_t block = blocks.size();
+      if (runs_in_place(graph.ops[i]))
+        for (ValueId in : inputs(graph.ops[i]))
+          if (lives[index(in)].last == static_cast<std::int32_t>(i) && scored[index(in)] == scored[index(out)] &&
+              graph.values[index(in)].width == value.width) {
+            block = block_of[index(in)];
+            break;
+          }
+      if (block == blocks.size()) {
+        const std::int64_t floats = value.rows * value.width;
+        blocks.push_back({(floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats, lives[index(out)], 0});
+      }
+      blocks[block].life.last = std::max(blocks[block].life.last, lives[index(out)].last);
+      block_of[index(out)] = block;
+    }
+  }
+  return blocks;
+}
+
+/// Smallest gap between the placed blocks that are alive together with `block`.
+std::int64_t best_fit(const Block& block, std::vector<const Block*>& neighbours) {
+  std::sort(neighbours.begin(), neighbours.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
+  std::int64_t best = -1, best_gap = std::numeric_limits<std::int64_t>::max(), end = 0;
+  for (const Block* other : neighbours) {
+    const std::int64_t gap = other->offset - end;
+    if (gap >= block.size && gap < best_gap) best = end, best_gap = gap;
+    end = std::max(end, other->offset + other->size);
+  }
+  return best >= 0 ? best : end;
+}
+
+}  // namespace
+
+ExecutionPlan make_plan(Graph graph) {
+  assert(validate(graph).empty());
+  ExecutionPlan plan;
+  plan.scored.assign(graph.values.size(), false);
+  for (const Op& op : graph.ops)
+    for (ValueId out : outputs(op)) {
+      const std::vector<ValueId> from = inputs(op);
+      plan.scored[index(out)] =
+          std::holds_alternative<op::GatherScored>(op) || (!from.empty() && plan.scored[index(from.front())]);
+    }
+
+  std::vector<std::size_t> block_of;
+  std::vector<Block> blocks = make_blocks(graph, plan.scored, block_of);
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return blocks[a].size > blocks[b].size; });
+  std::vector<std::size_t> placed;
+  for (std::size_t b : order) {
+    std::vector<const Block*> neighbours;
+    for (std::size_t p : placed)
+      if (blocks[b].meets(blocks[p])) neighbours.push_back(&blocks[p]);
+    blocks[b].offset = best_fit(blocks[b], neighbours);
+    plan.arena_floats = std::max(plan.arena_floats, blocks[b].offset + blocks[b].size);
+    placed.push_back(b);
+  }
+  plan.offset.resize(graph.values.size());
+  for (std::size_t v = 0; v < graph.values.size(); ++v) plan.offset[v] = blocks[block_of[v]].offset;
+  plan.graph = std::move(graph);
+  return plan;
+}
+
+}  // namespace dllm::cpu

@@ -1,0 +1,77 @@
+#include "cpu/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cpu/tiny_model.h"
+
+namespace dllm::cpu {
+namespace {
+
+TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
+  for (StepShape shape : {StepShape{1, 1}, StepShape{32, 7}, StepShape{64, 64}, StepShape{16, 0}}) {
+    const ExecutionPlan plan = make_plan(testing::tiny_graph({}, shape));
+    const std::vector<Lifetime> lives = lifetimes(plan.graph);
+    const auto end = [&](std::size_t v) {
+      return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
+    };
+    for (std::size_t a = 0; a < lives.size(); ++a) {
+      EXPECT_EQ(plan.offset[a] % 16, 0);
+      EXPECT_LE(end(a), plan.arena_floats);
+      for (std::size_t b = a + 1; b < lives.size(); ++b) {
+        // A value may take over the place of one that dies in the operator that writes it.
+        const bool together = lives[a].first < lives[b].last && lives[b].first < lives[a].last;
+        if (!together) continue;
+        EXPECT_TRUE(end(a) <= plan.offset[b] || end(b) <= plan.offset[a])
+            << plan.graph.values[a].name << " and " << plan.graph.values[b].name;
+      }
+    }
+  }
+}
+
+TEST(ExecutionPlan, OnlyElementwiseOperatorsRunInPlace) {
+  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 8}));
+  int in_place = 0;
+  for (const Op& op : plan.graph.ops)
+    for (ValueId out : outputs(op))
+      for (ValueId in : inputs(op)) {
+        const auto i = static_cast<std::size_t>(in), o = static_cast<std::size_t>(out);
+        const std::int64_t in_end = plan.offset[i] + plan.graph.values[i].rows * plan.graph.values[i].width;
+        const std::int64_t out_end = plan.offset[o] + plan.graph.values[o].rows * plan.graph.values[o].width;
+        if (in_end <= plan.offset[o] || out_end <= plan.offset[i]) continue;
+        ++in_place;
+        EXPECT_EQ(plan.offset[i], plan.offset[o]);
+        EXPECT_TRUE(op_name(op) == "rms_norm" || op_name(op) == "rope" || op_name(op) == "swiglu" ||
+                    op_name(op) == "add")
+            << op_name(op);
+      }
+  EXPECT_GT(in_place, 0);
+}
+
+TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
+  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {32, 32}));
+  const std::vector<Lifetime> lives = lifetimes(plan.graph);
+  std::int64_t peak = 0;
+  for (std::size_t op = 0; op < plan.graph.ops.size(); ++op) {
+    std::int64_t live = 0;
+    for (std::size_t v = 0; v < lives.size(); ++v)
+      if (lives[v].first <= static_cast<std::int32_t>(op) && static_cast<std::int32_t>(op) <= lives[v].last)
+        live += plan.graph.values[v].rows * plan.graph.values[v].width;
+    peak = std::max(peak, live);
+  }
+  EXPECT_LE(plan.arena_floats, peak * 5 / 4);
+}
+
+TEST(ExecutionPlan, ScoredRowsFollowTheGather) {
+  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  for (std::size_t v = 0; v < plan.graph.values.size(); ++v)
+    EXPECT_EQ(plan.scored[v], plan.graph.values[v].rows == 3) << plan.graph.values[v].name;
+  EXPECT_TRUE(plan.fits({8, 3}));
+  EXPECT_TRUE(plan.fits({2, 1}));
+  EXPECT_FALSE(plan.fits({9, 1}));
+  EXPECT_FALSE(plan.fits({8, 4}));
+}
+
+}  // namespace
+}  // namespace dllm::cpu

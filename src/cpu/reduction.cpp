@@ -1,0 +1,308 @@
+#include "cpu/reduction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/rng.h"
+
+namespace dllm::cpu {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Below it e^d is 0 in float64.
+constexpr double kUnderflow = -746;
+/// A nucleus seldom holds more tokens; if it does, the head runs once more for that row.
+constexpr std::int64_t kNucleusList = 256;
+/// No Gumbel draw is larger: -ln(-ln(1 - 2^-53)) = 36.74.
+constexpr double kLargestGumbel = 37;
+
+/// beta (a - b) in float64, with equal infinities at distance 0.
+double distance(float a, float b, double beta) {
+  return a == b ? 0 : (static_cast<double>(a) - static_cast<double>(b)) * beta;
+}
+
+/// Adds the terms of a tail and of its maximum, which lies d (<= 0) above `to`'s: sum e^(d + d_i) = e^d (1 + rest), and
+/// the weighted sum of (d + d_i) e^(d + d_i) = e^d (weighted + d (1 + rest)).
+void add_shifted(const Tail& from, double d, Tail& to) {
+  if (!(d > kUnderflow)) return;
+  const double e = std::exp(d), mass = 1 + from.rest;
+  to.rest += e * mass;
+  to.weighted += e * (from.weighted + d * mass);
+}
+
+void offer(Partial::Choice& best, TokenId token, float logit, double key) {
+  if (best.token == kNoToken || key > best.key || (key == best.key && token < best.token)) best = {token, logit, key};
+}
+
+double key_of(const ReductionSpec& spec, Position position, TokenId token, float logit) {
+  const ScoreRequest& r = spec.request;
+  return static_cast<double>(logit) / r.temperature + gumbel(r.rng, RngPurpose::kToken, r.step,
+                                                             static_cast<std::uint32_t>(position),
+                                                             static_cast<std::uint32_t>(token));
+}
+
+/// Whether the key of a scan is the noisy one: with filters only the few kept tokens draw, at the end.
+bool draws_in_scan(const ReductionSpec& spec) { return spec.draws && !spec.filters; }
+
+/// Largest and second largest of a chunk without rules.
+void find_top(TokenId first, std::span<const float> z, Partial& out) {
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    if (!(z[i] > out.second.logit) && !(out.second.token == kNoToken && z[i] == z[i])) continue;
+    const TopToken here{first + static_cast<TokenId>(i), z[i]};
+    if (out.top.token == kNoToken || z[i] > out.top.logit) {
+      out.second = out.top;
+      out.top = here;
+    } else {
+      out.second = here;
+    }
+  }
+}
+
+void sum_tail(TokenId first, std::span<const float> z, const TopToken& top, double beta, Tail& tail) {
+  const auto skip = static_cast<std::size_t>(top.token - first);
+  const auto sum = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const double d = distance(z[i], top.logit, beta);
+      if (!(d > kUnderflow)) continue;  // NaN too
+      const double e = std::exp(d);
+      tail.rest += e;
+      tail.weighted += d * e;
+    }
+  };
+  sum(0, skip);
+  sum(skip + 1, z.size());
+}
+
+void draw(const ReductionSpec& spec, Position position, TokenId first, std::span<const float> z, Partial& out) {
+  if (out.top.token == kNoToken) return;
+  // The arg-max first: its key rules out the many tokens that even the largest noise would not lift above it.
+  offer(out.chosen, out.top.token, out.top.logit, key_of(spec, position, out.top.token, out.top.logit));
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    const TokenId token = first + static_cast<TokenId>(i);
+    if (!(static_cast<double>(z[i]) / spec.request.temperature + kLargestGumbel >= out.chosen.key)) continue;
+    if (token != out.top.token) offer(out.chosen, token, z[i], key_of(spec, position, token, z[i]));
+  }
+}
+
+void add_ruled(const ReductionSpec& spec, Position position, const TokenRule& rule, float logit, Partial& out) {
+  if (std::isnan(logit) || (!rule.choose && !rule.count)) return;
+  Partial one;
+  if (rule.count) one.top = {rule.token, logit};
+  const double key = draws_in_scan(spec) ? key_of(spec, position, rule.token, logit) : static_cast<double>(logit);
+  offer(one.winner, rule.token, logit, key);
+  if (rule.choose) one.chosen = one.winner;
+  merge(spec, one, out);
+}
+
+/// The distribution of `sum` as confidence, log-odds, margin and entropy.
+void describe(const Partial& all, double beta, const Tail& tail, bool possible, RowScore& score) {
+  score.log_odds = -kInfinity;
+  if (all.top.token == kNoToken) return;
+  const double total = 1 + tail.rest;
+  // H = ln S - (1/S) sum d e^d, both terms >= 0.
+  score.entropy = std::log(total) - tail.weighted / total;
+  score.margin = 1 / total;
+  if (all.second.token != kNoToken) score.margin = -std::expm1(distance(all.second.logit, all.top.logit, beta)) / total;
+  if (!possible) return;
+  if (score.token == all.top.token) {
+    score.confidence = 1 / total;
+    score.log_odds = -std::log(tail.rest);
+    return;
+  }
+  const double d = distance(all.chosen.logit, all.top.logit, beta);
+  const double e = std::exp(d);
+  score.confidence = e / total;
+  score.log_odds = d - std::log1p(std::max(0.0, tail.rest - e));
+}
+
+const TokenRule* find_rule(const ReductionSpec& spec, TokenId token) {
+  for (const TokenRule& rule : spec.request.rules)
+    if (rule.token == token) return &rule;
+  return nullptr;
+}
+
+bool is_counted(const ReductionSpec& spec, TokenId token) {
+  const TokenRule* rule = find_rule(spec, token);
+  return rule == nullptr || rule->count;
+}
+
+}  // namespace
+
+ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab) : request(from) {
+  std::vector<TokenRule>& rules = request.rules;
+  std::stable_sort(rules.begin(), rules.end(),
+                   [](const TokenRule& a, const TokenRule& b) { return a.token < b.token; });
+  std::vector<TokenRule> merged;
+  std::int64_t uncounted = 0;
+  for (const TokenRule& rule : rules) {
+    if (merged.empty() || merged.back().token != rule.token) merged.push_back({rule.token, true, true});
+    merged.back().choose &= rule.choose;
+    merged.back().count &= rule.count;
+  }
+  for (const TokenRule& rule : merged) uncounted += rule.count ? 0 : 1;
+  rules = std::move(merged);
+
+  const bool top_k = request.top_k > 0 && request.top_k < vocab;
+  draws = request.temperature > 0;
+  nucleus = request.top_p < 1;
+  filters = nucleus || top_k;
+  kept_limit = top_k ? request.top_k : vocab;
+  inverse_temperature = draws ? 1 / request.temperature : 1;
+  beta[0] = request.distribution == ScoreDistribution::kRaw ? 1 : inverse_temperature;
+  if (nucleus && beta[0] != inverse_temperature) {
+    beta[1] = inverse_temperature;
+    sums = 2;
+    nucleus_sum = 1;
+  }
+  if (filters) list = (top_k ? kept_limit : kNucleusList) + uncounted;
+  list = std::min(vocab, std::max<std::int64_t>(list, request.top_tokens));
+}
+
+void merge(const ReductionSpec& spec, const Partial& b, Partial& a) {
+  if (b.chosen.token != kNoToken) offer(a.chosen, b.chosen.token, b.chosen.logit, b.chosen.key);
+  if (b.winner.token != kNoToken) offer(a.winner, b.winner.token, b.winner.logit, b.winner.key);
+  if (b.top.token == kNoToken) return;
+  if (a.top.token == kNoToken) {
+    a.top = b.top;
+    a.second = b.second;
+    std::copy(b.tail, b.tail + 2, a.tail);
+    return;
+  }
+  const bool a_leads = better(a.top, b.top);
+  const Partial& low = a_leads ? b : a;
+  Partial high = a_leads ? a : b;
+  for (int s = 0; s < spec.sums; ++s)
+    add_shifted(low.tail[s], distance(low.top.logit, high.top.logit, spec.beta[s]), high.tail[s]);
+  if (high.second.token == kNoToken || better(low.top, high.second)) high.second = low.top;
+  a.top = high.top;
+  a.second = high.second;
+  std::copy(high.tail, high.tail + 2, a.tail);
+}
+
+Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first, std::span<float> z) {
+  const TokenId end = first + static_cast<TokenId>(z.size());
+  // Ruled tokens leave the loops (as NaN) and are added one by one at the end.
+  std::vector<TokenRule>::const_iterator rule = spec.request.rules.begin(), last = spec.request.rules.end();
+  while (rule != last && rule->token < first) ++rule;
+  constexpr int kMaxInline = 16;
+  float saved[kMaxInline];
+  int count = 0;
+  const auto ruled = rule;
+  for (; rule != last && rule->token < end && count < kMaxInline; ++rule, ++count) {
+    float& logit = z[static_cast<std::size_t>(rule->token - first)];
+    saved[count] = logit;
+    logit = std::numeric_limits<float>::quiet_NaN();
+  }
+  if (rule != last && rule->token < end) {
+    // More rules than fit: split the chunk where the next one stands.
+    const auto cut = static_cast<std::size_t>(rule->token - first);
+    for (int i = 0; i < count; ++i) z[static_cast<std::size_t>(ruled[i].token - first)] = saved[i];
+    Partial all = reduce_chunk(spec, position, first, z.first(cut));
+    merge(spec, reduce_chunk(spec, position, rule->token, z.subspan(cut)), all);
+    return all;
+  }
+
+  Partial all;
+  find_top(first, z, all);
+  if (all.top.token != kNoToken) {
+    for (int s = 0; s < spec.sums; ++s) sum_tail(first, z, all.top, spec.beta[s], all.tail[s]);
+    if (draws_in_scan(spec)) {
+      draw(spec, position, first, z, all);
+    } else {
+      offer(all.chosen, all.top.token, all.top.logit, static_cast<double>(all.top.logit));
+    }
+    all.winner = all.chosen;
+  }
+  for (int i = 0; i < count; ++i) add_ruled(spec, position, ruled[i], saved[i], all);
+  return all;
+}
+
+void TopList::offer(TokenId first, std::span<const float> z) {
+  auto size = static_cast<std::int64_t>(*size_);
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    const TopToken here{first + static_cast<TokenId>(i), z[i]};
+    if (size == capacity_) {
+      if (!better(here, storage_[0])) continue;  // NaN is never better
+      std::pop_heap(storage_, storage_ + size, better);
+      storage_[size - 1] = here;
+    } else {
+      if (std::isnan(z[i])) continue;
+      storage_[size++] = here;
+    }
+    std::push_heap(storage_, storage_ + size, better);
+  }
+  *size_ = static_cast<std::int32_t>(size);
+}
+
+std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span<const TopToken> counted,
+                        bool complete) {
+  const auto available = static_cast<std::int64_t>(counted.size());
+  const std::int64_t limit = std::min(spec.kept_limit, available);
+  std::int64_t kept = 0;
+  if (!spec.nucleus) {
+    kept = limit;
+  } else {
+    const double mass = spec.request.top_p * (1 + all.tail[spec.nucleus_sum].rest);
+    double before = 0;
+    for (; kept < limit && (kept == 0 || before <= mass); ++kept)
+      before +=
+          std::exp(distance(counted[static_cast<std::size_t>(kept)].logit, all.top.logit, spec.inverse_temperature));
+    // The list ended before the nucleus did.
+    if (kept == available && before <= mass && kept < spec.kept_limit && !complete) return kNeedsMore;
+  }
+  return kept;
+}
+
+float nucleus_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab) {
+  const double mass = (1 - std::max(0.0, spec.request.top_p)) * (1 + all.tail[spec.nucleus_sum].rest);
+  const double bound =
+      static_cast<double>(all.top.logit) + std::log(mass / static_cast<double>(vocab)) / spec.inverse_temperature;
+  // One part in a million below, against the roundings of this line; a token too many is sorted out later.
+  return std::min(all.top.logit, static_cast<float>(bound - 1e-6 * std::abs(bound)));
+}
+
+RowScore finish(const ReductionSpec& spec, Position position, const Partial& all) {
+  RowScore score;
+  score.position = position;
+  score.token = all.chosen.token;
+  score.overruled = all.winner.token != all.chosen.token;
+  const bool possible = score.token != kNoToken && is_counted(spec, score.token);
+  describe(all, spec.beta[0], all.tail[0], possible, score);
+  return score;
+}
+
+RowScore finish_filtered(const ReductionSpec& spec, Position position, const Partial& all,
+                         std::span<const TopToken> kept) {
+  Partial::Choice chosen, winner;
+  for (const TopToken& token : kept) {
+    const double key = spec.draws ? key_of(spec, position, token.token, token.logit) : static_cast<double>(token.logit);
+    offer(winner, token.token, token.logit, key);
+    const TokenRule* rule = find_rule(spec, token.token);
+    if (rule == nullptr || rule->choose) offer(chosen, token.token, token.logit, key);
+  }
+  // At T = 0 the arg-max needs no filter (and may be a token that is not counted). A draw from nothing choosable falls
+  // back on the scan, whose key is the logit.
+  const bool drawn = spec.draws && chosen.token != kNoToken;
+  Partial result = all;
+  if (drawn) result.chosen = chosen;
+  RowScore score;
+  score.position = position;
+  score.token = result.chosen.token;
+  score.overruled =
+      spec.draws ? winner.token != kNoToken && winner.token != score.token : all.winner.token != all.chosen.token;
+  bool possible = score.token != kNoToken && is_counted(spec, score.token);
+  if (spec.request.distribution == ScoreDistribution::kRaw) {
+    describe(result, spec.beta[0], all.tail[0], possible, score);
+    return score;
+  }
+  Tail tail;
+  result.second = kept.size() > 1 ? kept[1] : TopToken{kNoToken, kMinusInfinity};
+  for (std::size_t i = 1; i < kept.size(); ++i)
+    add_shifted({}, distance(kept[i].logit, all.top.logit, spec.beta[0]), tail);
+  possible = possible &&
+             std::any_of(kept.begin(), kept.end(), [&](const TopToken& token) { return token.token == score.token; });
+  describe(result, spec.beta[0], tail, possible, score);
+  return score;
+}
+
+}  // namespace dllm::cpu

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "backend/scores.h"
+#include "backend/step_plan.h"
+
+// From logits to scores, a chunk of the vocabulary at a time. Definitions, for one row with logits z (float32):
+//
+// - A NaN logit does not exist. A token whose rule says neither choose nor count does not exist either.
+// - The distribution is the softmax of z * beta over the counted tokens, beta = 1/T for kSampled with T > 0, else 1;
+//   for kSampled restricted to the kept tokens and renormalised.
+// - Kept tokens (top_p first, over the whole distribution at temperature T, then top_k, as Dream does): a prefix of the
+//   counted tokens by descending logit, ties by ascending id. Without top_p and top_k everything is kept, and a token
+//   that is not counted may still be chosen.
+// - The prediction is the choosable token with the largest key among the kept ones: z at T = 0, z/T + gumbel above. If
+//   no kept token may be chosen it is the choosable token with the largest logit. `overruled`: a kept token that may
+//   not be chosen had a larger key.
+//
+// Sums run in float64 with the arg-max left out: log-odds and entropy then lose nothing to cancellation.
+
+namespace dllm::cpu {
+
+inline constexpr TokenId kNoToken = -1;
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+/// The order of candidates: larger logit, then lower id. Total, so a set of the best does not depend on the order in
+/// which tokens were seen.
+inline bool better(const TopToken& a, const TopToken& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+/// What is common to all rows of a request.
+struct ReductionSpec {
+  explicit ReductionSpec(const ScoreRequest& request, std::int64_t vocab);
+
+  ScoreRequest request;            ///< rules merged per token, ascending
+  bool draws = false;              ///< T > 0
+  bool nucleus = false;            ///< top_p is on
+  bool filters = false;            ///< top_p or top_k is on
+  std::int64_t kept_limit = 0;     ///< top_k, or the vocabulary
+  std::int64_t list = 0;           ///< best tokens to collect per row, 0: none
+  double inverse_temperature = 1;  ///< 1/T, or 1
+  double beta[2] = {1, 1};         ///< inverse temperatures of the two sums
+  int sums = 1;
+  int nucleus_sum = 0;  ///< which sum is the mass that top_p refers to
+};
+
+/// exp sums relative to the largest logit, that token left out.
+struct Tail {
+  double rest = 0;      ///< sum of e^d, d = beta (z - max)
+  double weighted = 0;  ///< sum of d e^d
+};
+
+/// The state of a reduction over some of the tokens.
+struct Partial {
+  TopToken top{kNoToken, kMinusInfinity};     ///< counted
+  TopToken second{kNoToken, kMinusInfinity};  ///< counted
+  Tail tail[2];
+  struct Choice {
+    TokenId token = kNoToken;
+    float logit = kMinusInfinity;
+    double key = -std::numeric_limits<double>::infinity();
+  };
+  Choice chosen;  ///< among the choosable
+  Choice winner;  ///< with the forbidden but counted
+};
+
+/// Adds `b` to `a`. Called in ascending order of chunks, which fixes the rounding.
+void merge(const ReductionSpec& spec, const Partial& b, Partial& a);
+
+/// Reduces tokens [first, first + logits.size()). `logits` is used as scratch. `position` keys the draws.
+Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first, std::span<float> logits);
+
+/// The best tokens so far, as a heap whose front is the worst kept one.
+class TopList {
+ public:
+  TopList(TopToken* storage, std::int64_t capacity, std::int32_t* size)
+      : storage_(storage), capacity_(capacity), size_(size) {}
+  void offer(TokenId first, std::span<const float> logits);
+
+ private:
+  TopToken* storage_;
+  std::int64_t capacity_;
+  std::int32_t* size_;
+};
+
+/// Number of kept tokens among `counted`, all or the best of the counted tokens in the order of better(). Nothing is
+/// returned if the nucleus reaches beyond the list; `complete` says that there is nothing beyond it.
+std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span<const TopToken> counted,
+                        bool complete);
+inline constexpr std::int64_t kNeedsMore = -1;
+
+/// A counted token below this logit cannot be in the nucleus: the tokens at or below it hold less than 1 - p.
+float nucleus_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab);
+
+/// The scores of a row without filters.
+RowScore finish(const ReductionSpec& spec, Position position, const Partial& all);
+/// The scores of a row of which `kept` is left, best first.
+RowScore finish_filtered(const ReductionSpec& spec, Position position, const Partial& all,
+                         std::span<const TopToken> kept);
+
+}  // namespace dllm::cpu

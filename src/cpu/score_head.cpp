@@ -1,0 +1,231 @@
+#include "cpu/score_head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr std::int64_t kHeadChunk = 1024;  ///< tokens per tile: 64 panels of weights
+constexpr std::int64_t kHeadRows = 32;     ///< rows per tile: 128 KiB of logits stay in L2 until they are reduced
+
+}  // namespace
+
+void ScoreHead::add_sequence(std::span<const SequenceStep> batch, std::size_t sequence,
+                             std::span<const std::int64_t> origin) {
+  const SequenceStep& step = batch[sequence];
+  for (std::size_t i = 0; i < step.plan.scored.size(); ++i) {
+    const std::int32_t index = step.plan.scored[i];
+    Unit unit{static_cast<std::int32_t>(sequence),
+              static_cast<std::int32_t>(i),
+              step.plan.rows[static_cast<std::size_t>(index)].position,
+              static_cast<std::int64_t>(gather_.size()),
+              step.guidance.has_value(),
+              step.guidance ? step.guidance->scale : 0.f};
+    gather_.push_back(origin[sequence] + index);
+    if (step.guidance) {
+      const auto other = static_cast<std::size_t>(step.guidance->unconditional);
+      gather_.push_back(origin[other] + batch[other].plan.scored[i]);
+    }
+    units_.push_back(unit);
+  }
+}
+
+void ScoreHead::group_units() {
+  groups_.clear();
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const std::int64_t rows = units_[u].guided ? 2 : 1;
+    if (groups_.empty() || groups_.back().rows + rows > kHeadRows) groups_.push_back({u, 0, units_[u].row, 0});
+    groups_.back().units += 1;
+    groups_.back().rows += rows;
+  }
+}
+
+void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab) {
+  vocab_ = vocab;
+  chunks_ = (vocab + kHeadChunk - 1) / kHeadChunk;
+  specs_.clear();
+  units_.clear();
+  gather_.clear();
+  std::vector<std::int64_t> origin;
+  std::vector<bool> unconditional(batch.size(), false);
+  std::int64_t rows = 0;
+  for (const SequenceStep& step : batch) {
+    specs_.emplace_back(step.request, vocab);
+    origin.push_back(rows);
+    rows += static_cast<std::int64_t>(step.plan.rows.size());
+    if (step.guidance) unconditional[static_cast<std::size_t>(step.guidance->unconditional)] = true;
+  }
+  for (std::size_t s = 0; s < batch.size(); ++s)
+    if (!unconditional[s]) add_sequence(batch, s, origin);
+  group_units();
+}
+
+void ScoreHead::reserve() {
+  std::int64_t capacity = 0;
+  for (const Unit& unit : units_) capacity = std::max(capacity, spec(unit).list);
+  list_capacity_ = static_cast<std::size_t>(capacity);
+  const auto units = static_cast<std::int64_t>(units_.size()), workers = static_cast<std::int64_t>(pool_.size());
+  tiles_.reserve(bytes_of<float>(workers * kHeadRows * kHeadChunk));
+  partials_.reserve(bytes_of<Partial>(units * chunks_));
+  lists_.reserve(bytes_of<TopToken>(workers * units * capacity));
+  list_sizes_.reserve(bytes_of<std::int32_t>(workers * units));
+  std::fill_n(list_sizes_.as<std::int32_t>(), workers * units, 0);
+  unfinished_.assign(units_.size(), 0);
+}
+
+std::int64_t ScoreHead::chunk_size(std::int64_t chunk) const {
+  return std::min(kHeadChunk, vocab_ - chunk * kHeadChunk);
+}
+
+float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::int64_t chunk, int worker) {
+  float* tile = tiles_.as<float>() + static_cast<std::int64_t>(worker) * kHeadRows * kHeadChunk;
+  LinearArgs args = base;
+  args.rows = group.rows;
+  if (args.x != nullptr) args.x += group.first_row * args.k;
+  if (args.x == nullptr) {
+    args.quantized.values += group.first_row * args.quantized.stride;
+    args.quantized.scales += group.first_row * args.quantized.stride / kScaleBlock;
+    args.quantized.sums += group.first_row * args.quantized.stride / kSumBlock;
+  }
+  args.out = tile;
+  args.out_stride = kHeadChunk;
+  args.out_origin = chunk * kHeadChunk;
+  const std::int64_t size = chunk_size(chunk);
+  kernels_.linear(args, args.out_origin, args.out_origin + size, linear_.scratch(worker));
+  for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
+    if (!units_[u].guided) continue;
+    float* c = tile + (units_[u].row - group.first_row) * kHeadChunk;
+    const float* uncond = c + kHeadChunk;
+    const float weight = units_[u].scale + 1.f;
+    for (std::int64_t i = 0; i < size; ++i) c[i] = uncond[i] + weight * (c[i] - uncond[i]);
+  }
+  return tile;
+}
+
+void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
+                           std::vector<Scores>& scores) {
+  float* tile = compute_tile(args, group, chunk, worker);
+  const auto size = static_cast<std::size_t>(chunk_size(chunk));
+  const auto first = static_cast<TokenId>(chunk * kHeadChunk);
+  for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
+    const Unit& unit = units_[u];
+    const std::span<float> logits(tile + (unit.row - group.first_row) * kHeadChunk, size);
+    if (spec(unit).request.logits)
+      std::memcpy(scores[static_cast<std::size_t>(unit.sequence)].logits.data() + unit.index * vocab_ + first,
+                  logits.data(), size * sizeof(float));
+    if (spec(unit).list > 0) TopList(list(worker, u), spec(unit).list, list_size(worker, u)).offer(first, logits);
+    partial(u, chunk) = reduce_chunk(spec(unit), unit.position, first, logits);
+  }
+}
+
+namespace {
+
+/// Leaves the counted ones of a sorted list, at most `limit`.
+std::int64_t drop_uncounted(const ReductionSpec& spec, std::span<TopToken> tokens) {
+  const auto end = std::remove_if(tokens.begin(), tokens.end(), [&](const TopToken& token) {
+    for (const TokenRule& rule : spec.request.rules)
+      if (rule.token == token.token) return !rule.count;
+    return false;
+  });
+  return end - tokens.begin();
+}
+
+}  // namespace
+
+bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
+  const Unit& unit = units_[u];
+  const ReductionSpec& s = spec(unit);
+  Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
+  // The sum over chunks begins with the first chunk, in place.
+  Partial& all = partial(u, 0);
+  for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) merge(s, partial(u, chunk), all);
+  RowScore& score = out.rows[static_cast<std::size_t>(unit.index)];
+  if (s.list == 0) {
+    score = finish(s, unit.position, all);
+    return true;
+  }
+
+  std::vector<TopToken> best;
+  for (int worker = 0; worker < pool_.size(); ++worker)
+    best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
+  std::sort(best.begin(), best.end(), better);
+  const bool complete = static_cast<std::int64_t>(best.size()) < s.list || s.list == vocab_;
+  if (static_cast<std::int64_t>(best.size()) > s.list) best.resize(static_cast<std::size_t>(s.list));
+  for (std::int32_t i = 0; i < s.request.top_tokens; ++i)
+    out.top[static_cast<std::size_t>(unit.index * s.request.top_tokens + i)] = static_cast<std::size_t>(i) < best.size()
+                                                                                   ? best[static_cast<std::size_t>(i)]
+                                                                                   : TopToken{kNoToken, kMinusInfinity};
+  if (!s.filters) {
+    score = finish(s, unit.position, all);
+    return true;
+  }
+  best.resize(static_cast<std::size_t>(drop_uncounted(s, best)));
+  const std::int64_t kept = kept_count(s, all, best, complete);
+  if (kept == kNeedsMore) return false;
+  score = finish_filtered(s, unit.position, all, std::span(best).first(static_cast<std::size_t>(kept)));
+  return true;
+}
+
+void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::vector<Scores>& scores) {
+  const auto workers = static_cast<std::size_t>(pool_.size());
+  std::vector<std::vector<TopToken>> found(workers * group.units);
+  parallel(pool_, chunks_, [&](std::int64_t chunk, int worker) {
+    const float* tile = compute_tile(args, group, chunk, worker);
+    const auto first = static_cast<TokenId>(chunk * kHeadChunk);
+    for (std::size_t i = 0; i < group.units; ++i) {
+      const Unit& unit = units_[group.first_unit + i];
+      if (unfinished_[group.first_unit + i] == 0) continue;
+      const float bound = nucleus_bound(spec(unit), partial(group.first_unit + i, 0), vocab_);
+      const float* logits = tile + (unit.row - group.first_row) * kHeadChunk;
+      for (std::int64_t t = 0; t < chunk_size(chunk); ++t)
+        if (logits[t] >= bound)
+          found[static_cast<std::size_t>(worker) * group.units + i].push_back(
+              {first + static_cast<TokenId>(t), logits[t]});
+    }
+  });
+  parallel(pool_, static_cast<std::int64_t>(group.units), [&](std::int64_t i, int) {
+    const std::size_t u = group.first_unit + static_cast<std::size_t>(i);
+    if (unfinished_[u] == 0) return;
+    const ReductionSpec& s = spec(units_[u]);
+    std::vector<TopToken>& all = found[static_cast<std::size_t>(i)];
+    for (std::size_t worker = 1; worker < workers; ++worker) {
+      const auto& more = found[worker * group.units + static_cast<std::size_t>(i)];
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    std::sort(all.begin(), all.end(), better);
+    all.resize(static_cast<std::size_t>(drop_uncounted(s, all)));
+    const std::int64_t kept = kept_count(s, partial(u, 0), all, true);
+    scores[static_cast<std::size_t>(units_[u].sequence)].rows[static_cast<std::size_t>(units_[u].index)] =
+        finish_filtered(s, units_[u].position, partial(u, 0), std::span(all).first(static_cast<std::size_t>(kept)));
+  });
+}
+
+void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores) {
+  for (const Unit& unit : units_) {
+    Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
+    if (unit.index != 0) continue;
+    std::size_t rows = 0;
+    for (const Unit& other : units_) rows += other.sequence == unit.sequence ? 1 : 0;
+    out.rows.resize(rows);
+    out.top.resize(rows * static_cast<std::size_t>(spec(unit).request.top_tokens));
+    if (spec(unit).request.logits) out.logits.resize(bytes_of<char>(static_cast<std::int64_t>(rows) * vocab));
+  }
+  reserve();
+  // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
+  const auto groups = static_cast<std::int64_t>(groups_.size());
+  parallel(pool_, chunks_ * groups, [&](std::int64_t task, int worker) {
+    score_tile(args, groups_[static_cast<std::size_t>(task % groups)], task / groups, worker, scores);
+  });
+  parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
+    unfinished_[static_cast<std::size_t>(u)] = finish_unit(static_cast<std::size_t>(u), scores) ? 0 : 1;
+  });
+  for (const Group& group : groups_) {
+    const auto first = unfinished_.begin() + static_cast<std::ptrdiff_t>(group.first_unit);
+    if (std::any_of(first, first + static_cast<std::ptrdiff_t>(group.units), [](std::uint8_t u) { return u != 0; }))
+      collect_nuclei(args, group, scores);
+  }
+}
+
+}  // namespace dllm::cpu

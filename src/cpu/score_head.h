@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/linear.h"
+#include "cpu/reduction.h"
+
+namespace dllm::cpu {
+
+/// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens, in the worker's
+/// scratch, and reduces it to one Partial per row; partials are merged in the order of the chunks. Chunks and groups do
+/// not depend on the number of threads, and a row's result not on the other rows, so neither changes a bit.
+///
+/// Memory: tiles 128 KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens ask
+/// for. A nucleus that reaches beyond its list is collected in a second pass, for one group of rows at a time.
+class ScoreHead {
+ public:
+  ScoreHead(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear)
+      : kernels_(kernels), pool_(pool), linear_(linear) {}
+
+  /// Which scored row goes to which row of the head's input: guided pairs must share a tile. Fills gather(). Throws
+  /// std::bad_alloc, as run() does.
+  void arrange(std::span<const SequenceStep> batch, std::int64_t vocab);
+  /// For each row of the head's input: its index among the rows of the batch, all sequences concatenated.
+  std::span<const std::int64_t> gather() const { return gather_; }
+
+  /// `args` as prepared over the gathered rows. Writes the scores of every sequence.
+  void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores);
+
+ private:
+  /// One row to be scored: one row of input, or two under guidance (conditional, then unconditional).
+  struct Unit {
+    std::int32_t sequence;
+    std::int32_t index;  ///< into StepPlan::scored
+    Position position;
+    std::int64_t row;
+    bool guided;
+    float scale;
+  };
+  /// Units that share tiles; their rows are contiguous.
+  struct Group {
+    std::size_t first_unit;
+    std::size_t units;
+    std::int64_t first_row;
+    std::int64_t rows;
+  };
+
+  void add_sequence(std::span<const SequenceStep> batch, std::size_t sequence, std::span<const std::int64_t> origin);
+  void group_units();
+  void reserve();
+  /// Logits of one tile, guidance applied; the row of unit u of the group is tile + row * kHeadChunk.
+  float* compute_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker);
+  void score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
+                  std::vector<Scores>& scores);
+  /// Merges a unit's partials and lists; false if its nucleus needs the second pass.
+  bool finish_unit(std::size_t unit, std::vector<Scores>& scores);
+  void collect_nuclei(const LinearArgs& args, const Group& group, std::vector<Scores>& scores);
+
+  std::int64_t chunk_size(std::int64_t chunk) const;
+  const ReductionSpec& spec(const Unit& unit) const { return specs_[static_cast<std::size_t>(unit.sequence)]; }
+  Partial& partial(std::size_t unit, std::int64_t chunk) {
+    return partials_.as<Partial>()[static_cast<std::int64_t>(unit) * chunks_ + chunk];
+  }
+  TopToken* list(int worker, std::size_t unit) {
+    return lists_.as<TopToken>() + (static_cast<std::size_t>(worker) * units_.size() + unit) * list_capacity_;
+  }
+  std::int32_t* list_size(int worker, std::size_t unit) {
+    return list_sizes_.as<std::int32_t>() + static_cast<std::size_t>(worker) * units_.size() + unit;
+  }
+
+  const KernelSet& kernels_;
+  ThreadPool& pool_;
+  LinearRunner& linear_;
+  std::int64_t vocab_ = 0;
+  std::int64_t chunks_ = 0;
+  std::vector<ReductionSpec> specs_;  ///< by sequence
+  std::vector<Unit> units_;
+  std::vector<Group> groups_;
+  std::vector<std::int64_t> gather_;
+  std::size_t list_capacity_ = 0;
+  Buffer tiles_, partials_, lists_, list_sizes_;
+  std::vector<std::uint8_t> unfinished_;  ///< by unit; bytes, since workers write them side by side
+};
+
+}  // namespace dllm::cpu

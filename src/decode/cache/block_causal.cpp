@@ -1,0 +1,34 @@
+// Exact cache of block-causal models (LLaDA2, SDAR; autoregression is block length 1): K/V of a finished block depend
+// on earlier blocks and itself only, so a row is recomputed exactly when it was last computed from another token, or
+// lies in the window. The last pass over a block saw masks; its final tokens are forwarded together with the next
+// block, which is dInfer's fused cross-block update (dllm-reference C.6) without a case of its own.
+#include <algorithm>
+
+#include "decode/cache_policy.h"
+
+namespace dllm {
+namespace {
+
+class BlockCausalCache : public CachePolicy {
+ public:
+  CacheDecision decide(const CacheContext& context) override {
+    const Position first = std::min({first_stale(context), context.needed.begin, context.horizon});
+    return {positions({first, context.horizon}), {{0, context.horizon}}};
+  }
+
+ private:
+  /// First row whose K/V may differ from those of the canvas as it stands. A row sees its whole block, so one changed
+  /// token makes the block stale, and with it everything behind.
+  static Position first_stale(const CacheContext& context) {
+    const Position block = std::max(1, context.causal_block);
+    for (Position p = 0; p < context.horizon; ++p)
+      if (context.cache.token_of(p) != context.canvas.token(p)) return p / block * block;
+    return context.horizon;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CachePolicy> make_block_causal_cache() { return std::make_unique<BlockCausalCache>(); }
+
+}  // namespace dllm

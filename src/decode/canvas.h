@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+
+namespace dllm {
+
+/// What a decoder decided for one position.
+enum class EditKind : std::uint8_t {
+  kCommit,  ///< a masked position gets its token
+  kRevise,  ///< a committed position gets another token
+  kRemask,  ///< a committed position becomes a mask again
+};
+
+struct Edit {
+  Position position = 0;
+  TokenId token = -1;
+  EditKind kind = EditKind::kCommit;
+  double confidence = 0;
+};
+
+/// The row of positions being denoised: prompt, then masks. "Masked" is a state of its own, not a token id: a model
+/// may predict the mask token, and autoregressive models have none.
+class Canvas {
+ public:
+  /// `mask`: the token shown at masked positions; -1 if the model has none (then they are never forwarded).
+  Canvas(std::vector<TokenId> prompt, Position length, TokenId mask);
+
+  Position size() const { return static_cast<Position>(tokens_.size()); }
+  Position prompt_end() const { return prompt_end_; }
+  TokenId mask() const { return mask_; }
+  TokenId token(Position p) const { return tokens_[static_cast<std::size_t>(p)]; }
+  bool masked(Position p) const { return masked_[static_cast<std::size_t>(p)] != 0; }
+  Position masked_count() const { return masked_total_; }
+  Position masked_count(PositionRange range) const;
+  /// First masked position at or after `from`; size() if there is none.
+  Position first_masked(Position from) const;
+
+  /// Applies one edit. A commit of the mask token itself leaves the position masked (upstream LLaDA's wasted commit).
+  /// Returns whether the canvas changed. Precondition: the position is generated, and the kind fits its state.
+  bool apply(const Edit& edit);
+
+ private:
+  std::vector<TokenId> tokens_;
+  std::vector<std::uint8_t> masked_;
+  Position prompt_end_;
+  Position masked_total_;
+  TokenId mask_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,32 @@
+#include "decode/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm {
+
+std::vector<Position> Decoder::wanted(const DecodeContext& context) {
+  std::vector<Position> result;
+  for (Position p = context.window.begin; p < context.window.end; ++p)
+    if (context.canvas.masked(p)) result.push_back(p);
+  return result;
+}
+
+Edit commit(const Candidate& candidate) {
+  return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
+}
+
+std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps) {
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(steps), masks / steps);
+  for (std::int32_t i = 0; i < masks % steps; ++i) ++counts[static_cast<std::size_t>(i)];
+  return counts;
+}
+
+std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks) {
+  if (steps <= 0 || length <= 0) return std::max<Position>(1, window_masks);
+  const double share = static_cast<double>(steps) * window_masks / length;
+  return std::clamp<std::int32_t>(static_cast<std::int32_t>(std::lround(share)), 1,
+                                  std::max<Position>(1, window_masks));
+}
+
+}  // namespace dllm

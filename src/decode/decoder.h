@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/scores.h"
+#include "backend/step_plan.h"
+#include "decode/canvas.h"
+
+namespace dllm {
+
+/// A masked position of the window with its prediction.
+struct Candidate {
+  Position position = 0;
+  TokenId token = -1;
+  double confidence = 0;
+  double log_odds = 0;  ///< ranks confidences that round to 1
+  double margin = 0;
+  double entropy = 0;
+  /// The prediction may be committed. False where the model would rather predict the mask token (LLaDA does): such a
+  /// position waits, and only the progress rule may take its best other token.
+  bool eligible = true;
+};
+
+/// Where a sequence stands; the same for every decoder.
+struct DecodeContext {
+  const Canvas& canvas;
+  PositionRange window;
+  std::int32_t window_step = 0;        ///< steps made in this window
+  Position window_masks_at_start = 0;  ///< masks of the window at its first step
+  std::uint32_t step = 0;              ///< steps made in the sequence; keys random draws
+  RngKey rng;
+};
+
+/// Reads predictions, decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  /// What the predictions must contain (temperature, distribution, ...). Called once per sequence.
+  virtual void configure(ScoreRequest& request) const { (void)request; }
+
+  /// The positions whose predictions are wanted now. Default: every masked position of the window. An empty answer
+  /// means that this step decides nothing: the loop goes on without a forward pass.
+  virtual std::vector<Position> wanted(const DecodeContext& context);
+
+  /// Edits for this step. `candidates` are the wanted positions, ascending.
+  virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
+
+  /// True if a step without edits belongs to a schedule that ends by itself; otherwise the loop's progress rule
+  /// commits the best position.
+  virtual bool keeps_schedule() const { return false; }
+};
+
+/// Parameters of all decoders; each reads its own.
+struct DecoderConfig {
+  std::int32_t steps = 0;  ///< over the whole answer
+  Position length = 0;     ///< generated positions
+  double threshold = 0.9;
+  double factor = 1.0;
+  double eps = 1e-3;
+  double algorithm_temperature = 0;
+  bool compat = false;
+};
+
+/// The `count` best eligible candidates as commits: descending `key`, ties by lower position. `key` is called once per
+/// candidate.
+template <class Key>
+std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t count, Key key);
+
+/// Tokens to commit in each of `steps` steps (LLaDA's num_transfer_tokens): masks/steps, the remainder first.
+std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps);
+
+/// Steps of one window when `steps` are spread over an answer of `length`: at least 1, at most the window's masks.
+std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks);
+
+Edit commit(const Candidate& candidate);
+
+}  // namespace dllm
+
+#include "decode/decoder-inl.h"

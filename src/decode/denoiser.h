@@ -1,0 +1,102 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "decode/cache_policy.h"
+#include "decode/canvas.h"
+#include "decode/decoder.h"
+#include "decode/window.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// The four parts of a method (the backend is the fourth), and what the loop itself needs.
+struct Method {
+  std::unique_ptr<Window> window;
+  std::unique_ptr<CachePolicy> cache;
+  std::unique_ptr<Decoder> decoder;
+};
+
+struct DenoiseOptions {
+  bool exact_length = false;  ///< no stop at stop_ids
+  std::vector<TokenId> stop_ids;
+  double temperature = 0;
+  std::int32_t top_k = 0;
+  double top_p = 1;
+  float cfg_scale = 0;
+  RngKey rng;
+  bool suppress_eos = false;
+  bool defer_eos = false;
+  bool compat = false;
+};
+
+/// What one step did.
+struct DenoiseStep {
+  PositionRange window;
+  std::vector<Edit> edits;  ///< that changed the canvas
+  bool forced = false;      ///< only the progress rule found something to commit
+};
+
+struct DenoiseCounters {
+  std::int32_t steps = 0;
+  std::int32_t nfe = 0;
+  std::int32_t forced = 0;
+  std::int64_t rows_forwarded = 0;
+  std::int64_t rows_scored = 0;
+};
+
+/// The denoising loop of one sequence as a state machine, so that an engine may run the steps of many sequences in one
+/// batch: prepare() tells what to forward, absorb() reads the scores and edits the canvas.
+///
+/// Progress is guaranteed here: every forward pass after which the decoder commits nothing commits the most confident
+/// masked position of the window (dllm-reference B.9), unless the decoder runs a schedule of its own.
+class Denoiser {
+ public:
+  /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
+  Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
+           KvCache* unconditional);
+
+  /// The sequence steps of the next forward pass (one, or two under guidance; the second belongs to the first);
+  /// empty when the sequence is finished. Valid until absorb().
+  std::span<const SequenceStep> prepare();
+
+  /// `scores`: of prepare()'s steps. Errors: logits that are not numbers (kInvalidFile).
+  Expected<DenoiseStep> absorb(std::span<const Scores> scores);
+
+  const Canvas& canvas() const { return canvas_; }
+  const DenoiseCounters& counters() const { return counters_; }
+  /// Position of the first stop token with nothing undecided before it; nullopt if there is none.
+  std::optional<Position> stop_position() const { return stop_; }
+
+ private:
+  bool advance_window();
+  StepPlan plan(const std::vector<Position>& wanted);
+  ScoreRequest request() const;
+  std::vector<Candidate> candidates(const Scores& scores) const;
+  DecodeContext context() const;
+  Error not_a_number() const;
+  void find_stop();
+
+  const ModelDesc& desc_;
+  Canvas canvas_;
+  Method method_;
+  DenoiseOptions options_;
+  KvCache& cache_;
+  KvCache* unconditional_;
+
+  PositionRange window_{-1, -1};
+  bool window_changed_ = false;
+  std::int32_t window_step_ = 0;
+  Position window_masks_at_start_ = 0;
+  std::vector<Position> wanted_;
+  std::vector<std::int32_t> score_of_wanted_;  ///< index into Scores::rows, as two positions may share a row
+  std::vector<SequenceStep> prepared_;
+  DenoiseCounters counters_;
+  std::optional<Position> stop_;
+};
+
+}  // namespace dllm

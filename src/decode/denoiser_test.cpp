@@ -1,0 +1,241 @@
+#include "decode/denoiser.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "decode/registry.h"
+#include "decode/testing/fake_backend.h"
+
+namespace dllm {
+namespace {
+
+using testing::FakeBackend;
+
+ModelDesc masked_model(std::int32_t causal_block = 0, std::int32_t shift = 0) {
+  ModelDesc desc;
+  desc.vocab = 100;
+  desc.mask = 99;
+  desc.eos = 49;
+  desc.causal_block = causal_block;
+  desc.logit_shift = shift;
+  return desc;
+}
+
+DenoiseOptions exact_length() {
+  DenoiseOptions options;
+  options.exact_length = true;
+  return options;
+}
+
+struct Scenario {
+  std::string window = "block", cache = "none", decoder = "threshold";
+  WindowConfig grid{BlockOrigin::kPromptEnd, 8};
+  DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
+  DenoiseOptions options = exact_length();
+  Position prompt = 5;
+};
+
+struct Outcome {
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> commit_pass;
+  DenoiseCounters counters;
+  std::optional<Position> stop;
+  std::vector<PositionRange> windows;
+};
+
+Canvas make_canvas(const Scenario& scenario, const ModelDesc& desc) {
+  std::vector<TokenId> prompt;
+  for (Position p = 0; p < scenario.prompt; ++p) prompt.push_back(p + 1);
+  return Canvas(prompt, scenario.config.length, desc.mask.value_or(-1));
+}
+
+Outcome run(FakeBackend& backend, const Scenario& scenario) {
+  Canvas canvas = make_canvas(scenario, backend.desc());
+  Method method{*make_window(scenario.window, scenario.grid), *make_cache_policy(scenario.cache),
+                *make_decoder(scenario.decoder, scenario.config)};
+  auto cache = *backend.make_cache(canvas.size());
+  auto unconditional = *backend.make_cache(canvas.size());
+  Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), scenario.options, *cache,
+                    scenario.options.cfg_scale != 0 ? unconditional.get() : nullptr);
+  Outcome result;
+  result.commit_pass.assign(static_cast<std::size_t>(scenario.config.length), -1);
+  for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
+    const std::int32_t pass = denoiser.counters().nfe;
+    const auto scores = *backend.forward(batch);
+    const auto step = denoiser.absorb(scores);
+    EXPECT_TRUE(step);
+    EXPECT_FALSE(step->edits.empty() && scenario.decoder != "origin") << "a pass without progress";
+    result.windows.push_back(step->window);
+    for (const Edit& edit : step->edits)
+      result.commit_pass[static_cast<std::size_t>(edit.position - scenario.prompt)] = pass;
+    if (denoiser.counters().nfe > 500) {
+      ADD_FAILURE() << "the loop does not end";
+      break;
+    }
+  }
+  for (Position p = 0; p < denoiser.canvas().size(); ++p) result.tokens.push_back(denoiser.canvas().token(p));
+  result.counters = denoiser.counters();
+  result.stop = denoiser.stop_position();
+  return result;
+}
+
+TEST(Denoiser, EveryCombinationFinishes) {
+  for (const auto& window : window_names())
+    for (const auto& cache : cache_policy_names())
+      for (const auto& decoder : decoder_names())
+        for (std::int32_t shift : {0, 1}) {
+          FakeBackend backend(masked_model(0, shift));
+          Scenario scenario{.window = window, .cache = cache, .decoder = decoder};
+          const Outcome result = run(backend, scenario);
+          for (TokenId token : result.tokens) EXPECT_NE(token, 99) << window << ' ' << cache << ' ' << decoder;
+        }
+}
+
+TEST(Denoiser, BlocksTileFromThePromptOrFromZero) {
+  FakeBackend backend(masked_model());
+  Scenario scenario;
+  scenario.prompt = 40;
+  scenario.grid.block_length = 32;
+  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{40, 64}));  // clipped: 40 + 24
+  scenario.config.length = 64;
+  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{40, 72}));
+  scenario.grid.origin = BlockOrigin::kAbsolute;
+  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{32, 64}));
+}
+
+TEST(Denoiser, ThresholdAboveOneIsOneTokenPerPass) {
+  FakeBackend backend(masked_model());
+  Scenario one_by_one;
+  one_by_one.config.threshold = 1.1;
+  Scenario fixed{.decoder = "low-confidence"};
+  const Outcome a = run(backend, one_by_one), b = run(backend, fixed);
+  EXPECT_EQ(a.counters.nfe, 24);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.commit_pass, b.commit_pass);
+}
+
+TEST(Denoiser, WholeWindowEqualsOneBlock) {
+  FakeBackend backend(masked_model());
+  Scenario whole{.window = "whole"};
+  Scenario block;
+  block.grid.block_length = 24;
+  EXPECT_EQ(run(backend, whole).tokens, run(backend, block).tokens);
+}
+
+TEST(CachePolicies, RowsOfPrefixAndDual) {
+  for (const std::int32_t shift : {0, 1}) {
+    FakeBackend backend(masked_model(0, shift));
+    Scenario scenario{.cache = "prefix", .decoder = "low-confidence"};
+    run(backend, scenario);
+    ASSERT_EQ(backend.plans.size(), 24u);
+    EXPECT_EQ(backend.plans[0].rows.size(), 29u) << "the first pass of a block is full";
+    EXPECT_EQ(backend.plans[1].rows.size(), static_cast<std::size_t>(24 + shift));
+    EXPECT_EQ(backend.plans[8].rows.size(), 29u);
+    EXPECT_EQ(backend.plans[9].rows.size(), static_cast<std::size_t>(16 + shift));
+    backend.plans.clear();
+    scenario.cache = "dual";
+    run(backend, scenario);
+    EXPECT_EQ(backend.plans[1].rows.size(), static_cast<std::size_t>(8 + shift));
+    EXPECT_EQ(backend.plans[1].rows.front().position, 5 - shift);
+    EXPECT_EQ(backend.plans[9].rows.size(), static_cast<std::size_t>(8 + shift));
+  }
+}
+
+TEST(CachePolicies, OnlyTheWantedRowsAreScored) {
+  FakeBackend backend(masked_model(0, 1));
+  Scenario scenario{.decoder = "low-confidence"};
+  run(backend, scenario);
+  for (std::size_t i = 0; i < backend.plans.size(); ++i)
+    EXPECT_EQ(backend.plans[i].scored.size(), 8 - i % 8) << "masks of the block, pass " << i;
+}
+
+// Recompute-everything and the exact cache must agree, whatever the grid; the fake's predictions depend on every token
+// and every stale row they see.
+TEST(CachePolicies, BlockCausalCacheIsExact) {
+  for (const std::int32_t block : {1, 4, 8})
+    for (const Position prompt : {1, 5, 8, 13})
+      for (const char* decoder : {"threshold", "low-confidence", "random"})
+        for (const std::int32_t shift : {0, 1}) {
+          FakeBackend backend(masked_model(block, shift));
+          Scenario scenario{.decoder = decoder};
+          scenario.grid = {BlockOrigin::kAbsolute, block};
+          scenario.prompt = prompt;
+          const Outcome uncached = run(backend, scenario);
+          scenario.cache = "block-causal";
+          const Outcome cached = run(backend, scenario);
+          EXPECT_EQ(uncached.tokens, cached.tokens) << "block " << block << " prompt " << prompt;
+          EXPECT_EQ(uncached.commit_pass, cached.commit_pass);
+          EXPECT_LT(cached.counters.rows_forwarded, uncached.counters.rows_forwarded);
+        }
+}
+
+TEST(CachePolicies, AutoregressionIsBlockCausalWithBlockOne) {
+  ModelDesc desc = masked_model(1, 1);
+  desc.mask.reset();
+  FakeBackend backend(desc);
+  Scenario scenario{.decoder = "low-confidence"};
+  scenario.grid.block_length = 1;
+  const Outcome uncached = run(backend, scenario);
+  backend.plans.clear();
+  scenario.cache = "block-causal";
+  const Outcome cached = run(backend, scenario);
+  EXPECT_EQ(uncached.tokens, cached.tokens);
+  EXPECT_EQ(cached.counters.nfe, 24);
+  EXPECT_EQ(backend.plans[0].rows.size(), 5u) << "the prompt";
+  for (std::size_t i = 1; i < backend.plans.size(); ++i) EXPECT_EQ(backend.plans[i].rows.size(), 1u);
+}
+
+TEST(Denoiser, GuidanceMasksThePromptOfItsOwnSequence) {
+  FakeBackend backend(masked_model());
+  Scenario scenario;
+  scenario.options.cfg_scale = 1.5f;
+  const Outcome result = run(backend, scenario);
+  EXPECT_EQ(result.counters.nfe, 2 * result.counters.steps);
+  EXPECT_EQ(backend.plans[0].rows[0].token, 1);
+  EXPECT_EQ(backend.plans[1].rows[0].token, 99);
+  EXPECT_EQ(backend.plans[1].scored, backend.plans[0].scored);
+}
+
+TEST(Denoiser, StopsAtTheFirstStopTokenWithNothingUndecidedBefore) {
+  FakeBackend backend(masked_model());
+  backend.tamper = [](RowScore& score) { score.token = score.position == 9 || score.position == 3 ? 49 : 1; };
+  Scenario scenario{.decoder = "low-confidence"};
+  scenario.options.exact_length = false;
+  scenario.options.stop_ids = {49};
+  const Outcome stopped = run(backend, scenario);
+  EXPECT_EQ(stopped.stop, 9);
+  EXPECT_LT(stopped.counters.nfe, 24);
+  EXPECT_EQ(stopped.tokens.back(), 99) << "later blocks are left alone";
+  scenario.options.exact_length = true;
+  const Outcome full = run(backend, scenario);
+  EXPECT_EQ(full.counters.nfe, 24);
+  EXPECT_EQ(full.stop, 9);
+}
+
+TEST(Denoiser, ProgressRuleTakesTheBestWhenEverythingWouldRatherBeMask) {
+  FakeBackend backend(masked_model());
+  backend.tamper = [](RowScore& score) { score.overruled = true; };
+  const Outcome result = run(backend, Scenario{});
+  EXPECT_EQ(result.counters.forced, 24);
+  EXPECT_EQ(result.counters.nfe, 24);
+}
+
+TEST(Denoiser, LogitsThatAreNotNumbersAreAnError) {
+  FakeBackend backend(masked_model());
+  backend.tamper = [](RowScore& score) {
+    score.token = -1;
+    score.log_odds = std::numeric_limits<double>::quiet_NaN();
+  };
+  Scenario scenario;
+  auto cache = *backend.make_cache(29);
+  Denoiser denoiser(backend.desc(), make_canvas(scenario, backend.desc()),
+                    {*make_window("block", scenario.grid), *make_cache_policy("none"), *make_decoder("threshold", {})},
+                    scenario.options, *cache, nullptr);
+  const auto step = denoiser.absorb(*backend.forward(denoiser.prepare()));
+  ASSERT_FALSE(step);
+  EXPECT_EQ(step.error().code, ErrorCode::kInvalidFile);
+}
+
+}  // namespace
+}  // namespace dllm

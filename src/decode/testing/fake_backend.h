@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/rng.h"
+
+namespace dllm::testing {
+
+/// A backend without a network, for tests of the loop: the prediction of a row is a hash of exactly what a transformer
+/// row may depend on (the tokens that its visible cache rows were computed from, and their own dependence in turn), so
+/// two plans agree iff they let each scored row see the same things. It records the plans it was given.
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(ModelDesc desc) : desc_(std::move(desc)) {}
+
+  const ModelDesc& desc() const override { return desc_; }
+
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
+    return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity));
+  }
+
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
+    std::vector<Scores> all;
+    for (const SequenceStep& step : batch) {
+      plans.push_back(step.plan);
+      all.push_back(run(step));
+    }
+    return all;
+  }
+
+  std::vector<StepPlan> plans;
+  /// Lets a test spoil or steer scores.
+  std::function<void(RowScore&)> tamper;
+
+ private:
+  class Cache : public KvCache {
+   public:
+    explicit Cache(Position capacity) : KvCache(capacity), state(static_cast<std::size_t>(capacity)) {}
+    using KvCache::record;
+    std::vector<std::uint64_t> state;  ///< stands for K/V of a two-layer model
+  };
+
+  static std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
+    h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+    h *= 0xff51afd7ed558ccdu;
+    return h ^ (h >> 33);
+  }
+
+  static bool sees(const StepPlan& plan, Position i, Position j) {
+    if (plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
+    for (const PositionRange& range : plan.visible)
+      if (range.contains(j)) return true;
+    return false;
+  }
+
+  Scores run(const SequenceStep& step) {
+    auto& cache = static_cast<Cache&>(*step.cache);
+    const StepPlan& plan = step.plan;
+    for (std::size_t i = 1; i < plan.rows.size(); ++i)
+      if (plan.rows[i - 1].position >= plan.rows[i].position) std::abort();
+    cache.record(plan.rows);
+    // "Layer 1" keys depend on the own token; "layer 2" on the layer-1 keys that are visible: stale rows keep theirs.
+    std::vector<std::uint64_t> fresh = cache.state;
+    for (const PlanRow& row : plan.rows) {
+      std::uint64_t h = mix(1, static_cast<std::uint64_t>(row.token));
+      for (Position j = 0; j < cache.capacity(); ++j)
+        if (sees(plan, row.position, j)) {
+          if (!cache.holds(j)) std::abort();
+          h = mix(h, static_cast<std::uint64_t>(cache.token_of(j)) * 1000003u + static_cast<std::uint64_t>(j));
+        }
+      fresh[static_cast<std::size_t>(row.position)] = h;
+    }
+    cache.state = fresh;
+    Scores scores;
+    for (std::int32_t index : plan.scored) {
+      const Position p = plan.rows[static_cast<std::size_t>(index)].position;
+      std::uint64_t h = 7;
+      for (Position j = 0; j < cache.capacity(); ++j)
+        if (sees(plan, p, j)) h = mix(h, cache.state[static_cast<std::size_t>(j)]);
+      h = mix(h, static_cast<std::uint64_t>(p));
+      RowScore score;
+      score.position = p;
+      score.token = static_cast<TokenId>(h % 50);
+      score.confidence = static_cast<double>((h >> 8) % 100000) / 100000.0 * 0.998 + 0.001;
+      score.log_odds = std::log(score.confidence / (1 - score.confidence));
+      score.margin = score.confidence;
+      score.entropy = 1 - score.confidence;
+      if (tamper) tamper(score);
+      scores.rows.push_back(score);
+    }
+    return scores;
+  }
+
+  ModelDesc desc_;
+};
+
+}  // namespace dllm::testing

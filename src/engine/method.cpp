@@ -1,0 +1,94 @@
+#include "engine/method.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/try.h"
+#include "decode/registry.h"
+#include "engine/option_table.h"
+
+namespace dllm {
+namespace {
+
+Error bad(std::string what, std::string_view flag, std::string hint = "") {
+  return {ErrorCode::kUsage, std::move(what), std::string(flag), std::move(hint)};
+}
+
+/// Ranges and choices as the table declares them, so that the library refuses what the command line refuses.
+Expected<void> check_against_table(const GenerateOptions& options) {
+  for (const OptionSpec& spec : generate_option_table()) {
+    const std::string_view flag = spec.flags.front();
+    if (const auto* text = std::get_if<std::string GenerateOptions::*>(&spec.target)) {
+      const std::string& value = options.**text;
+      if (!value.empty() && !spec.choices.empty() &&
+          std::find(spec.choices.begin(), spec.choices.end(), value) == spec.choices.end())
+        return bad(fmt::format("'{}' is unknown", value), flag,
+                   fmt::format("known: {}", fmt::join(spec.choices, ", ")));
+      continue;
+    }
+    double value = 0;
+    if (const auto* real = std::get_if<double GenerateOptions::*>(&spec.target)) value = options.**real;
+    if (const auto* integer = std::get_if<std::int32_t GenerateOptions::*>(&spec.target)) value = options.**integer;
+    if (!std::isfinite(value)) return bad("the value is not finite", flag);
+    if (spec.minimum < spec.maximum && (value < spec.minimum || value > spec.maximum))
+      return bad(fmt::format("{} is outside [{}, {}]", value, spec.minimum, spec.maximum), flag);
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc) {
+  DLLM_CHECK_OK(check_against_table(options));
+  GenerateOptions resolved = options;
+  const bool masked = desc.mask.has_value();
+  if (!masked && !desc.autoregressive())
+    return Error{ErrorCode::kInvalidFile, "the model names no mask token", "tokenizer.ggml.mask_token_id",
+                 "convert the model again, or set the key"};
+  if (resolved.block_length == 0) resolved.block_length = desc.block_length;
+  resolved.block_length = std::min(resolved.block_length, resolved.length);
+  if (!masked && (resolved.block_length != 1 || resolved.window != "block"))
+    return bad("an autoregressive model decodes blocks of one token", "--block-length", "leave the option out");
+  if (resolved.algorithm.empty()) resolved.algorithm = masked ? "threshold" : "low-confidence";
+  if (resolved.cache.empty()) resolved.cache = desc.causal_block > 0 ? "block-causal" : "none";
+  if (resolved.block_origin.empty())
+    resolved.block_origin = desc.block_origin == BlockOrigin::kAbsolute ? "absolute" : "prompt-end";
+  if (resolved.steps == 0) resolved.steps = resolved.length;
+  if (resolved.cfg_scale != 0 && !masked) return bad("classifier-free guidance needs a masked model", "--cfg-scale");
+  return resolved;
+}
+
+Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc) {
+  Method method;
+  const BlockOrigin origin = resolved.block_origin == "absolute" ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd;
+  // Blocks of a causal model are single tokens wherever the grid starts.
+  const Position block = desc.mask ? resolved.block_length : 1;
+  DLLM_TRY(method.window, make_window(resolved.window, {origin, block}));
+  DLLM_TRY(method.cache, make_cache_policy(resolved.cache));
+  DLLM_TRY(method.decoder, make_decoder(resolved.algorithm, {.steps = resolved.steps,
+                                                             .length = resolved.length,
+                                                             .threshold = resolved.threshold,
+                                                             .factor = resolved.factor,
+                                                             .eps = resolved.eps,
+                                                             .algorithm_temperature = resolved.algorithm_temperature,
+                                                             .compat = resolved.compat}));
+  return method;
+}
+
+DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc& desc) {
+  return {.exact_length = resolved.exact_length,
+          .stop_ids = desc.stop_ids,
+          .temperature = resolved.temperature,
+          .top_k = resolved.top_k,
+          .top_p = resolved.top_p,
+          .cfg_scale = static_cast<float>(resolved.cfg_scale),
+          .rng = {resolved.seed, 0},
+          .suppress_eos = resolved.suppress_eos,
+          .defer_eos = resolved.defer_eos,
+          .compat = resolved.compat};
+}
+
+}  // namespace dllm

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+#include "format/mapped_file.h"
+#include "format/metadata.h"
+#include "format/tensor_info.h"
+
+namespace dllm {
+
+/// A tensor inside a GGUF file.
+struct GgufTensor {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  Shape shape;
+  std::uint64_t offset = 0;         ///< absolute byte offset in the file
+  std::span<const std::byte> data;  ///< exactly the tensor's bytes, inside the map
+};
+
+/// A parsed GGUF v2/v3 file (little endian). Everything is checked on open: counts and lengths against the file size
+/// before memory is reserved for them, duplicate keys and tensor names, known tensor types, row lengths against block
+/// sizes, alignment (`general.alignment`, a power of two from 8 to 2^30), offsets aligned, inside the file and not
+/// overlapping. Bytes that belong to nothing are allowed. Unsupported: version 1, big endian, arrays of arrays, models
+/// split over files.
+class GgufFile {
+ public:
+  static Expected<GgufFile> open(const std::string& path);
+  static Expected<GgufFile> parse(std::shared_ptr<const MappedFile> file);
+
+  std::uint32_t version() const { return version_; }
+  std::uint64_t alignment() const { return alignment_; }
+  const Metadata& metadata() const { return metadata_; }
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* find_tensor(std::string_view name) const;
+  const MappedFile& file() const { return *file_; }
+  const std::shared_ptr<const MappedFile>& shared_file() const { return file_; }
+
+ private:
+  friend class GgufParser;
+  std::shared_ptr<const MappedFile> file_;
+  std::uint32_t version_ = 0;
+  std::uint64_t alignment_ = 32;
+  Metadata metadata_;
+  std::vector<GgufTensor> tensors_;
+  std::vector<std::size_t> by_name_;  ///< positions in tensors_, sorted by name
+};
+
+/// Writes GGUF v3. Tensors are declared first (the header holds their offsets), then their bytes are produced one
+/// after the other, so a 16 GB model needs one tensor of memory.
+class GgufWriter {
+ public:
+  /// Produces the bytes of one tensor; the span must stay valid until the next call.
+  using Producer = std::function<Expected<std::span<const std::byte>>()>;
+
+  /// `general.alignment` is obeyed; 32 if the key is absent.
+  explicit GgufWriter(Metadata metadata);
+  /// `name` unique, at most 63 bytes (llama.cpp's limit); `shape` 1-4 dims; the row length fits the type's block.
+  Expected<void> add(std::string name, TensorType type, Shape shape, Producer producer);
+  /// Writes to `path + ".part"`, then renames: an existing file is replaced only by a complete one, and a failure
+  /// leaves no .part behind. The bytes depend on metadata, tensors and their order only. Errors: kIo; kUsage (a
+  /// metadata value that its declared type cannot hold); kMismatch (a producer's span has not the tensor's size); the
+  /// producers'.
+  Expected<void> write(const std::string& path);
+
+ private:
+  struct Entry {
+    std::string name;
+    TensorType type;
+    Shape shape;
+    Producer producer;
+  };
+  Expected<std::string> header(std::uint64_t alignment) const;
+
+  Metadata metadata_;
+  std::vector<Entry> entries_;
+  std::set<std::string, std::less<>> names_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,82 @@
+#include "graph/builder.h"
+
+#include <utility>
+
+namespace dllm {
+
+WeightId GraphBuilder::weight(std::string name, Shape shape) {
+  graph_.weights.push_back({std::move(name), std::move(shape), true});
+  return static_cast<WeightId>(graph_.weights.size()) - 1;
+}
+
+WeightId GraphBuilder::optional_weight(std::string name, Shape shape) {
+  graph_.weights.push_back({std::move(name), std::move(shape), false});
+  return static_cast<WeightId>(graph_.weights.size()) - 1;
+}
+
+ValueId GraphBuilder::value(std::string name, std::int64_t row_count, std::int64_t value_width) {
+  graph_.values.push_back({std::move(name), row_count, value_width});
+  return static_cast<ValueId>(graph_.values.size()) - 1;
+}
+
+ValueId GraphBuilder::embed(WeightId table, std::string name) {
+  const std::int64_t row_width = graph_.weights[static_cast<std::size_t>(table)].shape[0];
+  const ValueId out = value(std::move(name), graph_.shape.rows, row_width);
+  graph_.ops.push_back(op::Embed{table, out});
+  return out;
+}
+
+ValueId GraphBuilder::rms_norm(ValueId x, WeightId gain, float eps, std::string name, std::int32_t groups) {
+  const ValueId out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(op::RmsNorm{x, gain, eps, groups, out});
+  return out;
+}
+
+ValueId GraphBuilder::linear(ValueId x, WeightId weight_id, std::string name, WeightId bias) {
+  const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(weight_id)].shape[1];
+  const ValueId out = value(std::move(name), rows(x), out_width);
+  graph_.ops.push_back(op::Linear{x, weight_id, bias, out});
+  return out;
+}
+
+ValueId GraphBuilder::rope(ValueId x, op::Rope spec, std::string name) {
+  spec.x = x;
+  spec.out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(spec);
+  return spec.out;
+}
+
+void GraphBuilder::store_kv(ValueId k, ValueId v, std::int32_t layer) {
+  graph_.ops.push_back(op::StoreKv{k, v, layer});
+}
+
+ValueId GraphBuilder::attention(ValueId q, op::Attention spec, std::string name) {
+  spec.q = q;
+  spec.out = value(std::move(name), rows(q), width(q));
+  graph_.ops.push_back(spec);
+  return spec.out;
+}
+
+ValueId GraphBuilder::swiglu(ValueId gate, ValueId up, std::string name) {
+  const ValueId out = value(std::move(name), rows(gate), width(gate));
+  graph_.ops.push_back(op::SwiGlu{gate, up, out});
+  return out;
+}
+
+ValueId GraphBuilder::add(ValueId a, ValueId b, std::string name) {
+  const ValueId out = value(std::move(name), rows(a), width(a));
+  graph_.ops.push_back(op::Add{a, b, out});
+  return out;
+}
+
+ValueId GraphBuilder::gather_scored(ValueId x, std::string name) {
+  const ValueId out = value(std::move(name), graph_.shape.scored, width(x));
+  graph_.ops.push_back(op::GatherScored{x, out});
+  return out;
+}
+
+void GraphBuilder::score_head(ValueId x, WeightId weight_id, WeightId bias) {
+  graph_.ops.push_back(op::ScoreHead{x, weight_id, bias});
+}
+
+}  // namespace dllm

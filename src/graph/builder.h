@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace dllm {
+
+/// Appends operators to a graph; each call names its output. Used by model/<architecture>.cpp only.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(StepShape shape) { graph_.shape = shape; }
+
+  WeightId weight(std::string name, Shape shape);
+  WeightId optional_weight(std::string name, Shape shape);
+
+  ValueId embed(WeightId table, std::string name);
+  ValueId rms_norm(ValueId x, WeightId gain, float eps, std::string name, std::int32_t groups = 1);
+  ValueId linear(ValueId x, WeightId weight, std::string name, WeightId bias = kNoId);
+  /// `spec.x` and `spec.out` are ignored.
+  ValueId rope(ValueId x, op::Rope spec, std::string name);
+  void store_kv(ValueId k, ValueId v, std::int32_t layer);
+  /// `spec.q` and `spec.out` are ignored.
+  ValueId attention(ValueId q, op::Attention spec, std::string name);
+  ValueId swiglu(ValueId gate, ValueId up, std::string name);
+  ValueId add(ValueId a, ValueId b, std::string name);
+  ValueId gather_scored(ValueId x, std::string name);
+  void score_head(ValueId x, WeightId weight, WeightId bias = kNoId);
+
+  Graph take() { return std::move(graph_); }
+
+ private:
+  ValueId value(std::string name, std::int64_t rows, std::int64_t width);
+  std::int64_t width(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].width; }
+  std::int64_t rows(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].rows; }
+
+  Graph graph_;
+};
+
+}  // namespace dllm

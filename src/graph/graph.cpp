@@ -1,0 +1,117 @@
+#include "graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace dllm {
+namespace {
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+}  // namespace
+
+std::string_view op_name(const Op& op) {
+  return std::visit(
+      Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
+                 [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
+                 [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
+                 [](const op::SwiGlu&) { return "swiglu"; }, [](const op::Add&) { return "add"; },
+                 [](const op::GatherScored&) { return "gather_scored"; },
+                 [](const op::ScoreHead&) { return "score_head"; }},
+      op);
+}
+
+std::vector<ValueId> inputs(const Op& op) {
+  using Ids = std::vector<ValueId>;
+  return std::visit(
+      Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
+                 [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
+                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
+                 [](const op::SwiGlu& o) { return Ids{o.gate, o.up}; }, [](const op::Add& o) { return Ids{o.a, o.b}; },
+                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
+      op);
+}
+
+std::vector<ValueId> outputs(const Op& op) {
+  return std::visit(Overloaded{[](const op::StoreKv&) { return std::vector<ValueId>{}; },
+                               [](const op::ScoreHead&) { return std::vector<ValueId>{}; },
+                               [](const auto& o) { return std::vector<ValueId>{o.out}; }},
+                    op);
+}
+
+std::vector<Lifetime> lifetimes(const Graph& graph) {
+  std::vector<Lifetime> lives(graph.values.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    for (ValueId id : outputs(graph.ops[i])) lives[static_cast<std::size_t>(id)] = {index, index};
+    for (ValueId id : inputs(graph.ops[i])) lives[static_cast<std::size_t>(id)].last = index;
+  }
+  return lives;
+}
+
+namespace {
+
+class Validator {
+ public:
+  explicit Validator(const Graph& graph) : graph_(graph), written_(graph.values.size(), false) {}
+
+  std::string run() {
+    for (const Op& op : graph_.ops) {
+      for (ValueId id : inputs(op))
+        if (!known(id) || !written_[static_cast<std::size_t>(id)])
+          return fmt::format("{} reads value {} before it is written", op_name(op), id);
+      for (ValueId id : outputs(op)) {
+        if (!known(id)) return fmt::format("{} writes unknown value {}", op_name(op), id);
+        if (written_[static_cast<std::size_t>(id)])
+          return fmt::format("{} writes '{}' a second time", op_name(op), value(id).name);
+        written_[static_cast<std::size_t>(id)] = true;
+      }
+      if (!std::visit([this](const auto& o) { return fits(o); }, op))
+        return fmt::format("{} has operands whose widths do not fit", op_name(op));
+    }
+    return {};
+  }
+
+ private:
+  bool known(ValueId id) const { return id >= 0 && static_cast<std::size_t>(id) < graph_.values.size(); }
+  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  const Shape& shape(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].shape; }
+  bool same(ValueId a, ValueId b) const { return value(a).width == value(b).width && value(a).rows == value(b).rows; }
+  bool bias_fits(WeightId bias, std::int64_t width) const { return bias == kNoId || shape(bias) == Shape{width}; }
+
+  bool fits(const op::Embed& o) const { return shape(o.table)[0] == value(o.out).width; }
+  bool fits(const op::RmsNorm& o) const { return same(o.x, o.out) && shape(o.gain)[0] * o.groups == value(o.x).width; }
+  bool fits(const op::Linear& o) const {
+    return shape(o.weight) == Shape{value(o.x).width, value(o.out).width} && bias_fits(o.bias, value(o.out).width);
+  }
+  bool fits(const op::Rope& o) const {
+    return same(o.x, o.out) && o.heads * o.head_dim == value(o.x).width && o.dims <= o.head_dim && o.dims % 2 == 0;
+  }
+  bool fits(const op::StoreKv& o) const { return same(o.k, o.v); }
+  bool fits(const op::Attention& o) const {
+    return same(o.q, o.out) && o.heads * o.head_dim == value(o.q).width && o.heads % o.kv_heads == 0;
+  }
+  bool fits(const op::SwiGlu& o) const { return same(o.gate, o.up) && same(o.gate, o.out); }
+  bool fits(const op::Add& o) const { return same(o.a, o.b) && same(o.a, o.out); }
+  bool fits(const op::GatherScored& o) const {
+    return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
+  }
+  bool fits(const op::ScoreHead& o) const {
+    return shape(o.weight)[0] == value(o.x).width && bias_fits(o.bias, shape(o.weight)[1]);
+  }
+
+  const Graph& graph_;
+  std::vector<bool> written_;
+};
+
+}  // namespace
+
+std::string validate(const Graph& graph) { return Validator(graph).run(); }
+
+}  // namespace dllm

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "format/tensor_info.h"
+
+namespace dllm {
+
+using ValueId = std::int32_t;   ///< index into Graph::values
+using WeightId = std::int32_t;  ///< index into Graph::weights
+inline constexpr std::int32_t kNoId = -1;
+
+/// Numbers of rows of one denoising step, over all sequences of the batch.
+struct StepShape {
+  std::int64_t rows = 0;    ///< rows forwarded
+  std::int64_t scored = 0;  ///< rows that reach the LM head, <= rows
+};
+
+/// An activation: `rows` x `width` float32, row-major. Which rows: all of the step, or the scored ones.
+struct Value {
+  std::string name;  ///< "blk.3.attn_q", for dumps and traces
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+/// A weight the graph reads, by its canonical (GGUF) name.
+struct WeightDecl {
+  std::string name;
+  Shape shape;           ///< what the metadata promises; a file with another shape is an error
+  bool required = true;  ///< optional ones that the file lacks are passed over by the operator (bias, factors)
+};
+
+/// RoPE pairs: half-split (j, j + dims/2) as in Hugging Face checkpoints, or interleaved (2j, 2j+1) as in GGUFs whose
+/// Q/K rows were permuted at conversion (dllm-reference 0.1).
+enum class RopeLayout { kHalfSplit, kInterleaved };
+
+namespace op {
+
+/// out[r] = table[token of row r]
+struct Embed {
+  WeightId table;
+  ValueId out;
+};
+
+/// out[r][g] = x[r][g] * rsqrt(mean(x[r][g]^2) + eps) * gain, for `groups` equal slices g of the row that share the
+/// gain: 1 for layer norms, the number of heads for per-head q/k norms.
+struct RmsNorm {
+  ValueId x;
+  WeightId gain;
+  float eps;
+  std::int32_t groups;
+  ValueId out;
+};
+
+/// out = x W^T + bias; W has shape {width(x), width(out)}.
+struct Linear {
+  ValueId x;
+  WeightId weight;
+  WeightId bias;  ///< kNoId, or an optional weight
+  ValueId out;
+};
+
+/// Rotates the first `dims` of each of `heads` slices of `head_dim` by the row's position:
+/// angle_j = position * scale * theta^(-2j/dims) / factors[j].
+struct Rope {
+  ValueId x;
+  std::int32_t heads;
+  std::int32_t head_dim;
+  std::int32_t dims;
+  RopeLayout layout;
+  float theta;
+  float scale;       ///< 1, or 1/factor of linear position interpolation
+  WeightId factors;  ///< kNoId, or optional {dims/2} divisors (Llama 3.1's rope_freqs)
+  ValueId out;
+};
+
+/// Writes K (after RoPE) and V of every row into the cache of its sequence, at the row's position.
+struct StoreKv {
+  ValueId k;
+  ValueId v;
+  std::int32_t layer;
+};
+
+/// out = softmax(q k^T * scale) v per head over the positions the plan makes visible; kv head = head /
+/// (heads/kv_heads).
+struct Attention {
+  ValueId q;
+  std::int32_t layer;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+  float scale;
+  ValueId out;
+};
+
+/// out = silu(gate) * up
+struct SwiGlu {
+  ValueId gate;
+  ValueId up;
+  ValueId out;
+};
+
+/// out = a + b
+struct Add {
+  ValueId a;
+  ValueId b;
+  ValueId out;
+};
+
+/// The scored rows of x, in the order of the plan.
+struct GatherScored {
+  ValueId x;
+  ValueId out;
+};
+
+/// LM head and reduction in one operator: logits = x W^T + bias, reduced to Scores as each sequence's request asks.
+/// It has no output value: rows x vocabulary logits exist only where a request wants them.
+struct ScoreHead {
+  ValueId x;
+  WeightId weight;
+  WeightId bias;
+};
+
+}  // namespace op
+
+using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::SwiGlu, op::Add,
+                        op::GatherScored, op::ScoreHead>;
+
+/// One step of a model: operators in execution order over single-assignment values.
+struct Graph {
+  StepShape shape;
+  std::vector<Op> ops;
+  std::vector<Value> values;
+  std::vector<WeightDecl> weights;
+};
+
+std::string_view op_name(const Op& op);
+/// Values read / written by an operator.
+std::vector<ValueId> inputs(const Op& op);
+std::vector<ValueId> outputs(const Op& op);
+
+/// Live range of a value in operator indices: written by `first`, last read by `last`.
+struct Lifetime {
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+};
+std::vector<Lifetime> lifetimes(const Graph& graph);
+
+/// Checks that every value is written once before it is read and that widths fit the operators; empty if sound, else
+/// what is wrong. For tests and for new architectures.
+std::string validate(const Graph& graph);
+
+}  // namespace dllm

@@ -1,0 +1,50 @@
+#include "graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/builder.h"
+
+namespace dllm {
+namespace {
+
+Graph small_graph() {
+  GraphBuilder b({4, 2});
+  const WeightId table = b.weight("token_embd.weight", {8, 16});
+  const WeightId gain = b.weight("norm.weight", {8});
+  const WeightId wide = b.weight("up.weight", {8, 24});
+  const WeightId narrow = b.weight("down.weight", {24, 8});
+  const ValueId x = b.embed(table, "x");
+  const ValueId n = b.rms_norm(x, gain, 1e-5f, "n");
+  const ValueId g = b.linear(n, wide, "g");
+  const ValueId u = b.linear(n, wide, "u");
+  const ValueId d = b.linear(b.swiglu(g, u, "s"), narrow, "d");
+  const ValueId sum = b.add(x, d, "sum");
+  b.score_head(b.gather_scored(sum, "scored"), table);
+  return b.take();
+}
+
+TEST(Graph, BuilderMakesSoundGraphs) {
+  const Graph graph = small_graph();
+  EXPECT_EQ(validate(graph), "");
+  EXPECT_EQ(graph.values.back().rows, 2);
+}
+
+TEST(Graph, LifetimesEndAtTheLastReader) {
+  const Graph graph = small_graph();
+  const auto lives = lifetimes(graph);
+  EXPECT_EQ(lives[0].first, 0);  // x: embed .. residual add
+  EXPECT_EQ(lives[0].last, 6);
+  EXPECT_EQ(lives[1].last, 3);  // n: read by both projections
+}
+
+TEST(Graph, ValidateNamesWhatIsWrong) {
+  Graph reads_early = small_graph();
+  std::swap(reads_early.ops[0], reads_early.ops[1]);
+  EXPECT_NE(validate(reads_early).find("before it is written"), std::string::npos);
+  Graph wrong_width = small_graph();
+  wrong_width.values[2].width = 23;
+  EXPECT_NE(validate(wrong_width).find("linear"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dllm

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+#include "format/metadata.h"
+#include "model/hf_config.h"
+#include "model/model_desc.h"
+
+namespace dllm {
+
+/// What a Hugging Face tensor becomes in GGUF.
+struct TensorRename {
+  std::string hf;    ///< "model.transformer.blocks.{}.q_proj", without ".weight" / ".bias"; {} is the layer
+  std::string gguf;  ///< "blk.{}.attn_q"
+};
+
+/// One family of models. Everything that distinguishes it from others is in this record and in its one source file;
+/// no other code asks for an architecture by name.
+struct Architecture {
+  std::string_view name;                           ///< GGUF `general.architecture`
+  std::vector<std::string_view> hf_architectures;  ///< `architectures[0]` of config.json
+  /// Facts that hold where the file has no key (set before the metadata is read).
+  std::function<void(ModelDesc&)> set_defaults;
+  /// Texts of control tokens that end an answer beside `eos`, where the vocabulary has them.
+  std::vector<std::string_view> stop_texts;
+  /// One step of the model. Weight ids do not depend on the shape.
+  std::function<Graph(const ModelDesc&, StepShape)> build;
+
+  /// Conversion: model keys ({arch}.*, diffusion.*) from config.json, and tokenizer.* keys that hold over what the
+  /// tokenizer's files say.
+  std::function<Expected<Metadata>(const HfConfig&)> metadata_from_hf;
+  std::vector<TensorRename> renames;
+  /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
+  bool permute_qk = false;
+};
+
+/// Every architecture of this build.
+const std::vector<Architecture>& architectures();
+
+/// Errors: kUnsupported, listing the known names.
+Expected<const Architecture*> find_architecture(std::string_view gguf_name);
+Expected<const Architecture*> find_hf_architecture(std::string_view hf_name);
+
+}  // namespace dllm

@@ -1,0 +1,162 @@
+#include "model/dense_transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/try.h"
+#include "graph/builder.h"
+
+namespace dllm {
+namespace {
+
+/// Builds one layer after the other over a shared residual stream.
+class DenseBuilder {
+ public:
+  DenseBuilder(const ModelDesc& desc, StepShape shape) : desc_(desc), b_(shape) {}
+
+  Graph build() {
+    const WeightId table = b_.weight("token_embd.weight", {desc_.width, desc_.vocab});
+    // One optional tensor serves all layers, as in the files.
+    rope_factors_ = b_.optional_weight("rope_freqs.weight", {desc_.rope_dims / 2});
+    ValueId x = b_.embed(table, "embd");
+    for (std::int64_t layer = 0; layer < desc_.layers; ++layer) x = feed_forward(attention(x, layer), layer);
+    x = b_.gather_scored(x, "scored");
+    x = b_.rms_norm(x, b_.weight("output_norm.weight", {desc_.width}), desc_.norm_eps, "output_norm");
+    const WeightId head = desc_.tied_embeddings ? table : b_.weight("output.weight", {desc_.width, desc_.vocab});
+    b_.score_head(x, head, b_.optional_weight("output.bias", {desc_.vocab}));
+    return b_.take();
+  }
+
+ private:
+  static std::string name(std::int64_t layer, std::string_view part) { return fmt::format("blk.{}.{}", layer, part); }
+
+  ValueId linear(ValueId x, std::int64_t layer, std::string_view part, std::int64_t in, std::int64_t out,
+                 bool needs_bias = false) {
+    const WeightId weight = b_.weight(name(layer, part) + ".weight", {in, out});
+    const std::string bias_name = name(layer, part) + ".bias";
+    const WeightId bias = needs_bias ? b_.weight(bias_name, {out}) : b_.optional_weight(bias_name, {out});
+    return b_.linear(x, weight, name(layer, part), bias);
+  }
+
+  ValueId rope(ValueId x, std::int64_t heads, std::string rope_name) {
+    return b_.rope(x,
+                   {.x = kNoId,
+                    .heads = static_cast<std::int32_t>(heads),
+                    .head_dim = static_cast<std::int32_t>(desc_.head_dim),
+                    .dims = static_cast<std::int32_t>(desc_.rope_dims),
+                    .layout = desc_.rope_layout,
+                    .theta = desc_.rope_theta,
+                    .scale = desc_.rope_scale,
+                    .factors = rope_factors_,
+                    .out = kNoId},
+                   std::move(rope_name));
+  }
+
+  ValueId attention(ValueId x, std::int64_t layer) {
+    const std::int64_t q_width = desc_.heads * desc_.head_dim;
+    const std::int64_t kv_width = desc_.kv_heads * desc_.head_dim;
+    const WeightId gain = b_.weight(name(layer, "attn_norm.weight"), {desc_.width});
+    const ValueId normed = b_.rms_norm(x, gain, desc_.norm_eps, name(layer, "attn_norm"));
+    const ValueId q = linear(normed, layer, "attn_q", desc_.width, q_width, desc_.qkv_bias);
+    const ValueId k = linear(normed, layer, "attn_k", desc_.width, kv_width, desc_.qkv_bias);
+    const ValueId v = linear(normed, layer, "attn_v", desc_.width, kv_width, desc_.qkv_bias);
+    const ValueId q_rot = rope(q, desc_.heads, name(layer, "attn_q_rope"));
+    const ValueId k_rot = rope(k, desc_.kv_heads, name(layer, "attn_k_rope"));
+    b_.store_kv(k_rot, v, static_cast<std::int32_t>(layer));
+    const ValueId mixed =
+        b_.attention(q_rot,
+                     {.q = kNoId,
+                      .layer = static_cast<std::int32_t>(layer),
+                      .heads = static_cast<std::int32_t>(desc_.heads),
+                      .kv_heads = static_cast<std::int32_t>(desc_.kv_heads),
+                      .head_dim = static_cast<std::int32_t>(desc_.head_dim),
+                      .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc_.head_dim))),
+                      .out = kNoId},
+                     name(layer, "attn_mix"));
+    return b_.add(x, linear(mixed, layer, "attn_output", q_width, desc_.width), name(layer, "attn_residual"));
+  }
+
+  ValueId feed_forward(ValueId x, std::int64_t layer) {
+    const WeightId gain = b_.weight(name(layer, "ffn_norm.weight"), {desc_.width});
+    const ValueId normed = b_.rms_norm(x, gain, desc_.norm_eps, name(layer, "ffn_norm"));
+    const ValueId gate = linear(normed, layer, "ffn_gate", desc_.width, desc_.ffn_width);
+    const ValueId up = linear(normed, layer, "ffn_up", desc_.width, desc_.ffn_width);
+    const ValueId down =
+        linear(b_.swiglu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
+    return b_.add(x, down, name(layer, "ffn_residual"));
+  }
+
+  const ModelDesc& desc_;
+  GraphBuilder b_;
+  WeightId rope_factors_ = kNoId;
+};
+
+}  // namespace
+
+Graph build_dense_transformer(const ModelDesc& desc, StepShape shape) { return DenseBuilder(desc, shape).build(); }
+
+Metadata dense_metadata(std::string_view arch, const DenseDims& dims) {
+  const auto u32 = [](std::int64_t v) { return MetaValue::u32(static_cast<std::uint32_t>(v)); };
+  const auto key = [arch](std::string_view tail) { return fmt::format("{}.{}", arch, tail); };
+  Metadata meta;
+  meta.set(key("block_count"), u32(dims.layers));
+  meta.set(key("context_length"), u32(dims.context_length));
+  meta.set(key("embedding_length"), u32(dims.width));
+  meta.set(key("feed_forward_length"), u32(dims.ffn_width));
+  meta.set(key("attention.head_count"), u32(dims.heads));
+  meta.set(key("attention.head_count_kv"), u32(dims.kv_heads));
+  meta.set(key("rope.freq_base"), MetaValue::f32(static_cast<float>(dims.rope_theta)));
+  meta.set(key("attention.layer_norm_rms_epsilon"), MetaValue::f32(static_cast<float>(dims.norm_eps)));
+  if (dims.head_dim * dims.heads != dims.width) {
+    meta.set(key("attention.key_length"), u32(dims.head_dim));
+    meta.set(key("attention.value_length"), u32(dims.head_dim));
+  }
+  meta.set(key("vocab_size"), u32(dims.vocab));
+  meta.set(key("rope.dimension_count"), u32(dims.head_dim));
+  return meta;
+}
+
+Expected<DenseDims> dense_dims_from_hf(const HfConfig& config) {
+  DenseDims dims{};
+  DLLM_CHECK_OK(config.expect("hidden_act", "silu"));
+  DLLM_CHECK_OK(config.expect("mlp_bias", false));
+  DLLM_CHECK_OK(config.expect("use_sliding_window", false));
+  DLLM_TRY(dims.vocab, config.integer("vocab_size"));
+  DLLM_TRY(dims.width, config.integer("hidden_size"));
+  DLLM_TRY(dims.layers, config.integer("num_hidden_layers"));
+  DLLM_TRY(dims.heads, config.integer("num_attention_heads"));
+  DLLM_TRY(dims.kv_heads, config.integer_or("num_key_value_heads", dims.heads));
+  if (dims.heads <= 0 || dims.width % dims.heads != 0)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("hidden_size {} is no multiple of num_attention_heads {}", dims.width, dims.heads),
+                 config.file(), ""};
+  DLLM_TRY(dims.head_dim, config.integer_or("head_dim", dims.width / dims.heads));
+  DLLM_TRY(dims.ffn_width, config.integer("intermediate_size"));
+  DLLM_TRY(dims.context_length, config.integer_or("max_position_embeddings", 2048));
+  DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", 1e-6));
+  DLLM_TRY(dims.rope_theta, config.number_or("rope_theta", 10000.0));
+  if (config.contains("rope_scaling"))
+    return Error{ErrorCode::kUnsupported, "'rope_scaling' is set", config.file(),
+                 "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies"};
+  return dims;
+}
+
+std::vector<TensorRename> dense_renames() {
+  return {
+      {"model.embed_tokens", "token_embd"},
+      {"model.layers.{}.input_layernorm", "blk.{}.attn_norm"},
+      {"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q"},
+      {"model.layers.{}.self_attn.k_proj", "blk.{}.attn_k"},
+      {"model.layers.{}.self_attn.v_proj", "blk.{}.attn_v"},
+      {"model.layers.{}.self_attn.o_proj", "blk.{}.attn_output"},
+      {"model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm"},
+      {"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate"},
+      {"model.layers.{}.mlp.up_proj", "blk.{}.ffn_up"},
+      {"model.layers.{}.mlp.down_proj", "blk.{}.ffn_down"},
+      {"model.norm", "output_norm"},
+      {"lm_head", "output"},
+  };
+}
+
+}  // namespace dllm

@@ -1,0 +1,219 @@
+#include "model/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/try.h"
+
+namespace dllm {
+namespace {
+
+constexpr std::int64_t kMaxDim = std::int64_t{1} << 24;  // far above any model, far below overflow of a product
+
+/// Typed access to `{arch}.*` that remembers which keys were asked for.
+class KeyReader {
+ public:
+  KeyReader(const Architecture& architecture, const Metadata& metadata)
+      : arch_(architecture.name), metadata_(metadata) {}
+
+  std::string key(std::string_view tail) const { return fmt::format("{}.{}", arch_, tail); }
+
+  Expected<std::optional<std::int64_t>> integer(std::string_view tail) {
+    read_.insert(key(tail));
+    return metadata_.integer(key(tail));
+  }
+  Expected<std::optional<double>> number(std::string_view tail) {
+    read_.insert(key(tail));
+    return metadata_.number(key(tail));
+  }
+  Expected<std::optional<bool>> boolean(std::string_view tail) {
+    read_.insert(key(tail));
+    return metadata_.boolean(key(tail));
+  }
+  Expected<std::optional<std::string>> string(std::string_view tail) {
+    read_.insert(key(tail));
+    return metadata_.string(key(tail));
+  }
+
+  /// A size in [1, kMaxDim]; absent keys take the fallback, or are errors if there is none.
+  Expected<std::int64_t> dim(std::string_view tail, std::optional<std::int64_t> fallback = std::nullopt) {
+    DLLM_TRY(const auto found, integer(tail));
+    if (!found && !fallback) return Error{ErrorCode::kInvalidFile, "the key is missing", key(tail), ""};
+    const std::int64_t value = found.value_or(fallback.value_or(0));
+    if (value < 1 || value > kMaxDim)
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size between 1 and {}", value, kMaxDim), key(tail),
+                   ""};
+    return value;
+  }
+
+  void report_unread(const Log& log) const {
+    const std::string prefix = key("");
+    for (const auto& [name, value] : metadata_.entries())
+      if (name.starts_with(prefix) && !read_.contains(name)) log.warning("{}: the key is not used by this build", name);
+  }
+
+ private:
+  std::string arch_;
+  const Metadata& metadata_;
+  std::set<std::string> read_;
+};
+
+Expected<void> read_dims(KeyReader& keys, ModelDesc& desc) {
+  DLLM_TRY(desc.width, keys.dim("embedding_length"));
+  DLLM_TRY(desc.layers, keys.dim("block_count"));
+  DLLM_TRY(desc.heads, keys.dim("attention.head_count"));
+  DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
+  DLLM_TRY(desc.ffn_width, keys.dim("feed_forward_length"));
+  DLLM_TRY(desc.context_length, keys.dim("context_length", desc.context_length));
+  const bool divides = desc.width % desc.heads == 0;
+  DLLM_TRY(desc.head_dim,
+           keys.dim("attention.key_length", divides ? std::optional(desc.width / desc.heads) : std::nullopt));
+  DLLM_TRY(const std::int64_t value_length, keys.dim("attention.value_length", desc.head_dim));
+  if (value_length != desc.head_dim)
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("value heads of {} differ from key heads of {}", value_length, desc.head_dim),
+                 keys.key("attention.value_length"), ""};
+  if (desc.heads % desc.kv_heads != 0)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} heads are no multiple of {} kv heads", desc.heads, desc.kv_heads),
+                 keys.key("attention.head_count_kv"), ""};
+  return {};
+}
+
+Expected<void> read_rope(KeyReader& keys, ModelDesc& desc) {
+  DLLM_TRY(const auto theta, keys.number("rope.freq_base"));
+  if (theta) desc.rope_theta = static_cast<float>(*theta);
+  if (!(desc.rope_theta > 0))
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no rope base", desc.rope_theta),
+                 keys.key("rope.freq_base"), ""};
+  DLLM_TRY(desc.rope_dims, keys.dim("rope.dimension_count", desc.head_dim));
+  if (desc.rope_dims > desc.head_dim || desc.rope_dims % 2 != 0)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} rotated dims do not fit heads of {}", desc.rope_dims, desc.head_dim),
+                 keys.key("rope.dimension_count"), ""};
+  DLLM_TRY(const auto scaling, keys.string("rope.scaling.type"));
+  DLLM_TRY(const auto factor, keys.number("rope.scaling.factor"));
+  if (scaling && *scaling != "none" && *scaling != "linear")
+    return Error{ErrorCode::kUnsupported, fmt::format("rope scaling '{}' is not supported", *scaling),
+                 keys.key("rope.scaling.type"), "none and linear are"};
+  if (factor && (!scaling || *scaling == "linear")) {
+    if (!(*factor > 0))
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no scaling factor", *factor),
+                   keys.key("rope.scaling.factor"), ""};
+    desc.rope_scale = static_cast<float>(1.0 / *factor);
+  }
+  return {};
+}
+
+/// Features of other networks: if a key says that they are on, a forward pass without them would be silently wrong.
+Expected<void> refuse_foreign_features(KeyReader& keys) {
+  for (std::string_view tail : {"expert_count", "attention.sliding_window", "attention.max_alibi_bias", "logit_scale",
+                                "residual_scale", "embedding_scale", "attention.scale", "attn_logit_softcapping",
+                                "final_logit_softcapping", "attention.clamp_kqv"}) {
+    DLLM_TRY(const auto value, keys.number(tail));
+    if (value && *value != 0)
+      return Error{ErrorCode::kUnsupported, fmt::format("{} = {} is not supported by this architecture", tail, *value),
+                   keys.key(tail), ""};
+  }
+  return {};
+}
+
+Expected<void> read_attention(KeyReader& keys, ModelDesc& desc) {
+  DLLM_TRY(const auto eps, keys.number("attention.layer_norm_rms_epsilon"));
+  if (eps) desc.norm_eps = static_cast<float>(*eps);
+  if (!(desc.norm_eps > 0 && desc.norm_eps < 1))
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no epsilon", desc.norm_eps),
+                 keys.key("attention.layer_norm_rms_epsilon"), ""};
+  DLLM_TRY(const auto causal, keys.boolean("attention.causal"));
+  if (causal && *causal) desc.causal_block = 1;
+  if (causal && !*causal) desc.causal_block = 0;
+  return {};
+}
+
+Expected<void> check_token(std::optional<TokenId>& token, std::string_view what, std::int64_t vocab, bool from_file) {
+  if (!token || (*token >= 0 && *token < vocab)) return {};
+  if (!from_file) {  // a default of the full-size vocabulary means nothing to a small one
+    token.reset();
+    return {};
+  }
+  return Error{ErrorCode::kInvalidFile, fmt::format("{} id {} is outside the vocabulary of {}", what, *token, vocab),
+               "tokenizer.ggml", ""};
+}
+
+Expected<void> read_token(const Metadata& metadata, std::string_view name, std::string_view what, std::int64_t vocab,
+                          std::optional<TokenId>& token) {
+  DLLM_TRY(const auto value, metadata.integer(fmt::format("tokenizer.ggml.{}_token_id", name)));
+  if (value) token = value < 0 || *value > kMaxDim ? -1 : static_cast<TokenId>(*value);
+  return check_token(token, what, vocab, value.has_value());
+}
+
+Expected<void> read_tokens(const Architecture& architecture, const Metadata& metadata, const Tokenizer* tokenizer,
+                           ModelDesc& desc) {
+  DLLM_CHECK_OK(read_token(metadata, "bos", "bos", desc.vocab, desc.bos));
+  DLLM_CHECK_OK(read_token(metadata, "eos", "eos", desc.vocab, desc.eos));
+  DLLM_CHECK_OK(read_token(metadata, "padding", "padding", desc.vocab, desc.pad));
+  DLLM_CHECK_OK(read_token(metadata, "mask", "mask", desc.vocab, desc.mask));
+  std::set<TokenId> stops;
+  if (desc.eos) stops.insert(*desc.eos);
+  for (std::string_view name : {"eot", "eom"}) {
+    std::optional<TokenId> token;
+    DLLM_CHECK_OK(read_token(metadata, name, name, desc.vocab, token));
+    if (token) stops.insert(*token);
+  }
+  if (tokenizer)
+    for (std::string_view text : architecture.stop_texts)
+      if (const auto id = tokenizer->find(text); id && tokenizer->is_control(*id) && *id < desc.vocab)
+        stops.insert(*id);
+  desc.stop_ids.assign(stops.begin(), stops.end());
+  return {};
+}
+
+Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
+  DLLM_TRY(const auto shift, metadata.boolean("diffusion.shift_logits"));
+  if (shift) desc.logit_shift = *shift ? 1 : 0;
+  DLLM_TRY(const auto block, metadata.integer("diffusion.block_length"));
+  if (block) {
+    if (*block < 1 || *block > kMaxDim)
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no block length", *block), "diffusion.block_length", ""};
+    desc.block_length = static_cast<std::int32_t>(*block);
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
+                             const Tokenizer* tokenizer, const Log& log) {
+  ModelDesc desc;
+  architecture.set_defaults(desc);
+  desc.architecture = architecture.name;
+  DLLM_TRY(const auto name, metadata.string("general.name"));
+  desc.name = name.value_or("");
+  desc.tied_embeddings = !facts.has_output;
+  KeyReader keys(architecture, metadata);
+  DLLM_CHECK_OK(read_dims(keys, desc));
+  if (desc.layers > facts.tensors)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} layers cannot stand in {} tensors", desc.layers, facts.tensors),
+                 keys.key("block_count"), ""};
+  DLLM_TRY(desc.vocab, keys.dim("vocab_size", facts.embedding_rows));
+  if (desc.vocab != facts.embedding_rows)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("vocab_size is {}, but token_embd.weight has {} rows", desc.vocab, facts.embedding_rows),
+                 keys.key("vocab_size"), ""};
+  if (tokenizer && tokenizer->vocab_size() > desc.vocab)
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} tokens, but token_embd.weight has {} rows", tokenizer->vocab_size(), desc.vocab),
+                 "tokenizer.ggml.tokens", ""};
+  DLLM_CHECK_OK(read_rope(keys, desc));
+  DLLM_CHECK_OK(read_attention(keys, desc));
+  DLLM_CHECK_OK(refuse_foreign_features(keys));
+  DLLM_CHECK_OK(read_diffusion(metadata, desc));
+  DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
+  keys.report_unread(log);
+  return desc;
+}
+
+}  // namespace dllm

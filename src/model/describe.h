@@ -1,0 +1,25 @@
+#pragma once
+
+#include "base/log.h"
+#include "dllm/error.h"
+#include "format/metadata.h"
+#include "model/architecture.h"
+#include "model/model_desc.h"
+#include "text/tokenizer.h"
+
+namespace dllm {
+
+/// What describe() needs to know of the file's tensors.
+struct TensorFacts {
+  std::int64_t embedding_rows = 0;  ///< rows of token_embd.weight
+  std::int64_t tensors = 0;         ///< in the file; bounds the number of layers before a graph is built
+  bool has_output = false;          ///< output.weight exists (else the embedding is the head)
+};
+
+/// The model description of a file: architecture defaults, overridden by metadata. `tokenizer` may be null. Errors:
+/// missing or contradictory keys (kInvalidFile), features that the graph would silently leave out (kUnsupported).
+/// Keys of the architecture's own name that nobody reads are reported to `log`.
+Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
+                             const Tokenizer* tokenizer, const Log& log);
+
+}  // namespace dllm

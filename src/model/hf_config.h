@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// A Hugging Face config.json with typed access. `null` counts as absent, as transformers treats it. Errors name file,
+/// key and the type found.
+class HfConfig {
+ public:
+  static Expected<HfConfig> parse(const std::string& text, std::string file);
+
+  bool contains(std::string_view key) const;
+  Expected<std::int64_t> integer(std::string_view key) const;
+  Expected<std::int64_t> integer_or(std::string_view key, std::int64_t fallback) const;
+  Expected<double> number_or(std::string_view key, double fallback) const;
+  Expected<bool> boolean_or(std::string_view key, bool fallback) const;
+  Expected<std::string> string_or(std::string_view key, std::string fallback) const;
+  Expected<std::optional<std::int64_t>> optional_integer(std::string_view key) const;
+
+  /// The first string of `architectures`.
+  Expected<std::string> architecture() const;
+
+  /// Error unless the key is absent or equals `expected`: for switches that would change the forward pass.
+  Expected<void> expect(std::string_view key, const nlohmann::json& expected) const;
+
+  const std::string& file() const { return file_; }
+  const nlohmann::json& json() const { return json_; }
+
+ private:
+  const nlohmann::json* find(std::string_view key) const;
+  Error wrong_type(std::string_view key, std::string_view wanted) const;
+
+  nlohmann::json json_;
+  std::string file_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dllm/error.h"
+#include "format/metadata.h"
+#include "model/hf_config.h"
+
+namespace dllm {
+
+/// What the text side of a conversion has to know of the model.
+struct HfTextFacts {
+  std::int64_t embedding_rows = 0;  ///< the vocabulary is filled up to it
+  bool masked = false;              ///< the model cannot work without a mask token
+};
+
+/// Sets `tokenizer.*` from tokenizer.json, tokenizer_config.json, generation_config.json, the chat template's file and
+/// the token ids of config.json. Errors name file and key: no tokenizer.json, ids outside the embedding, no mask token.
+Expected<void> add_hf_text(const std::string& directory, const HfConfig& config, const HfTextFacts& facts,
+                           Metadata& metadata);
+
+/// The text of a file in the directory; empty if there is none and it is not `required`.
+Expected<std::string> read_hf_file(const std::string& directory, const std::string& name, bool required);
+
+}  // namespace dllm

@@ -1,0 +1,102 @@
+#include "model/model.h"
+
+#include "base/try.h"
+#include "model/describe.h"
+#include "model/tensor_check.h"
+
+namespace dllm {
+
+Expected<std::shared_ptr<const Model>> Model::load(const std::string& path, const Log& log) {
+  DLLM_TRY(auto source, open_source(path));
+  return load(std::move(source), log);
+}
+
+Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log& log) {
+  std::shared_ptr<Model> model(new Model);
+  model->source_ = std::move(source);
+  const Metadata& metadata = model->metadata();
+  const auto in_file = [&](Error error) {
+    error.where = error.where.empty() ? model->source_.name : model->source_.name + ", " + error.where;
+    return error;
+  };
+  auto name = metadata.string("general.architecture");
+  if (!name) return in_file(std::move(name).error());
+  if (!*name)
+    return in_file({ErrorCode::kInvalidFile, "the key is missing", "general.architecture", "is this a model file?"});
+  auto architecture = find_architecture(**name);
+  if (!architecture) return in_file(std::move(architecture).error());
+  model->architecture_ = *architecture;
+  if (auto text = model->load_text(log); !text) return in_file(std::move(text).error());
+
+  const SourceTensor* embedding = model->source_.find("token_embd.weight");
+  if (!embedding || embedding->shape.size() != 2)
+    return in_file({ErrorCode::kInvalidFile, "the embedding matrix is missing", "token_embd.weight", ""});
+  const TensorFacts facts{embedding->shape[1], static_cast<std::int64_t>(model->tensors().size()),
+                          model->source_.find("output.weight") != nullptr};
+  auto desc = describe(*model->architecture_, metadata, facts, model->tokenizer(), log);
+  if (!desc) return in_file(std::move(desc).error());
+  model->desc_ = *std::move(desc);
+  if (auto bound = model->bind_weights(); !bound) return in_file(std::move(bound).error());
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+namespace {
+
+Expected<Tokenizer> tokenizer_of(const Metadata& metadata) {
+  DLLM_TRY(auto spec, Tokenizer::spec_from_gguf(metadata));
+  return Tokenizer::create(std::move(spec));
+}
+
+}  // namespace
+
+Expected<void> Model::load_text(const Log& log) {
+  DLLM_TRY(const auto kind, metadata().string("tokenizer.ggml.model"));
+  if (!kind || *kind == "no_vocab" || *kind == "none") {
+    tokenizer_error_ = {ErrorCode::kInvalidFile, "the model file has no tokenizer", "tokenizer.ggml.model",
+                        "only token ids can be used with it"};
+    return {};
+  }
+  // A vocabulary or template that we cannot read takes away text, not the network: token ids still run, and whoever
+  // asks for text gets the reason (require_tokenizer()).
+  auto tokenizer = tokenizer_of(metadata());
+  if (tokenizer) {
+    tokenizer_.emplace(*std::move(tokenizer));
+  } else {
+    tokenizer_error_ = std::move(tokenizer).error();
+    log.warning("{}", tokenizer_error_.message());
+  }
+  DLLM_TRY(const auto source, metadata().string("tokenizer.chat_template"));
+  if (!source) return {};
+  auto compiled = ChatTemplate::compile(*source);
+  if (compiled) {
+    template_.emplace(*std::move(compiled));
+  } else {
+    log.warning("tokenizer.chat_template: {}", compiled.error().message());
+  }
+  return {};
+}
+
+Expected<const Tokenizer*> Model::require_tokenizer() const {
+  if (tokenizer_) return &*tokenizer_;
+  return tokenizer_error_;
+}
+
+WeightView Model::bind(const WeightDecl& decl) {
+  const SourceTensor* tensor = source_.find(decl.name);
+  if (!tensor) return {};
+  WeightView view{tensor->type, decl.shape, tensor->data};
+  if (tensor->permute_heads != 0) {
+    owned_.push_back(std::make_unique<std::vector<std::byte>>());
+    view.data = tensor_bytes(*tensor, *owned_.back());
+  }
+  return view;
+}
+
+Expected<void> Model::bind_weights() {
+  const Graph graph = build({1, 1});
+  DLLM_CHECK_OK(check_tensors(graph, source_));
+  for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl));
+  return {};
+}
+
+}  // namespace dllm

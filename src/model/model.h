@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/log.h"
+#include "dllm/error.h"
+#include "model/architecture.h"
+#include "model/model_desc.h"
+#include "model/source.h"
+#include "model/weights.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace dllm {
+
+/// A loaded model: description, weights bound to the graph's declarations, tokenizer, chat template. Immutable after
+/// load(), so any number of backends and threads may share it.
+class Model {
+ public:
+  /// Errors: unknown architecture, missing or surplus tensors, shapes that contradict the metadata (tensor, both
+  /// shapes), contradictory keys. A tokenizer that is absent or does not parse is no error here.
+  static Expected<std::shared_ptr<const Model>> load(ModelSource source, const Log& log = Log());
+  static Expected<std::shared_ptr<const Model>> load(const std::string& path, const Log& log = Log());
+
+  const ModelDesc& desc() const { return desc_; }
+  const Metadata& metadata() const { return source_.metadata; }
+  const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
+  const Weights& weights() const { return weights_; }
+  /// Null if the file has none, or none that this build reads (reported when the model was loaded).
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// The tokenizer, or why there is none.
+  Expected<const Tokenizer*> require_tokenizer() const;
+  const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
+
+  Graph build(StepShape shape) const { return architecture_->build(desc_, shape); }
+
+ private:
+  Model() = default;
+  Expected<void> load_text(const Log& log);
+  Expected<void> bind_weights();
+  WeightView bind(const WeightDecl& decl);  ///< after check_tensors()
+
+  ModelSource source_;
+  const Architecture* architecture_ = nullptr;
+  ModelDesc desc_;
+  Weights weights_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> owned_;  ///< tensors that had to be reordered
+  std::optional<Tokenizer> tokenizer_;
+  Error tokenizer_error_;  ///< meaningful without a tokenizer
+  std::optional<ChatTemplate> template_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "graph/graph.h"
+
+namespace dllm {
+
+/// Where the grid of blocks begins: at the end of the prompt (LLaDA) or at position 0 (LLaDA2, SDAR).
+enum class BlockOrigin { kPromptEnd, kAbsolute };
+
+/// Everything that defines a model's forward pass and the facts its samplers need (dllm-reference H.1). Read from the
+/// file's metadata; keys a file lacks come from the architecture's defaults.
+struct ModelDesc {
+  std::string architecture;  ///< GGUF `general.architecture`
+  std::string name;          ///< GGUF `general.name`, for people
+
+  std::int64_t vocab = 0;  ///< rows of the embedding (may exceed the tokenizer's tokens)
+  std::int64_t width = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn_width = 0;
+  std::int64_t context_length = 0;
+  float norm_eps = 1e-5f;
+  bool qkv_bias = false;         ///< q, k, v carry biases (Dream, Qwen2)
+  bool tied_embeddings = false;  ///< no output.weight: the embedding is the head
+
+  RopeLayout rope_layout = RopeLayout::kHalfSplit;
+  float rope_theta = 10000.f;
+  float rope_scale = 1.f;  ///< positions are multiplied by it (1 / linear factor)
+  std::int64_t rope_dims = 0;
+
+  /// 0: full bidirectional attention; B: block-causal, query i sees key j iff j/B <= i/B; 1 is the causal mask.
+  std::int32_t causal_block = 0;
+  /// 1 if row i-1 predicts the token at i (Dream, autoregressive models), else 0.
+  std::int32_t logit_shift = 0;
+  BlockOrigin block_origin = BlockOrigin::kPromptEnd;
+  std::int32_t block_length = 32;  ///< recommended decoding block
+
+  std::optional<TokenId> mask;  ///< absent for autoregressive models
+  std::optional<TokenId> bos, eos, pad;
+  std::vector<TokenId> stop_ids;  ///< any of them ends the answer
+
+  bool autoregressive() const { return causal_block == 1 && !mask.has_value(); }
+};
+
+}  // namespace dllm

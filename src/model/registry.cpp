@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "model/architecture.h"
+
+namespace dllm {
+
+Architecture llada_architecture();
+Architecture dream_architecture();
+Architecture llama_architecture();
+
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> all = {
+      llada_architecture(),
+      dream_architecture(),
+      llama_architecture(),
+  };
+  return all;
+}
+
+Expected<const Architecture*> find_architecture(std::string_view gguf_name) {
+  std::vector<std::string_view> names;
+  for (const Architecture& architecture : architectures()) {
+    if (architecture.name == gguf_name) return &architecture;
+    names.push_back(architecture.name);
+  }
+  return Error{ErrorCode::kUnsupported, fmt::format("unknown model architecture '{}'", gguf_name),
+               "general.architecture", fmt::format("this build runs {}", fmt::join(names, ", "))};
+}
+
+Expected<const Architecture*> find_hf_architecture(std::string_view hf_name) {
+  std::vector<std::string_view> names;
+  for (const Architecture& architecture : architectures()) {
+    const auto& own = architecture.hf_architectures;
+    if (std::find(own.begin(), own.end(), hf_name) != own.end()) return &architecture;
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  return Error{ErrorCode::kUnsupported, fmt::format("unknown model architecture '{}'", hf_name),
+               "config.json, architectures", fmt::format("this build converts {}", fmt::join(names, ", "))};
+}
+
+}  // namespace dllm

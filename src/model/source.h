@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+#include "format/gguf.h"
+#include "format/metadata.h"
+#include "format/safetensors.h"
+#include "format/tensor_info.h"
+
+namespace dllm {
+
+/// A tensor in GGUF's name and shape, whose bytes may still have to be brought into GGUF's row order.
+struct SourceTensor {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  Shape shape;
+  std::span<const std::byte> data;
+  /// > 0: rows are heads in half-split order, to be interleaved (see permute_qk).
+  std::int64_t permute_heads = 0;
+};
+
+/// A model in GGUF terms, wherever it comes from: a GGUF file, a Hugging Face directory, or a test. Running,
+/// converting and quantizing all start here.
+struct ModelSource {
+  std::string name;  ///< path, for messages
+  Metadata metadata;
+  std::vector<SourceTensor> tensors;
+  std::shared_ptr<const void> owner;  ///< keeps the tensors' bytes alive
+
+  const SourceTensor* find(std::string_view tensor) const;
+};
+
+/// A .gguf file, a Hugging Face directory (config.json, *.safetensors, tokenizer.json), told apart by looking.
+Expected<ModelSource> open_source(const std::string& path);
+Expected<ModelSource> source_from_gguf(GgufFile file);
+Expected<ModelSource> source_from_hf(const std::string& directory);
+
+/// The tensor's bytes in GGUF order: its own, or written to `buffer`.
+std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer);
+
+/// llama.cpp's row order for Q/K of the Llama family: within each head, row j of the first half and row j of the second
+/// half (a RoPE pair) become neighbours: out[h][2j + i] = in[h][i * d/2 + j]. `data` holds rows of `row_bytes`.
+void permute_qk(std::span<const std::byte> data, std::int64_t heads, std::int64_t row_bytes, std::span<std::byte> out);
+
+}  // namespace dllm

@@ -1,0 +1,261 @@
+// A Hugging Face checkpoint as a model in GGUF terms: names, metadata and row order as llama.cpp's converter makes
+// them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "model/architecture.h"
+#include "model/describe.h"
+#include "model/hf_config.h"
+#include "model/hf_text.h"
+#include "model/source.h"
+#include "model/tensor_check.h"
+
+namespace dllm {
+namespace {
+
+std::string replace_placeholder(std::string pattern, std::string_view with) {
+  if (const auto at = pattern.find("{}"); at != std::string::npos) pattern.replace(at, 2, with);
+  return pattern;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= 9 &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+}
+
+/// A Hugging Face tensor name taken apart: "model.layers.{}.mlp.up_proj" + layer 3 + ".weight".
+struct HfName {
+  std::string pattern;
+  std::string layer;   ///< digits; empty outside the layers
+  std::string suffix;  ///< ".weight", ".bias" or empty
+
+  explicit HfName(std::string_view name) {
+    for (std::string_view end : {".weight", ".bias"}) {
+      if (!name.ends_with(end)) continue;
+      suffix = end;
+      name.remove_suffix(end.size());
+    }
+    for (std::size_t begin = 0; begin <= name.size();) {
+      const std::size_t end = std::min(name.find('.', begin), name.size());
+      const std::string_view part = name.substr(begin, end - begin);
+      const bool first_number = layer.empty() && is_number(part);
+      if (first_number) layer = part;
+      if (begin > 0) pattern += '.';
+      pattern += first_number ? std::string_view("{}") : part;
+      begin = end + 1;
+    }
+  }
+};
+
+/// Renames tensors and puts them into the order of the forward pass, whatever the order of files and shards.
+class TensorTable {
+ public:
+  explicit TensorTable(const Architecture& architecture) {
+    for (const TensorRename& rename : architecture.renames) {
+      const bool layered = rename.hf.find("{}") != std::string::npos;
+      if (layered) section_ = 1;
+      entries_.emplace(rename.hf, Entry{rename.gguf, layered ? 1 : section_ * 2, static_cast<int>(entries_.size())});
+    }
+  }
+
+  /// Errors: kUnsupported, for names that the architecture does not have.
+  Expected<void> add(const SafeTensor& tensor) {
+    const HfName name(tensor.name);
+    const auto found = entries_.find(name.pattern);
+    if (found == entries_.end() || name.suffix.empty())
+      return Error{ErrorCode::kUnsupported, "the architecture has no such tensor", tensor.name,
+                   "running without it would be silently wrong"};
+    const Entry& entry = found->second;
+    const int layer = name.layer.empty() ? 0 : std::stoi(name.layer);
+    std::string gguf = replace_placeholder(entry.gguf, std::to_string(layer)) + name.suffix;
+    const auto [at, fresh] =
+        ordered_.try_emplace(Key{entry.section, layer, entry.index, name.suffix},
+                             SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0});
+    if (fresh) return {};
+    return Error{ErrorCode::kInvalidFile, fmt::format("another tensor becomes '{}' too", at->second.name), tensor.name,
+                 ""};
+  }
+
+  std::vector<SourceTensor> take() {
+    std::vector<SourceTensor> tensors;
+    for (auto& [key, tensor] : ordered_) tensors.push_back(std::move(tensor));
+    return tensors;
+  }
+
+ private:
+  struct Entry {
+    std::string gguf;
+    int section;  ///< 0: before the layers, 1: in them, 2: after them
+    int index;
+  };
+  using Key = std::tuple<int, int, int, std::string>;  ///< section, layer, index, suffix
+
+  std::map<std::string, Entry> entries_;
+  int section_ = 0;
+  std::map<Key, SourceTensor> ordered_;
+};
+
+/// Buffers that checkpoints carry along and every implementation computes itself.
+bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files) {
+  TensorTable table(architecture);
+  for (const SafeTensor& tensor : files.tensors())
+    if (!is_derived(tensor.name)) DLLM_CHECK_OK(table.add(tensor));
+  return table.take();
+}
+
+/// `weight_tying` is LLaDA's name; where it stands, transformers' own flag is only a leftover default.
+Expected<bool> is_tied(const HfConfig& config) {
+  if (config.contains("weight_tying")) return config.boolean_or("weight_tying", false);
+  return config.boolean_or("tie_word_embeddings", false);
+}
+
+Expected<void> drop_tied_head(const HfConfig& config, ModelSource& source) {
+  DLLM_TRY(const bool tied, is_tied(config));
+  const SourceTensor* head = source.find("output.weight");
+  if (!tied && head == nullptr)
+    return Error{ErrorCode::kInvalidFile, "the head is missing, and config.json does not tie it to the embedding",
+                 source.name, "the download is incomplete, or 'tie_word_embeddings' should be true"};
+  if (!tied || head == nullptr) return {};
+  const SourceTensor* table = source.find("token_embd.weight");
+  if (table == nullptr || head->type != table->type || head->shape != table->shape ||
+      !std::ranges::equal(head->data, table->data))
+    return Error{ErrorCode::kInvalidFile,
+                 "config.json ties the head to the embedding, but the checkpoint has another head", source.name,
+                 "one of the two is wrong; untie it in config.json if the head was trained"};
+  std::erase_if(source.tensors, [](const SourceTensor& tensor) { return tensor.name == "output.weight"; });
+  return {};
+}
+
+Expected<void> mark_permuted(const Architecture& architecture, ModelSource& source) {
+  if (!architecture.permute_qk) return {};
+  for (const auto& [part, key] :
+       {std::pair(".attn_q.", "attention.head_count"), std::pair(".attn_k.", "attention.head_count_kv")}) {
+    DLLM_TRY(const auto heads, source.metadata.integer(fmt::format("{}.{}", architecture.name, key)));
+    for (SourceTensor& tensor : source.tensors) {
+      if (tensor.name.find(part) == std::string::npos) continue;
+      const std::int64_t rows = tensor.shape.size() > 1 ? row_count(tensor.shape) : tensor.shape.front();
+      if (!heads || *heads < 1 || rows % (2 * *heads) != 0)
+        return Error{ErrorCode::kInvalidFile,
+                     fmt::format("{} rows cannot be {} heads of an even size", rows, heads.value_or(0)),
+                     fmt::format("{}, {}", source.name, tensor.name), ""};
+      tensor.permute_heads = *heads;
+    }
+  }
+  return {};
+}
+
+/// "8.0B", "1.3M": two digits, in the unit that leaves something before the point.
+std::string size_label(const std::vector<SourceTensor>& tensors) {
+  double count = 0;
+  for (const SourceTensor& tensor : tensors) count += static_cast<double>(element_count(tensor.shape));
+  for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'B'), std::pair(1e6, 'M')})
+    if (count > unit) return fmt::format("{:.{}f}{}", count / unit, count / unit < 9.5 ? 1 : 0, letter);
+  return fmt::format("{:.{}f}K", count / 1e3, count / 1e3 < 9.5 ? 1 : 0);
+}
+
+/// `general.file_type` of the checkpoint as it is, by the type of its first matrix.
+std::uint32_t file_type(const std::vector<SourceTensor>& tensors) {
+  for (const SourceTensor& tensor : tensors) {
+    if (tensor.shape.size() < 2) continue;
+    if (tensor.type == TensorType::kF16) return 1;
+    return tensor.type == TensorType::kBF16 ? 32 : 0;
+  }
+  return 0;
+}
+
+/// The repository's name without its owner; `_name_or_path` may also be a path on the author's machine.
+Expected<std::string> model_name(const HfConfig& config, const std::string& directory) {
+  DLLM_TRY(const std::string origin, config.string_or("_name_or_path", ""));
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const fs::path& path : {fs::path(origin), fs::absolute(directory, ignored)}) {
+    const fs::path normal = path.lexically_normal();
+    const fs::path name = normal.has_filename() ? normal.filename() : normal.parent_path().filename();
+    if (!name.empty() && name != ".") return name.string();
+  }
+  return std::string("model");
+}
+
+Expected<const Architecture*> find_model(const HfConfig& config) {
+  if (config.contains("architectures")) {
+    DLLM_TRY(const std::string name, config.architecture());
+    return find_hf_architecture(name);
+  }
+  DLLM_TRY(std::string type, config.string_or("model_type", ""));
+  if (type.empty())
+    return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
+                 config.file(), "is this a model's config.json?"};
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return find_architecture(type);
+}
+
+Expected<void> set_metadata(const Architecture& architecture, const HfConfig& config, ModelSource& source) {
+  Metadata& meta = source.metadata;
+  DLLM_TRY(std::string name, model_name(config, source.name));
+  meta.set("general.architecture", MetaValue::string(std::string(architecture.name)));
+  meta.set("general.type", MetaValue::string("model"));
+  meta.set("general.name", MetaValue::string(std::move(name)));
+  meta.set("general.size_label", MetaValue::string(size_label(source.tensors)));
+  DLLM_TRY(const Metadata model, architecture.metadata_from_hf(config));
+  for (const auto& [key, value] : model.entries()) {
+    if (key.ends_with(".vocab_size")) meta.set("general.file_type", MetaValue::u32(file_type(source.tensors)));
+    if (!key.starts_with("tokenizer.")) meta.set(key, value);
+  }
+  meta.set("general.quantization_version", MetaValue::u32(2));
+
+  const SourceTensor* embedding = source.find("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2)
+    return Error{ErrorCode::kInvalidFile, "the checkpoint has no embedding matrix", source.name, ""};
+  ModelDesc defaults;
+  architecture.set_defaults(defaults);
+  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask.has_value()}, meta));
+  // What the architecture says of the tokenizer holds over what its files say.
+  for (const auto& [key, value] : model.entries())
+    if (key.starts_with("tokenizer.")) meta.set(key, value);
+  return {};
+}
+
+/// What Model::load() will hold against the model, before gigabytes are converted.
+Expected<void> check_model(const Architecture& architecture, const ModelSource& source) {
+  const TensorFacts facts{source.find("token_embd.weight")->shape[1], static_cast<std::int64_t>(source.tensors.size()),
+                          source.find("output.weight") != nullptr};
+  DLLM_TRY(auto spec, Tokenizer::spec_from_gguf(source.metadata));
+  DLLM_TRY(const auto tokenizer, Tokenizer::create(std::move(spec)));
+  const Log silent([](LogLevel, const std::string&) {});
+  DLLM_TRY(const ModelDesc desc, describe(architecture, source.metadata, facts, &tokenizer, silent));
+  return check_tensors(architecture.build(desc, {1, 1}), source);
+}
+
+}  // namespace
+
+Expected<ModelSource> source_from_hf(const std::string& directory) {
+  ModelSource source;
+  source.name = directory;
+  DLLM_TRY(const std::string text, read_hf_file(directory, "config.json", true));
+  DLLM_TRY(const HfConfig config, HfConfig::parse(text, (std::filesystem::path(directory) / "config.json").string()));
+  DLLM_TRY(const Architecture* architecture, find_model(config));
+  DLLM_TRY(auto files, Safetensors::open(directory));
+  const auto owner = std::make_shared<const Safetensors>(std::move(files));
+  source.owner = owner;
+  DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner));
+  DLLM_CHECK_OK(drop_tied_head(config, source));
+  DLLM_CHECK_OK(set_metadata(*architecture, config, source));
+  DLLM_CHECK_OK(mark_permuted(*architecture, source));
+  if (auto sound = check_model(*architecture, source); !sound) {
+    Error error = std::move(sound).error();
+    error.where = error.where.empty() ? directory : directory + ", " + error.where;
+    return error;
+  }
+  return source;
+}
+
+}  // namespace dllm

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "model/source.h"
+
+namespace dllm {
+
+/// The shape a declaration promises, or the one it has with trailing ones, which some writers keep.
+bool same_shape(const Shape& found, const Shape& declared);
+
+/// Holds the source's tensors against the weights that a graph of its architecture declares, without reading a weight.
+/// Errors name the tensor: missing, of another shape, of a type that the executors do not take there, or unknown to the
+/// architecture (running without it would be silently wrong).
+Expected<void> check_tensors(const Graph& graph, const ModelSource& source);
+
+}  // namespace dllm

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "numerics/tensor_type.h"
+
+/// What the files of the single formats share. Each of them defines a `Block` with GGML's memory layout and the
+/// conversion of one block; make_codec() turns these into the row functions of a Codec.
+namespace dllm {
+
+// Blocks are copied to and from files as they are.
+static_assert(std::endian::native == std::endian::little, "GGUF data is little endian");
+
+template <class Block, std::int64_t elems, void (*decode)(const Block&, float*)>
+void decode_blocks(const std::byte* src, float* dst, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += elems, src += sizeof(Block)) {
+    Block block;  // a copy, because src need not be aligned
+    std::memcpy(&block, src, sizeof(Block));
+    decode(block, dst + i);
+  }
+}
+
+template <class Block, std::int64_t elems, Block (*encode)(const float*)>
+void encode_blocks(const float* src, std::byte* dst, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += elems, dst += sizeof(Block)) {
+    const Block block = encode(src + i);
+    std::memcpy(dst, &block, sizeof(Block));
+  }
+}
+
+template <class Block, std::int64_t elems, void (*decode)(const Block&, float*), Block (*encode)(const float*)>
+constexpr Codec make_codec(TensorType type, std::string_view name) {
+  static_assert(std::has_unique_object_representations_v<Block>, "padding would be written to files");
+  return {type, name, elems, sizeof(Block), decode_blocks<Block, elems, decode>, encode_blocks<Block, elems, encode>};
+}
+
+/// Truncates to an integer in [0, top]. NaN gives 0 where a bare cast would be undefined: it arises from 0 * inf in
+/// blocks whose scale is subnormal, and from NaN weights.
+inline std::uint8_t truncate_level(float value, int top) {
+  const float limit = static_cast<float>(top);
+  return static_cast<std::uint8_t>(value > 0.0f ? (value < limit ? value : limit) : 0.0f);
+}
+
+/// 1 / d, or 0 for a block of zeros.
+inline float reciprocal_or_zero(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
+
+/// The element of largest magnitude with its sign; the first one on a tie.
+inline float signed_max(const float* x, int count) {
+  float magnitude = 0.0f, value = 0.0f;
+  for (int i = 0; i < count; ++i) {
+    const float candidate = std::fabs(x[i]);
+    if (candidate > magnitude) {
+      magnitude = candidate;
+      value = x[i];
+    }
+  }
+  return value;
+}
+
+struct Extent {
+  float min;
+  float max;
+};
+
+inline Extent extent(const float* x, int count) {
+  Extent result{x[0], x[0]};
+  for (int i = 1; i < count; ++i) {
+    if (x[i] < result.min) result.min = x[i];
+    if (x[i] > result.max) result.max = x[i];
+  }
+  return result;
+}
+
+}  // namespace dllm

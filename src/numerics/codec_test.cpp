@@ -1,0 +1,229 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "numerics/tensor_type.h"
+
+namespace dllm {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes read_fixture(const std::string& name) {
+  std::ifstream file(DLLM_SOURCE_DIR "/src/numerics/testdata/" + name, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return Bytes(begin, begin + text.size());
+}
+
+std::vector<float> as_floats(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::vector<float> gaussian(std::size_t count, float sigma = 1.0f) {
+  std::mt19937 random(20251121);
+  std::normal_distribution<float> normal(0.0f, sigma);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+Bytes quantize(const Codec& codec, const std::vector<float>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  Bytes bytes(static_cast<std::size_t>(codec.row_bytes(count)));
+  codec.quantize(values.data(), bytes.data(), count);
+  return bytes;
+}
+
+std::vector<float> dequantize(const Codec& codec, std::span<const std::byte> bytes) {
+  const auto count = static_cast<std::int64_t>(bytes.size()) / codec.block_bytes * codec.block_elems;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  codec.dequantize(bytes.data(), values.data(), count);
+  return values;
+}
+
+double rmse(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+class EachCodec : public testing::TestWithParam<const Codec*> {};
+
+INSTANTIATE_TEST_SUITE_P(Codecs, EachCodec, testing::ValuesIn(all_codecs().begin(), all_codecs().end()),
+                         [](const auto& each) { return std::string(each.param->name); });
+
+TEST_P(EachCodec, DecodesBitForBitAsGguf) {
+  const Codec& codec = *GetParam();
+  Bytes fixture = read_fixture("decode_" + std::string(codec.name) + ".bin");
+  if (codec.type == TensorType::kF32) {  // no fixture: a copy
+    fixture = read_fixture("encode_input.bin");
+    const Bytes copy = fixture;
+    fixture.insert(fixture.end(), copy.begin(), copy.end());
+  }
+  const std::size_t per_block =
+      static_cast<std::size_t>(codec.block_bytes) + 4 * static_cast<std::size_t>(codec.block_elems);
+  const std::size_t blocks = fixture.size() / per_block * static_cast<std::size_t>(codec.block_bytes);
+  ASSERT_GT(blocks, 0u);
+  const std::vector<float> values = dequantize(codec, std::span(fixture).first(blocks));
+  const std::vector<float> expected = as_floats(std::span(fixture).subspan(blocks));
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i])) << i;
+}
+
+TEST_P(EachCodec, EncodesBitForBitAsGgml) {
+  const Codec& codec = *GetParam();
+  const Bytes bytes = quantize(codec, as_floats(read_fixture("encode_input.bin")));
+  const Bytes expected =
+      read_fixture(codec.type == TensorType::kF32 ? "encode_input.bin" : "encode_" + std::string(codec.name) + ".bin");
+  ASSERT_EQ(bytes.size(), expected.size());
+  const auto block = static_cast<std::size_t>(codec.block_bytes);
+  for (std::size_t i = 0; i < bytes.size(); i += block)
+    ASSERT_TRUE(std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                           bytes.begin() + static_cast<std::ptrdiff_t>(i + block),
+                           expected.begin() + static_cast<std::ptrdiff_t>(i)))
+        << "block " << i / block;
+}
+
+TEST_P(EachCodec, ReadsAndWritesUnalignedMemory) {
+  const Codec& codec = *GetParam();
+  const std::vector<float> values = gaussian(512);
+  const Bytes aligned = quantize(codec, values);
+  Bytes shifted(aligned.size() + 1);
+  codec.quantize(values.data(), shifted.data() + 1, 512);
+  EXPECT_TRUE(std::equal(aligned.begin(), aligned.end(), shifted.begin() + 1));
+  EXPECT_EQ(dequantize(codec, aligned), dequantize(codec, std::span(shifted).subspan(1)));
+}
+
+TEST_P(EachCodec, BlocksAreIndependent) {
+  const Codec& codec = *GetParam();
+  const std::vector<float> values = gaussian(512);
+  const Bytes whole = quantize(codec, values);
+  Bytes pieces;
+  for (std::int64_t i = 0; i < 512; i += codec.block_elems) {
+    const Bytes piece = quantize(codec, {values.begin() + i, values.begin() + i + codec.block_elems});
+    pieces.insert(pieces.end(), piece.begin(), piece.end());
+  }
+  EXPECT_EQ(whole, pieces);
+}
+
+TEST_P(EachCodec, AcceptsZeroElements) {
+  GetParam()->quantize(nullptr, nullptr, 0);
+  GetParam()->dequantize(nullptr, nullptr, 0);
+}
+
+/// No promise about the values, only that nothing undefined happens (the sanitizer builds watch).
+TEST_P(EachCodec, SurvivesExtremeInput) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kMax = std::numeric_limits<float>::max();
+  const float extremes[] = {kInf,    -kInf,  std::numeric_limits<float>::quiet_NaN(),
+                            kMax,    -kMax,  std::numeric_limits<float>::denorm_min(),
+                            -1e-39f, 1e-38f, 0.0f,
+                            -0.0f,   1.0f};
+  for (const float first : extremes)
+    for (const float second : extremes) {
+      std::vector<float> values(256, first);
+      for (std::size_t i = 0; i < values.size(); i += 3) values[i] = second;
+      dequantize(*GetParam(), quantize(*GetParam(), values));
+    }
+  std::mt19937 random(7);
+  Bytes noise(static_cast<std::size_t>(64 * GetParam()->block_bytes));
+  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
+  dequantize(*GetParam(), noise);
+}
+
+/// Root mean square error on a standard normal: the figure of GGML's own quantizer on 2^21 draws (quantize_row_*_ref of
+/// ggml 0.25.3, x86-64), and how much of that error quantizing the result once more may add: nothing where the scale is
+/// taken from an element that the grid holds exactly.
+struct Quality {
+  TensorType type;
+  double ggml_rmse;
+  double again;
+};
+
+class Quantizer : public testing::TestWithParam<Quality> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, Quantizer,
+    testing::Values(Quality{TensorType::kQ4_0, 0.0858932, 0.0}, Quality{TensorType::kQ4_1, 0.0782283, 0.0},
+                    Quality{TensorType::kQ5_0, 0.0426749, 0.0}, Quality{TensorType::kQ5_1, 0.0378155, 0.0},
+                    Quality{TensorType::kQ8_0, 0.00535214, 0.0}, Quality{TensorType::kQ4_K, 0.0713418, 0.01},
+                    Quality{TensorType::kQ5_K, 0.0360994, 0.12}, Quality{TensorType::kQ6_K, 0.0177266, 0.0},
+                    Quality{TensorType::kMXFP4, 0.114969, 0.0}),
+    [](const auto& each) { return std::string(codec(each.param.type).name); });
+
+TEST_P(Quantizer, IsAsGoodAsGgml) {
+  const Codec& codec = dllm::codec(GetParam().type);
+  for (const float sigma : {1.0f, 0.02f}) {
+    const std::vector<float> values = gaussian(1 << 16, sigma);
+    const double error = rmse(dequantize(codec, quantize(codec, values)), values) / double{sigma};
+    EXPECT_LT(error, 1.02 * GetParam().ggml_rmse);
+    EXPECT_GT(error, 0.97 * GetParam().ggml_rmse) << "better than possible: is the test right?";
+  }
+}
+
+TEST_P(Quantizer, QuantizingAgainAddsLittle) {
+  const Codec& codec = dllm::codec(GetParam().type);
+  const std::vector<float> values = gaussian(1 << 14);
+  const std::vector<float> once = dequantize(codec, quantize(codec, values));
+  const std::vector<float> twice = dequantize(codec, quantize(codec, once));
+  EXPECT_LE(rmse(twice, once), GetParam().again * rmse(once, values));
+}
+
+TEST(Q8_0, RoundsAsRoundf) {
+  // 31 free elements per block; the first fixes the scale at 1, so that an element is its level.
+  const Codec& q8_0 = codec(TensorType::kQ8_0);
+  std::vector<float> values(32);
+  std::uint32_t bits = 0;
+  const std::uint32_t end = std::bit_cast<std::uint32_t>(127.0f);
+  while (bits < end) {
+    values[0] = 127.0f;
+    for (std::size_t i = 1; i < 32; ++i, bits += 4099) values[i] = std::bit_cast<float>(std::min(bits, end));
+    // Every tie and its neighbours, too.
+    for (std::size_t i = 1; i < 32; i += 4) {
+      const float tie = std::floor(values[i]) + 0.5f;
+      if (tie > 126.0f) continue;
+      values[i] = tie;
+      values[i + 1] = std::nextafter(tie, 0.0f);
+      values[i + 2] = -tie;
+    }
+    const std::vector<float> levels = dequantize(q8_0, quantize(q8_0, values));
+    for (std::size_t i = 0; i < 32; ++i) ASSERT_EQ(levels[i], std::round(values[i])) << values[i];
+  }
+}
+
+TEST(CodecRegistry, FindsEveryFormatByNumberAndName) {
+  std::uint32_t previous = 0;
+  for (const Codec* each : all_codecs()) {
+    const auto number = static_cast<std::uint32_t>(each->type);
+    EXPECT_TRUE(number > previous || number == 0) << "sorted by number";
+    previous = number;
+    EXPECT_EQ(find_codec(number), each);
+    EXPECT_EQ(&codec(each->type), each);
+    EXPECT_EQ(tensor_type_from_name(each->name), each->type);
+    EXPECT_EQ(each->row_bytes(512), 512 / each->block_elems * each->block_bytes);
+    EXPECT_EQ(each->is_block(), each->block_elems > 1);
+  }
+  EXPECT_EQ(all_codecs().size(), 12u);
+  EXPECT_EQ(find_codec(4), nullptr);  // Q4_2, removed from GGML
+  EXPECT_EQ(find_codec(0xffffffffu), nullptr);
+  EXPECT_EQ(tensor_type_from_name("q4_k"), TensorType::kQ4_K);
+  EXPECT_EQ(tensor_type_from_name("bf16"), TensorType::kBF16);
+  EXPECT_EQ(tensor_type_from_name("Q4_K_M"), std::nullopt);
+  EXPECT_EQ(tensor_type_from_name(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace dllm

@@ -1,0 +1,63 @@
+// MXFP4: 32 elements of E2M1 that share one E8M0 scale: x = 2^(e - 127) * v, v in {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a
+// sign; nibbles as in Q4_0. Definition: OCP Microscaling Formats 1.0 and GGML, block_mxfp4.
+//
+// GGML keeps twice the element values, so that they are integers, and half the scale. The products are the same, except
+// for the two smallest scales and the NaN code 255, for which its arithmetic is the definition here.
+
+#include "numerics/block_codec.h"
+
+namespace dllm {
+namespace {
+
+constexpr int kElems = 32, kHalf = kElems / 2;
+
+struct Block {
+  std::uint8_t e;
+  std::uint8_t qs[kHalf];
+};
+static_assert(sizeof(Block) == 17);
+
+constexpr float kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/// 2^(e - 128), half the scale; a subnormal float for e < 2. 255 (NaN by OCP) is 2^127.
+float half_scale(std::uint8_t e) {
+  const std::uint32_t bits = e < 2 ? 0x00200000u << e : (std::uint32_t{e} - 1u) << 23;
+  return std::bit_cast<float>(bits);
+}
+
+void decode(const Block& block, float* out) {
+  const float d = half_scale(block.e);
+  for (int j = 0; j < kHalf; ++j) {
+    out[j] = kDoubled[block.qs[j] & 15] * d;
+    out[j + kHalf] = kDoubled[block.qs[j] >> 4] * d;
+  }
+}
+
+/// Nearest value; a tie goes to the smaller magnitude, and what rounds to zero to +0, as GGML's linear search does.
+unsigned nearest_code(float x, float d) {
+  constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
+  const float magnitude = std::fabs(x);
+  unsigned code = 0;
+  for (const float midpoint : kMidpoints) code += magnitude > midpoint * d ? 1u : 0u;
+  return code != 0 && x < 0.0f ? code | 8u : code;
+}
+
+Block encode(const float* x) {
+  // e = floor(log2(max)) - 2 + 127: the largest element lands in [4, 8), 6 being the largest value. The exponent is
+  // read from the bits; GGML's floorf(log2f(max)) differs where log2f rounds up to an integer, 1 ulp below a power of
+  // two.
+  const float extreme = signed_max(x, kElems);
+  const std::uint32_t biased = (std::bit_cast<std::uint32_t>(extreme) >> 23) & 0xffu;
+  Block block;
+  block.e = static_cast<std::uint8_t>(biased > 2 ? biased - 2 : 0);
+  const float d = half_scale(block.e);
+  for (int j = 0; j < kHalf; ++j)
+    block.qs[j] = static_cast<std::uint8_t>(nearest_code(x[j], d) | nearest_code(x[j + kHalf], d) << 4);
+  return block;
+}
+
+}  // namespace
+
+extern constexpr Codec kMXFP4Codec = make_codec<Block, kElems, decode, encode>(TensorType::kMXFP4, "MXFP4");
+
+}  // namespace dllm

@@ -1,0 +1,45 @@
+// Q4_0: x = d * (q - 8), 32 elements, q in 0..15. Byte j holds element j in its low and j + 16 in its high nibble.
+// Definition: GGML, block_q4_0.
+
+#include "numerics/block_codec.h"
+#include "numerics/half.h"
+
+namespace dllm {
+namespace {
+
+constexpr int kElems = 32, kHalf = kElems / 2;
+
+struct Block {
+  std::uint16_t d;  ///< binary16
+  std::uint8_t qs[kHalf];
+};
+static_assert(sizeof(Block) == 18);
+
+void decode(const Block& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int j = 0; j < kHalf; ++j) {
+    out[j] = d * static_cast<float>((block.qs[j] & 15) - 8);
+    out[j + kHalf] = d * static_cast<float>((block.qs[j] >> 4) - 8);
+  }
+}
+
+Block encode(const float* x) {
+  // The element of largest magnitude becomes -8 exactly: the grid reaches one step further on the negative side, and
+  // the sign of d turns that side to where it is needed. Levels use the unrounded scale, as GGML's do.
+  const float d = signed_max(x, kElems) / -8.0f;
+  const float inverse = reciprocal_or_zero(d);
+  Block block;
+  block.d = f32_to_f16(d);
+  for (int j = 0; j < kHalf; ++j) {
+    const unsigned low = truncate_level(x[j] * inverse + 8.5f, 15);
+    const unsigned high = truncate_level(x[j + kHalf] * inverse + 8.5f, 15);
+    block.qs[j] = static_cast<std::uint8_t>(low | high << 4);
+  }
+  return block;
+}
+
+}  // namespace
+
+extern constexpr Codec kQ4_0Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ4_0, "Q4_0");
+
+}  // namespace dllm

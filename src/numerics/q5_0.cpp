@@ -1,0 +1,50 @@
+// Q5_0: x = d * (q - 16), 32 elements, q in 0..31. Low four bits as in Q4_0; bit i of qh is the fifth bit of element i.
+// Definition: GGML, block_q5_0.
+
+#include "numerics/block_codec.h"
+#include "numerics/half.h"
+
+namespace dllm {
+namespace {
+
+constexpr int kElems = 32, kHalf = kElems / 2;
+
+struct Block {
+  std::uint16_t d;     ///< binary16
+  std::uint8_t qh[4];  ///< bytes, because 32-bit alignment would pad the block
+  std::uint8_t qs[kHalf];
+};
+static_assert(sizeof(Block) == 22);
+
+void decode(const Block& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const std::uint32_t fifth = std::bit_cast<std::uint32_t>(block.qh);
+  for (int j = 0; j < kHalf; ++j) {
+    const int low = static_cast<int>((block.qs[j] & 15u) | ((fifth >> j) & 1u) << 4);
+    const int high = static_cast<int>((block.qs[j] >> 4) | ((fifth >> (j + kHalf)) & 1u) << 4);
+    out[j] = d * static_cast<float>(low - 16);
+    out[j + kHalf] = d * static_cast<float>(high - 16);
+  }
+}
+
+Block encode(const float* x) {
+  const float d = signed_max(x, kElems) / -16.0f;  // the extreme becomes -16, see Q4_0
+  const float inverse = reciprocal_or_zero(d);
+  Block block;
+  block.d = f32_to_f16(d);
+  std::uint32_t fifth = 0;
+  for (int j = 0; j < kHalf; ++j) {
+    const unsigned low = truncate_level(x[j] * inverse + 16.5f, 31);
+    const unsigned high = truncate_level(x[j + kHalf] * inverse + 16.5f, 31);
+    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
+  }
+  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  return block;
+}
+
+}  // namespace
+
+extern constexpr Codec kQ5_0Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ5_0, "Q5_0");
+
+}  // namespace dllm

@@ -1,0 +1,52 @@
+// Q5_1: x = d * q + m, 32 elements, q in 0..31; bits as in Q5_0. Definition: GGML, block_q5_1.
+
+#include "numerics/block_codec.h"
+#include "numerics/half.h"
+
+namespace dllm {
+namespace {
+
+constexpr int kElems = 32, kHalf = kElems / 2, kTop = 31;
+
+struct Block {
+  std::uint16_t d;  ///< binary16
+  std::uint16_t m;  ///< binary16, the block's minimum
+  std::uint8_t qh[4];
+  std::uint8_t qs[kHalf];
+};
+static_assert(sizeof(Block) == 24);
+
+void decode(const Block& block, float* out) {
+  const float d = f16_to_f32(block.d), m = f16_to_f32(block.m);
+  const std::uint32_t fifth = std::bit_cast<std::uint32_t>(block.qh);
+  for (int j = 0; j < kHalf; ++j) {
+    const int low = static_cast<int>((block.qs[j] & 15u) | ((fifth >> j) & 1u) << 4);
+    const int high = static_cast<int>((block.qs[j] >> 4) | ((fifth >> (j + kHalf)) & 1u) << 4);
+    out[j] = d * static_cast<float>(low) + m;
+    out[j + kHalf] = d * static_cast<float>(high) + m;
+  }
+}
+
+Block encode(const float* x) {
+  const auto [min, max] = extent(x, kElems);
+  const float d = (max - min) / kTop;
+  const float inverse = reciprocal_or_zero(d);
+  Block block;
+  block.d = f32_to_f16(d);
+  block.m = f32_to_f16(min);
+  std::uint32_t fifth = 0;
+  for (int j = 0; j < kHalf; ++j) {
+    const unsigned low = truncate_level((x[j] - min) * inverse + 0.5f, kTop);
+    const unsigned high = truncate_level((x[j + kHalf] - min) * inverse + 0.5f, kTop);
+    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
+  }
+  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  return block;
+}
+
+}  // namespace
+
+extern constexpr Codec kQ5_1Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ5_1, "Q5_1");
+
+}  // namespace dllm

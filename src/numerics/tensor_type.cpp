@@ -1,0 +1,42 @@
+#include "numerics/tensor_type.h"
+
+#include <algorithm>
+#include <array>
+
+namespace dllm {
+
+// One line per format; the definitions stand in the format's own file. Constant-initialised, so that the registry works
+// before main() too.
+extern const Codec kF32Codec, kF16Codec, kBF16Codec;
+extern const Codec kQ4_0Codec, kQ4_1Codec, kQ5_0Codec, kQ5_1Codec, kQ8_0Codec;
+extern const Codec kQ4_KCodec, kQ5_KCodec, kQ6_KCodec;
+extern const Codec kMXFP4Codec;
+
+namespace {
+
+constexpr std::array<const Codec*, 12> kCodecs = {
+    &kF32Codec,  &kF16Codec,  &kQ4_0Codec, &kQ4_1Codec, &kQ5_0Codec, &kQ5_1Codec,
+    &kQ8_0Codec, &kQ4_KCodec, &kQ5_KCodec, &kQ6_KCodec, &kBF16Codec, &kMXFP4Codec,
+};
+
+char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+std::span<const Codec* const> all_codecs() { return kCodecs; }
+
+const Codec* find_codec(std::uint32_t ggml_type) {
+  for (const Codec* candidate : kCodecs)
+    if (static_cast<std::uint32_t>(candidate->type) == ggml_type) return candidate;
+  return nullptr;
+}
+
+const Codec& codec(TensorType type) { return *find_codec(static_cast<std::uint32_t>(type)); }
+
+std::optional<TensorType> tensor_type_from_name(std::string_view name) {
+  for (const Codec* candidate : kCodecs)
+    if (std::ranges::equal(candidate->name, name, {}, to_lower, to_lower)) return candidate->type;
+  return std::nullopt;
+}
+
+}  // namespace dllm

@@ -1,0 +1,122 @@
+#include "quant/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "base/try.h"
+#include "format/gguf.h"
+#include "quant/tensor_encoder.h"
+
+namespace dllm {
+namespace {
+
+constexpr std::uint32_t kQuantizationVersion = 2;  // GGML's version of its block formats
+
+Expected<void> check_target(const ModelSource& source, const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return Error{ErrorCode::kUsage, "the target is a directory", path, "name a file, such as model.gguf"};
+  if (std::filesystem::equivalent(source.name, path, ignored))
+    return Error{ErrorCode::kUsage, "the target is the source", path, "write to another file"};
+  return {};
+}
+
+Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (choices[i].type != source.tensors[i].type && codec(choices[i].type).quantize == nullptr)
+      return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),
+                   source.tensors[i].name, ""};
+  return {};
+}
+
+Metadata target_metadata(const ModelSource& source, const WriteOptions& options, const Recipe& recipe) {
+  Metadata result = source.metadata;
+  result.set("general.file_type", MetaValue::u32(recipe.file_type));
+  result.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));
+  if (!options.model_name.empty()) result.set("general.name", MetaValue::string(options.model_name));
+  return result;
+}
+
+/// Fills in everything that is known before the first byte is written.
+WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  WriteReport report;
+  std::int64_t requantized = 0;
+  std::set<std::string_view> lossy;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const SourceTensor& tensor = source.tensors[i];
+    const auto& [type, instead_of] = choices[i];
+    report.tensors += 1;
+    report.elements += element_count(tensor.shape);
+    report.bytes_in += static_cast<std::int64_t>(tensor.data.size());
+    report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
+    report.tensors_by_type[type] += 1;
+    if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
+    if (codec(tensor.type).is_block() && codec(type).is_block() && tensor.type != type) {
+      requantized += 1;
+      lossy.insert(codec(tensor.type).name);
+    }
+  }
+  if (requantized > 0)
+    report.warnings.push_back(fmt::format(
+        "{} tensors were quantized already ({}) and lose accuracy a second time; start from F32, F16 or BF16 "
+        "if you can",
+        requantized, fmt::join(lossy, ", ")));
+  return report;
+}
+
+class ModelWriter {
+ public:
+  ModelWriter(const ModelSource& source, const WriteOptions& options, const std::vector<TypeChoice>& choices)
+      : source_(source), options_(options), choices_(choices), encoder_(options.threads) {}
+
+  Expected<void> write(Metadata metadata, const std::string& path) {
+    GgufWriter writer(std::move(metadata));
+    for (std::size_t i = 0; i < source_.tensors.size(); ++i) {
+      const SourceTensor& tensor = source_.tensors[i];
+      DLLM_CHECK_OK(writer.add(tensor.name, choices_[i].type, tensor.shape, [this, i] { return produce(i); }));
+    }
+    DLLM_CHECK_OK(writer.write(path));
+    tell("", source_.tensors.size());
+    return {};
+  }
+
+ private:
+  Expected<std::span<const std::byte>> produce(std::size_t index) {
+    const SourceTensor& tensor = source_.tensors[index];
+    if (options_.cancelled && options_.cancelled())
+      return Error{ErrorCode::kCancelled, "the conversion was cancelled", tensor.name, ""};
+    tell(tensor.name, index);
+    return encoder_.encode(tensor, choices_[index].type);
+  }
+
+  void tell(std::string_view tensor, std::size_t done) const {
+    if (options_.progress)
+      options_.progress(tensor, static_cast<std::int64_t>(done), static_cast<std::int64_t>(source_.tensors.size()));
+  }
+
+  const ModelSource& source_;
+  const WriteOptions& options_;
+  const std::vector<TypeChoice>& choices_;
+  TensorEncoder encoder_;
+};
+
+}  // namespace
+
+Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path) {
+  DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
+  if (options.threads < 1)
+    return Error{ErrorCode::kUsage, fmt::format("{} is no number of threads", options.threads), "", "at least 1"};
+  DLLM_CHECK_OK(check_target(source, path));
+  DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
+  DLLM_CHECK_OK(check_encoders(source, choices));
+  WriteReport report = plan_report(source, choices);
+  DLLM_CHECK_OK(ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path));
+  return report;
+}
+
+}  // namespace dllm

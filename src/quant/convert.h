@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+#include "model/source.h"
+#include "quant/recipe.h"
+
+namespace dllm {
+
+struct WriteOptions {
+  std::string type = "F16";  ///< a name of recipes(): "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M", ...
+  RecipeOptions recipe{};
+  int threads = 1;  ///< >= 1; the file is the same for every number
+  /// Sets `general.name`, which by default is the source's; empty: leave it.
+  std::string model_name{};
+  /// Called in the calling thread before each tensor (done < total) and once at the end (done == total, empty name).
+  std::function<void(std::string_view tensor, std::int64_t done, std::int64_t total)> progress{};
+  /// Asked before each tensor; true ends the write with kCancelled, and the target is left as it was.
+  std::function<bool()> cancelled{};
+};
+
+/// A tensor whose rows do not fit the blocks of the type that the recipe wanted.
+struct Fallback {
+  std::string tensor;
+  TensorType wanted;
+  TensorType written;
+};
+
+struct WriteReport {
+  std::int64_t tensors = 0;
+  std::int64_t bytes_in = 0;  ///< of the tensors, without metadata
+  std::int64_t bytes_out = 0;
+  std::int64_t elements = 0;
+  std::map<TensorType, std::int64_t> tensors_by_type;
+  std::vector<Fallback> fallbacks;
+  std::vector<std::string> warnings;  ///< whole sentences for people, e.g. that a quantized model was quantized again
+
+  double bits_per_weight() const {
+    return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes_out) / static_cast<double>(elements);
+  }
+};
+
+/// Writes `source` to the GGUF file `path` with the types of a recipe: the whole of `dllm convert` and `dllm quantize`.
+/// One tensor is in memory at a time. A tensor that already has its type is copied bit by bit; any other is widened to
+/// F32 first. The target is replaced only by a complete file.
+/// Errors: kUsage (unknown type, threads < 1, target is the source), kInvalidFile (a weight is NaN or infinite: tensor
+/// and element; sources with contradictory metadata), kUnsupported (a type that this build cannot encode), kIo,
+/// kCancelled.
+Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path);
+
+}  // namespace dllm

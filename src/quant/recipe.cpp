@@ -1,0 +1,167 @@
+#include "quant/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/try.h"
+
+namespace dllm {
+namespace {
+
+bool same_name(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::toupper(x) == std::toupper(y); });
+}
+
+/// N of "blk.N.…"; -1 for tensors outside the layers.
+std::int64_t layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  std::int64_t layer = -1;
+  if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
+bool is_value_projection(std::string_view name) {
+  return name.ends_with(".attn_v.weight") || name.ends_with(".attn_qkv.weight");
+}
+
+bool is_down_projection(std::string_view name) {
+  return layer_of(name) >= 0 && name.find(".ffn_down") != std::string_view::npos;
+}
+
+/// Only matrices have types to choose. Norms can be matrices (one row per head), and the gate that picks experts is so
+/// small and so decisive that it always stays F32.
+bool is_quantizable(const SourceTensor& tensor) {
+  return tensor.shape.size() > 1 && tensor.name.ends_with("weight") && !tensor.name.ends_with("_norm.weight") &&
+         !tensor.name.ends_with("ffn_gate_inp.weight");
+}
+
+/// llama.cpp's measure of which layers deserve the better type: the first and the last eighth, and every third between.
+bool deserves_more_bits(std::int64_t layer, std::int64_t layers) {
+  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+}
+
+/// What a mix has to know of the model.
+struct ModelFacts {
+  std::int64_t layers = 0;
+  std::int64_t value_projections = 0;
+  bool tied = true;
+  /// Llama 70B: eight heads share one small attn_v, so better types for it cost next to nothing.
+  bool small_values = false;
+};
+
+Expected<std::int64_t> model_integer(const Metadata& metadata, std::string_view arch, std::string_view tail,
+                                     std::optional<std::int64_t> fallback = std::nullopt) {
+  const std::string key = fmt::format("{}.{}", arch, tail);
+  DLLM_TRY(const auto value, metadata.integer(key));
+  if (value) return *value;
+  if (fallback) return *fallback;
+  return Error{ErrorCode::kInvalidFile, "the key is missing, and a mix of types depends on it", key,
+               "a type such as Q8_0 or Q4_0 does without"};
+}
+
+Expected<ModelFacts> read_facts(const ModelSource& source) {
+  ModelFacts facts;
+  DLLM_TRY(const auto arch, source.metadata.string("general.architecture"));
+  if (!arch) return Error{ErrorCode::kInvalidFile, "the key is missing", "general.architecture", ""};
+  DLLM_TRY(facts.layers, model_integer(source.metadata, *arch, "block_count"));
+  DLLM_TRY(const std::int64_t heads, model_integer(source.metadata, *arch, "attention.head_count", 0));
+  DLLM_TRY(const std::int64_t kv_heads, model_integer(source.metadata, *arch, "attention.head_count_kv", heads));
+  facts.small_values = facts.layers == 80 && heads != kv_heads;
+  facts.value_projections =
+      std::ranges::count_if(source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name); });
+  return facts;
+}
+
+TensorType head_type(const Recipe& recipe) {
+  return recipe.base == TensorType::kQ8_0 ? TensorType::kQ8_0 : TensorType::kQ6_K;
+}
+
+TensorType value_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
+  if (recipe.mix == Mix::kMedium && deserves_more_bits(layer, facts.value_projections)) return TensorType::kQ6_K;
+  if (recipe.mix == Mix::kSmall && layer < 4) return TensorType::kQ5_K;
+  return recipe.base == TensorType::kQ4_K && facts.small_values ? TensorType::kQ5_K : recipe.base;
+}
+
+TensorType down_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
+  if (recipe.mix == Mix::kMedium && deserves_more_bits(layer, facts.layers)) return TensorType::kQ6_K;
+  if (recipe.mix == Mix::kSmall && layer < facts.layers / 8) return TensorType::kQ5_K;
+  return recipe.base;
+}
+
+TensorType wanted_type(const Recipe& recipe, const RecipeOptions& options, const ModelFacts& facts,
+                       const std::string& name) {
+  const bool embedding = name == "token_embd.weight";
+  const bool head = name == "output.weight" || (embedding && facts.tied);
+  if (embedding && options.token_embedding_type) return *options.token_embedding_type;
+  if (head && options.output_type) return *options.output_type;
+  if (options.pure || recipe.mix == Mix::kNone) return recipe.base;
+  if (head) return head_type(recipe);
+  if (is_value_projection(name)) return value_type(recipe, layer_of(name), facts);
+  if (is_down_projection(name)) return down_type(recipe, layer_of(name), facts);
+  return recipe.base;
+}
+
+TypeChoice fit(TensorType wanted, std::int64_t row) {
+  const auto fits = [row](TensorType type) { return row % codec(type).block_elems == 0; };
+  if (fits(wanted)) return {wanted, std::nullopt};
+  TensorType smaller = wanted;
+  if (wanted == TensorType::kQ4_K) smaller = TensorType::kQ5_0;
+  if (wanted == TensorType::kQ5_K) smaller = TensorType::kQ5_1;
+  if (wanted == TensorType::kQ6_K) smaller = TensorType::kQ8_0;
+  return {fits(smaller) ? smaller : TensorType::kF16, wanted};
+}
+
+}  // namespace
+
+const std::vector<Recipe>& recipes() {
+  using enum TensorType;
+  static const std::vector<Recipe> all = {
+      {"F32", 0, kF32, Mix::kNone, "32-bit floats"},
+      {"F16", 1, kF16, Mix::kNone, "16-bit floats, 11 bits of precision, range 65504"},
+      {"BF16", 32, kBF16, Mix::kNone, "16-bit floats, 8 bits of precision, the range of F32"},
+      {"Q8_0", 7, kQ8_0, Mix::kHead, "8.5 bits per weight, practically lossless"},
+      {"Q6_K", 18, kQ6_K, Mix::kHead, "6.6 bits per weight"},
+      {"Q5_K_M", 17, kQ5_K, Mix::kMedium, "Q5_K, Q6_K for half of attn_v and ffn_down"},
+      {"Q5_K_S", 16, kQ5_K, Mix::kHead, "Q5_K, Q6_K for the head"},
+      {"Q5_K", 16, kQ5_K, Mix::kNone, "5.5 bits per weight, every matrix"},
+      {"Q5_1", 9, kQ5_1, Mix::kHead, "6 bits per weight, blocks of 32"},
+      {"Q5_0", 8, kQ5_0, Mix::kHead, "5.5 bits per weight, blocks of 32"},
+      {"Q4_K_M", 15, kQ4_K, Mix::kMedium, "Q4_K, Q6_K for half of attn_v and ffn_down: the usual choice"},
+      {"Q4_K_S", 14, kQ4_K, Mix::kSmall, "Q4_K, Q5_K for attn_v and ffn_down of the first layers"},
+      {"Q4_K", 14, kQ4_K, Mix::kNone, "4.5 bits per weight, every matrix"},
+      {"Q4_1", 3, kQ4_1, Mix::kHead, "5 bits per weight, blocks of 32"},
+      {"Q4_0", 2, kQ4_0, Mix::kHead, "4.5 bits per weight, blocks of 32"},
+  };
+  return all;
+}
+
+Expected<const Recipe*> find_recipe(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Recipe& recipe : recipes()) {
+    if (same_name(recipe.name, name)) return &recipe;
+    names.push_back(recipe.name);
+  }
+  return Error{ErrorCode::kUsage, fmt::format("unknown type '{}'", name), "",
+               fmt::format("known: {}", fmt::join(names, ", "))};
+}
+
+Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,
+                                               const RecipeOptions& options) {
+  ModelFacts facts;
+  if (!options.pure && (recipe.mix == Mix::kSmall || recipe.mix == Mix::kMedium)) {
+    DLLM_TRY(facts, read_facts(source));
+  }
+  facts.tied = source.find("output.weight") == nullptr;
+  std::vector<TypeChoice> choices;
+  for (const SourceTensor& tensor : source.tensors)
+    choices.push_back(is_quantizable(tensor)
+                          ? fit(wanted_type(recipe, options, facts, tensor.name), tensor.shape.front())
+                          : TypeChoice{});
+  return choices;
+}
+
+}  // namespace dllm

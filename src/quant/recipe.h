@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+#include "model/source.h"
+#include "numerics/tensor_type.h"
+
+namespace dllm {
+
+/// How a recipe departs from giving every matrix its base type.
+enum class Mix {
+  kNone,    ///< it does not
+  kHead,    ///< the head gets Q6_K, unless the base is Q8_0
+  kSmall,   ///< and the first layers' attn_v and ffn_down get Q5_K (llama.cpp's "_S" of Q4_K)
+  kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K (llama.cpp's "_M")
+};
+
+/// A named way to give every tensor of a model its type. Names, file type numbers and the type of each tensor are those
+/// of llama-quantize, with one exception: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes.
+struct Recipe {
+  std::string_view name;
+  std::uint32_t file_type;  ///< GGUF `general.file_type`
+  TensorType base;
+  Mix mix;
+  std::string_view summary;  ///< for help texts
+};
+
+/// In the order in which help texts list them.
+const std::vector<Recipe>& recipes();
+
+/// By name, case-insensitively. Error: kUsage, listing the names.
+Expected<const Recipe*> find_recipe(std::string_view name);
+
+/// What the user set beside the recipe.
+struct RecipeOptions {
+  bool pure = false;                                 ///< every matrix gets the recipe's base type
+  std::optional<TensorType> output_type{};           ///< of the head: output.weight, or a tied token_embd.weight
+  std::optional<TensorType> token_embedding_type{};  ///< of token_embd.weight, tied or not
+};
+
+struct TypeChoice {
+  TensorType type = TensorType::kF32;
+  /// Set when the rows do not fit the blocks of the type that was wanted.
+  std::optional<TensorType> instead_of{};
+};
+
+/// One choice per tensor of the source, in its order. Vectors, norms and expert gates are F32 in every recipe. Rows
+/// that a type's blocks do not divide fall back as llama-quantize does: Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, and
+/// what does not fit then, to F16. Errors: a mix over a source without `{arch}.block_count`.
+Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,
+                                               const RecipeOptions& options);
+
+}  // namespace dllm

@@ -1,0 +1,103 @@
+#include "quant/tensor_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dllm {
+namespace {
+
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kChunkElems = 1 << 16;  // 256 KiB of floats: stays in the second-level cache
+
+/// Below it no type overflows: scales are fp16 and never above twice the largest weight of their block.
+constexpr float kSafeMagnitude = 32768.f;
+
+struct Scan {
+  std::int64_t not_finite = kNone;
+  float largest = 0.f;
+};
+
+Scan scan(const float* values, std::int64_t count) {
+  Scan result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float magnitude = std::fabs(values[i]);
+    if (!(magnitude <= std::numeric_limits<float>::max())) {
+      result.not_finite = i;
+      return result;
+    }
+    result.largest = std::max(result.largest, magnitude);
+  }
+  return result;
+}
+
+/// Threads meet faults in any order; the first element is reported whichever comes first.
+void keep_smallest(std::atomic<std::int64_t>& smallest, std::int64_t value) {
+  std::int64_t seen = smallest.load(std::memory_order_relaxed);
+  while (value < seen && !smallest.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+Error fault(const SourceTensor& tensor, std::int64_t element, std::string_view what, std::string hint) {
+  const std::int64_t row = tensor.shape.front();
+  return {ErrorCode::kInvalidFile,
+          fmt::format("element {} (row {}, column {}) {}", element, element / row, element % row, what), tensor.name,
+          std::move(hint)};
+}
+
+}  // namespace
+
+struct TensorEncoder::Job {
+  const Codec& from;
+  const Codec& to;
+  const std::byte* src;
+  std::byte* dst;  ///< null: the bytes stay as they are and are only looked through
+  std::int64_t row, rows, rows_per_chunk;
+};
+
+TensorEncoder::TensorEncoder(int threads) : pool_(threads), scratch_(static_cast<std::size_t>(pool_.size())) {}
+
+Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& tensor, TensorType type) {
+  const std::span<const std::byte> bytes = tensor_bytes(tensor, ordered_);
+  const bool same = tensor.type == type;
+  const Codec& to = codec(type);
+  const std::int64_t row = tensor.shape.front(), rows = row_count(tensor.shape);
+  if (!same) encoded_.resize(static_cast<std::size_t>(rows * to.row_bytes(row)));
+  const Job job{.from = codec(tensor.type),
+                .to = to,
+                .src = bytes.data(),
+                .dst = same ? nullptr : encoded_.data(),
+                .row = row,
+                .rows = rows,
+                .rows_per_chunk = std::max<std::int64_t>(1, kChunkElems / row)};
+  for (auto& scratch : scratch_) scratch.resize(static_cast<std::size_t>(job.rows_per_chunk * row));
+  not_finite_ = overflow_ = kNone;
+  pool_.parallel_for((rows + job.rows_per_chunk - 1) / job.rows_per_chunk, [&](std::int64_t chunk, int worker) {
+    encode_chunk(job, chunk, scratch_[static_cast<std::size_t>(worker)].data());
+  });
+  if (not_finite_ != kNone)
+    return fault(tensor, not_finite_, "is not a finite number", "the weights are damaged, or training diverged");
+  if (overflow_ != kNone)
+    return fault(tensor, overflow_, fmt::format("is too large for type {}", to.name), "BF16 and F32 reach further");
+  return same ? bytes : std::span<const std::byte>(encoded_);
+}
+
+void TensorEncoder::encode_chunk(const Job& job, std::int64_t chunk, float* scratch) {
+  const std::int64_t first = chunk * job.rows_per_chunk;
+  const std::int64_t count = std::min(job.rows_per_chunk, job.rows - first) * job.row;
+  const std::int64_t offset = first * job.row;
+  job.from.dequantize(job.src + first * job.from.row_bytes(job.row), scratch, count);
+  const Scan found = scan(scratch, count);
+  if (found.not_finite != kNone) return keep_smallest(not_finite_, offset + found.not_finite);
+  if (job.dst == nullptr) return;
+  std::byte* dst = job.dst + first * job.to.row_bytes(job.row);
+  job.to.quantize(scratch, dst, count);
+  if (found.largest < kSafeMagnitude) return;
+  job.to.dequantize(dst, scratch, count);
+  const Scan written = scan(scratch, count);
+  if (written.not_finite != kNone) keep_smallest(overflow_, offset + written.not_finite);
+}
+
+}  // namespace dllm

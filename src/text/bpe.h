@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+using TokenIndex = std::unordered_map<std::string, TokenId>;
+
+/// Byte-pair encoding of one word: starts from one token per byte and applies the merge of the lowest rank, leftmost
+/// first, until none is left.
+class Bpe {
+ public:
+  /// `index`: id by text (byte alphabet). Errors (kInvalidFile): a byte without a token; a malformed merge; a merge
+  /// whose parts or result are not in the index.
+  static Expected<Bpe> create(const TokenIndex& index, const std::vector<std::string>& merges);
+
+  /// Appends the ids of `word` (raw bytes). O(n log n): words of any length are safe. `word` < 2 GiB.
+  void encode(std::string_view word, std::vector<TokenId>& out) const;
+
+ private:
+  struct Merge {
+    std::int32_t rank;
+    TokenId result;
+  };
+  struct Symbol {
+    TokenId id;  // -1: merged into its left neighbour
+    std::int32_t previous, next;
+  };
+  struct Candidate {
+    std::int32_t rank;
+    std::int32_t left;
+    TokenId left_id, right_id;  // stale if the symbols have changed since
+  };
+
+  const Merge* find(TokenId left, TokenId right) const;
+  void propose(const std::vector<Symbol>& symbols, std::int32_t left, std::vector<Candidate>& heap) const;
+
+  std::array<TokenId, 256> byte_ids_{};
+  std::unordered_map<std::uint64_t, Merge> merges_;  // by (left id, right id)
+};
+
+}  // namespace dllm

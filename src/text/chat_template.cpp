@@ -1,0 +1,60 @@
+#include "text/chat_template.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/try.h"
+#include "text/jinja_interpreter.h"
+#include "text/jinja_parser.h"
+#include "text/jinja_runtime.h"
+
+namespace dllm {
+
+struct ChatTemplate::Impl {
+  std::string source;
+  jinja::Block block;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+Expected<ChatTemplate> ChatTemplate::compile(std::string source) {
+  DLLM_TRY(jinja::Block block, jinja::parse_template(source));
+  return ChatTemplate(std::make_unique<const Impl>(Impl{std::move(source), std::move(block)}));
+}
+
+Expected<std::string> ChatTemplate::render(const std::vector<ChatMessage>& messages, const Options& options) const {
+  nlohmann::ordered_json variables;
+  variables["messages"] = nlohmann::ordered_json::array();
+  for (const ChatMessage& message : messages) {
+    variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
+  variables["add_generation_prompt"] = options.add_generation_prompt;
+  variables["bos_token"] = options.bos_token;
+  variables["eos_token"] = options.eos_token;
+  return render(variables);
+}
+
+Expected<std::string> ChatTemplate::render(const nlohmann::ordered_json& variables) const {
+  if (!variables.is_object()) {
+    return Error{ErrorCode::kUsage, "the variables of a chat template are not a JSON object", "", ""};
+  }
+  jinja::Runtime runtime{jinja::Limits{}};
+  DLLM_TRY(jinja::ScopePtr globals, runtime.make_scope(nullptr));
+  for (const auto& [name, json] : variables.items()) {
+    auto value = jinja::from_json(json);
+    if (!value) {
+      Error error = std::move(value).error();
+      error.where = "chat template, variable '" + name + "'";
+      return error;
+    }
+    globals->variables.insert_or_assign(name, *std::move(value));
+  }
+  return jinja::Interpreter(runtime, std::move(globals)).render(impl_->block);
+}
+
+const std::string& ChatTemplate::source() const { return impl_->source; }
+
+}  // namespace dllm

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "dllm/error.h"
+
+namespace dllm {
+
+struct ChatMessage {
+  std::string role;  ///< "system", "user", "assistant"
+  std::string content;
+};
+
+/// A compiled Jinja template (the subset that chat templates of open models use), with the settings of transformers:
+/// trim_blocks, lstrip_blocks, loop controls, {% generation %}, its tojson. Immutable, shareable between threads.
+class ChatTemplate {
+ public:
+  /// Errors (kInvalidFile) name line and column; statements outside the subset (include, extends, recursive loops) are
+  /// kUnsupported and named.
+  static Expected<ChatTemplate> compile(std::string source);
+
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+
+  struct Options {
+    bool add_generation_prompt = true;
+    std::string bos_token, eos_token;  ///< text of the special tokens
+  };
+  /// Renders messages. Errors, each with line and column: kUsage for raise_exception() in the template (its message);
+  /// kInvalidFile for a wrong operand type and whatever else jinja2 refuses; kUnsupported for filters, tests and
+  /// methods outside the subset, when they are reached; kResource for the limits on steps (1e6), output and single
+  /// texts (16 MiB), all intermediate texts (256 MiB) and nesting.
+  Expected<std::string> render(const std::vector<ChatMessage>& messages, const Options& options) const;
+
+  /// Renders with arbitrary variables (a JSON object); what render() above calls, and what tests compare to jinja2.
+  Expected<std::string> render(const nlohmann::ordered_json& variables) const;
+
+  const std::string& source() const;
+
+ private:
+  struct Impl;
+  explicit ChatTemplate(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace dllm

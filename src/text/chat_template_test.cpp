@@ -1,0 +1,142 @@
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "text/test_data.h"
+
+namespace dllm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Expected<std::string> render(const std::string& source, const Json& variables) {
+  auto compiled = ChatTemplate::compile(source);
+  if (!compiled) return compiled.error();
+  return compiled->render(variables);
+}
+
+std::string render_or_error(const std::string& source, const Json& variables = Json::object()) {
+  const auto text = render(source, variables);
+  return text ? *text : "error: " + text.error().message();
+}
+
+// Recorded from jinja2 by testdata/make_template_cases.py.
+TEST(ChatTemplate, RendersAsJinja2) {
+  const Json recorded = Json::parse(test::testdata("template_cases.json"), nullptr, false);
+  ASSERT_TRUE(recorded.is_object());
+  ASSERT_GE(recorded["cases"].size(), 400U);
+  for (const Json& recorded_case : recorded["cases"]) {
+    const auto text =
+        render(recorded_case["template"], recorded["variables"][recorded_case["variables"].get<std::size_t>()]);
+    const auto name = recorded_case["name"].get<std::string>();
+    if (recorded_case.contains("error")) {
+      EXPECT_FALSE(text.has_value()) << name << " rendered " << *text;
+      if (!text) {
+        EXPECT_NE(text.error().where.find("line "), std::string::npos) << name;
+      }
+      continue;
+    }
+    if (!text) {
+      ADD_FAILURE() << name << ": " << text.error().message();
+    } else {
+      EXPECT_EQ(*text, recorded_case["expected"].get<std::string>()) << name;
+    }
+  }
+}
+
+TEST(ChatTemplate, RendersMessages) {
+  auto compiled = ChatTemplate::compile(
+      "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}");
+  ASSERT_TRUE(compiled.has_value());
+  const std::vector<ChatMessage> messages = {{"user", "Hi"}, {"assistant", "Hello"}};
+  EXPECT_EQ(*compiled->render(messages, {true, "[", "]"}), "[<user>Hi]<assistant>Hello]<assistant>");
+  EXPECT_EQ(*compiled->render(messages, {false, "", ""}), "<user>Hi<assistant>Hello");
+}
+
+TEST(ChatTemplate, TinyLladaPrompt) {
+  const Json config = Json::parse(test::testdata("tokenizer_config.json"), nullptr, false);
+  auto compiled = ChatTemplate::compile(config["chat_template"].get<std::string>());
+  ASSERT_TRUE(compiled.has_value());
+  EXPECT_EQ(*compiled->render({{"user", " 1+1? "}}, {true, "<|startoftext|>", "<|endoftext|>"}),
+            "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n1+1?<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
+TEST(ChatTemplate, ErrorsNameThePlace) {
+  EXPECT_EQ(render_or_error("a\n  {{ x.y }}"), "error: chat template, line 2, column 7: 'x' is undefined");
+  EXPECT_EQ(render_or_error("{% for %}"), "error: chat template, line 1, column 8: expected a name, found '%}'");
+  const auto raised = render("\n{{ raise_exception('roles must alternate') }}", Json::object());
+  ASSERT_FALSE(raised.has_value());
+  EXPECT_EQ(raised.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(raised.error().what, "roles must alternate");
+  EXPECT_EQ(raised.error().where, "chat template, line 2, column 19");
+  const auto unknown = render("{% include 'x' %}", Json::object());
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(ChatTemplate, LimitsStopRunawayTemplates) {
+  const std::string loop = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+  const std::string endless = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
+  const std::string doubling =
+      "{% set ns = namespace(x='abcdefgh') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+  const std::string repeated = "{{ 'x' * 1000000000 }}";
+  const std::string output = "{% set x = 'y' * 1000000 %}{% for i in range(100) %}{{ x }}{% endfor %}";
+  const std::string nested =
+      "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string chained =
+      "{% set ns = namespace() %}{% macro f() %}{% macro g() %}{{ ns.f() }}{% endmacro %}{% set ns.f = g %}{% endmacro "
+      "%}"
+      "{% set ns.f = f %}{% for i in range(1000) %}{{ ns.f() }}{% endfor %}";
+  const std::string cyclic = "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}";
+  for (const std::string& source : {loop, endless, doubling, repeated, output, nested, chained, cyclic}) {
+    const auto text = render(source, Json::object());
+    ASSERT_FALSE(text.has_value()) << source;
+    EXPECT_EQ(text.error().code, ErrorCode::kResource) << source << ": " << text.error().message();
+  }
+}
+
+TEST(ChatTemplate, DeepSyntaxIsAnErrorNotACrash) {
+  const std::string brackets = "{{ " + std::string(100000, '(') + "1" + std::string(100000, ')') + " }}";
+  const std::string lists = "{{ " + std::string(100000, '[') + " }}";
+  std::string nots = "{{ ", chain = "{{ a", sum = "{{ 1", blocks;
+  for (int i = 0; i < 50000; ++i) {
+    nots += "not ";
+    chain += ".b";
+    sum += "+1";
+    blocks += "{% if 1 %}";
+  }
+  for (const std::string& source : {brackets, lists, nots + "1 }}", chain + " }}", sum + " }}", blocks}) {
+    EXPECT_FALSE(ChatTemplate::compile(source).has_value()) << source.substr(0, 40);
+  }
+  const Json deep = Json::parse("{\"x\":" + std::string(5000, '[') + std::string(5000, ']') + "}");
+  EXPECT_FALSE(render("{{ x }}", deep).has_value());
+}
+
+TEST(ChatTemplate, SdarTemplate) {
+  const auto source = test::shared_data("tokenizers/qwen3-sdar/chat_template.jinja");
+  DLLM_SKIP_WITHOUT(source);
+  auto compiled = ChatTemplate::compile(*source);
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  const std::vector<ChatMessage> messages = {
+      {"system", "Be brief."}, {"user", "Hi"}, {"assistant", "<think>\nhm\n</think>\n\nHello"}, {"user", "2+2?"}};
+  const auto text = compiled->render(messages, {});
+  ASSERT_TRUE(text.has_value()) << text.error().message();
+  EXPECT_EQ(*text,
+            "<|im_start|>system\nBe "
+            "brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
+            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, InvalidUtf8PassesThrough) {
+  EXPECT_EQ(render_or_error("{{ x | upper }}{{ x | length }}\xFF", {{"x", "a\xFF\xC3"}}),
+            "A\xFF\xC3"
+            "3\xFF");
+}
+
+}  // namespace
+}  // namespace dllm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm {
+
+/// What a name in `tokenizer.ggml.pre` stands for.
+struct TokenizerPreset {
+  std::string_view name;
+  std::vector<std::string_view> aliases;  ///< further names that files use
+  std::vector<std::string> patterns;
+  std::vector<std::vector<std::string>> same_patterns;  ///< other spellings of `patterns` found in tokenizer.json
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;  ///< unless the file says otherwise
+};
+
+/// The pattern of GPT-2's ByteLevel pre-tokenizer.
+extern const std::string_view kGpt2Pattern;
+
+const std::vector<TokenizerPreset>& tokenizer_presets();
+
+/// By name or alias; nullptr if unknown.
+const TokenizerPreset* find_preset(std::string_view name);
+
+/// The preset whose patterns these are, nullptr if none. `ignore_merges` tells apart those that share patterns.
+const TokenizerPreset* preset_of_patterns(const std::vector<std::string>& patterns, bool ignore_merges);
+
+}  // namespace dllm

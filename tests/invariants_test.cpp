@@ -1,0 +1,152 @@
+// Identities that must hold whatever the weights are (dllm-reference G.4c), on the embedded model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "dllm/model.h"
+
+namespace dllm {
+namespace {
+
+constexpr const char* kPrompt = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?";
+
+LanguageModel load(int threads = 0, const std::string& isa = "") {
+  LoadOptions options;
+  options.threads = threads;
+  options.isa = isa;
+  return *LanguageModel::load("", options);
+}
+
+Generation run(const LanguageModel& model, const GenerateOptions& options) {
+  auto result = model.generate(kPrompt, options);
+  EXPECT_TRUE(result) << result.error().message();
+  return *result;
+}
+
+GenerateOptions base(const std::string& algorithm = "threshold") {
+  GenerateOptions options;
+  options.length = 64;
+  options.block_length = 32;
+  options.exact_length = true;
+  options.algorithm = algorithm;
+  return options;
+}
+
+TEST(Invariants, SameTokensAtAnyThreadCount) {
+  GenerateOptions sampled = base("origin");
+  sampled.window = "whole";
+  sampled.steps = 16;
+  sampled.temperature = 0.8;
+  sampled.top_p = 0.95;
+  sampled.seed = 7;
+  GenerateOptions entropy = base("entropy");
+  entropy.steps = 16;
+  for (const GenerateOptions& options : {base(), entropy, sampled}) {
+    const Generation one = run(load(1), options);
+    for (int threads : {2, 3, 5}) {
+      const Generation many = run(load(threads), options);
+      EXPECT_EQ(many.ids, one.ids);
+      EXPECT_EQ(many.confidence, one.confidence);
+    }
+  }
+}
+
+TEST(Invariants, LogitsAreBitIdenticalOnEveryInstructionSet) {
+  const std::vector<std::int32_t> ids = {762, 764, 267, 765, 266, 767, 767, 15, 16, 767, 220};
+  const auto best = load().logits(ids, false), scalar = load(0, "scalar").logits(ids, false);
+  ASSERT_TRUE(best && scalar);
+  EXPECT_EQ(*best, *scalar);
+}
+
+TEST(Invariants, ThresholdAboveOneCommitsTheBestAndItsTiesOnly) {
+  GenerateOptions never = base();
+  never.threshold = 1.5;
+  const Generation result = run(load(), never);
+  EXPECT_GT(result.stats.nfe, run(load(), base()).stats.nfe);
+  EXPECT_EQ(result.stats.forced, 0);
+  // What one pass commits lies within the tie width of dInfer's rule; float64 rounding of c - 1e-5 aside.
+  std::map<std::int32_t, std::pair<double, double>> range;
+  for (std::size_t i = 0; i < result.ids.size(); ++i) {
+    const double c = result.confidence[i];
+    const auto [entry, first] = range.try_emplace(result.commit_step[i], c, c);
+    entry->second = {std::min(entry->second.first, c), std::max(entry->second.second, c)};
+  }
+  EXPECT_EQ(range.size(), static_cast<std::size_t>(result.stats.nfe));
+  for (const auto& [pass, limits] : range) EXPECT_LE(limits.second - limits.first, 1.0001e-5) << "pass " << pass;
+}
+
+TEST(Invariants, OneBlockEqualsTheWholeWindow) {
+  GenerateOptions block = base(), whole = base();
+  block.block_length = 64;
+  whole.window = "whole";
+  EXPECT_EQ(run(load(), block).ids, run(load(), whole).ids);
+}
+
+TEST(Invariants, EarlyStopKeepsTheAnswer) {
+  GenerateOptions early = base();
+  early.exact_length = false;
+  const Generation stopped = run(load(), early), full = run(load(), base());
+  EXPECT_EQ(stopped.text, full.text);
+  EXPECT_EQ(stopped.hash, full.hash);
+  EXPECT_LE(stopped.stats.nfe, full.stats.nfe);
+  EXPECT_EQ(stopped.finish, FinishReason::kStop);
+}
+
+TEST(Invariants, SeedsDecideSampledTokens) {
+  GenerateOptions options = base("random");
+  options.temperature = 2.0;
+  options.seed = 1;
+  const Generation a = run(load(), options), again = run(load(), options);
+  EXPECT_EQ(a.ids, again.ids);
+  options.seed = 2;
+  EXPECT_NE(a.ids, run(load(), options).ids);
+}
+
+TEST(Invariants, GuidanceOfScaleZeroIsNoGuidance) {
+  GenerateOptions guided = base();
+  guided.cfg_scale = 1e-9;
+  const Generation a = run(load(), guided), b = run(load(), base());
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.stats.nfe, 2 * b.stats.nfe);
+}
+
+TEST(Invariants, CallbackSeesEveryStepAndMayStop) {
+  int calls = 0;
+  const LanguageModel model = load();
+  const auto result = model.generate(kPrompt, base("low-confidence"), [&](const StepEvent& event) {
+    EXPECT_EQ(event.step, calls);
+    EXPECT_EQ(event.masked, 64 - calls - 1);
+    return ++calls < 5;
+  });
+  ASSERT_TRUE(result);
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(result->finish, FinishReason::kCancelled);
+  EXPECT_EQ(result->stats.committed_tokens, 5);
+  std::stop_source source;
+  source.request_stop();
+  const auto stopped = model.generate(kPrompt, base(), {}, source.get_token());
+  ASSERT_TRUE(stopped);
+  EXPECT_EQ(stopped->stats.nfe, 0);
+}
+
+TEST(Options, BadValuesAreUsageErrorsThatNameTheFlag) {
+  const LanguageModel model = load();
+  const auto refuse = [&](auto change, const char* flag) {
+    GenerateOptions options;
+    change(options);
+    const auto result = model.generate(kPrompt, options);
+    ASSERT_FALSE(result) << flag;
+    EXPECT_EQ(result.error().code, ErrorCode::kUsage) << flag;
+    EXPECT_NE(result.error().message().find(flag), std::string::npos) << result.error().message();
+  };
+  refuse([](GenerateOptions& o) { o.algorithm = "treshold"; }, "--algorithm");
+  refuse([](GenerateOptions& o) { o.cache = "big"; }, "--cache");
+  refuse([](GenerateOptions& o) { o.length = 0; }, "--predict");
+  refuse([](GenerateOptions& o) { o.length = 100000; }, "--predict");
+  refuse([](GenerateOptions& o) { o.temperature = -1; }, "--temp");
+  refuse([](GenerateOptions& o) { o.top_p = 1.5; }, "--top-p");
+}
+
+}  // namespace
+}  // namespace dllm

@@ -1,0 +1,76 @@
+#include "random_model.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/rng.h"
+#include "model/dense_transformer.h"
+#include "model/describe.h"
+
+namespace dllm::testing {
+namespace {
+
+struct Storage {
+  std::vector<std::vector<std::byte>> tensors;
+};
+
+float normal(std::uint64_t seed, std::uint32_t tensor, std::uint32_t index) {
+  const double u = uniform01({seed, 0}, RngPurpose::kToken, tensor, 0, index);
+  const double v = uniform01({seed, 0}, RngPurpose::kToken, tensor, 1, index);
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979 * v));
+}
+
+std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, std::uint64_t seed, std::uint32_t index) {
+  const std::int64_t count = element_count(decl.shape);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const bool gain = decl.name.find("norm") != std::string::npos;
+  const bool bias = decl.name.ends_with(".bias");
+  // Fan-in scaling keeps activations of order 1, so errors are comparable between shapes.
+  const float scale = bias                               ? 0.1f
+                      : decl.name == "token_embd.weight" ? 1.f
+                                                         : 1.f / std::sqrt(static_cast<float>(decl.shape[0]));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float x = normal(seed, index, static_cast<std::uint32_t>(i));
+    values[i] = gain ? 1.f + 0.1f * x : scale * x;
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(codec(type).row_bytes(count)));
+  codec(type).quantize(values.data(), bytes.data(), count);
+  return bytes;
+}
+
+}  // namespace
+
+ModelSource random_source(const RandomModel& spec) {
+  ModelSource source;
+  source.name = "random " + spec.architecture;
+  const std::int64_t head_dim = spec.width / spec.heads;
+  source.metadata = dense_metadata(spec.architecture, {.vocab = spec.vocab,
+                                                       .width = spec.width,
+                                                       .layers = spec.layers,
+                                                       .heads = spec.heads,
+                                                       .kv_heads = spec.kv_heads,
+                                                       .head_dim = head_dim,
+                                                       .ffn_width = spec.ffn_width,
+                                                       .context_length = 512,
+                                                       .norm_eps = 1e-5,
+                                                       .rope_theta = 10000});
+  source.metadata.set("general.architecture", MetaValue::string(spec.architecture));
+  if (spec.architecture != "llama")
+    source.metadata.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(spec.vocab - 1)));
+  const Architecture& architecture = **find_architecture(spec.architecture);
+  const ModelDesc desc = *describe(architecture, source.metadata, {spec.vocab, 1 << 20, true}, nullptr, Log());
+  auto storage = std::make_shared<Storage>();
+  std::uint32_t index = 0;
+  for (const WeightDecl& decl : architecture.build(desc, {1, 1}).weights) {
+    ++index;
+    if (!decl.required) continue;
+    const bool matrix = decl.shape.size() == 2 && decl.shape[0] % codec(spec.type).block_elems == 0;
+    const TensorType type = matrix ? spec.type : TensorType::kF32;
+    storage->tensors.push_back(random_tensor(decl, type, spec.seed, index));
+    source.tensors.push_back({decl.name, type, decl.shape, storage->tensors.back(), 0});
+  }
+  source.owner = storage;
+  return source;
+}
+
+}  // namespace dllm::testing

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "model/model.h"
+
+namespace dllm::testing {
+
+/// Shape and type of a small model with random weights.
+struct RandomModel {
+  std::string architecture = "llada";
+  std::int64_t width = 64, layers = 2, heads = 4, kv_heads = 4, ffn_width = 96, vocab = 80;
+  TensorType type = TensorType::kF32;  ///< of the matrices; rows that do not fit its blocks stay F32
+  std::uint64_t seed = 1;
+};
+
+/// The model as a file would give it; deterministic in `spec`.
+ModelSource random_source(const RandomModel& spec);
+
+}  // namespace dllm::testing

@@ -1,0 +1,270 @@
+#include "reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "numerics/tensor_type.h"
+
+namespace dllm::testing {
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;  // [row][column]
+
+struct ReferenceCache : KvCache {
+  explicit ReferenceCache(Position capacity) : KvCache(capacity) {}
+  using KvCache::record;
+  std::vector<Matrix> k, v;  // [layer][position][column]
+};
+
+/// Everything one pass needs to know about a row.
+struct RowRef {
+  const SequenceStep* step;
+  PlanRow row;
+};
+
+class Pass {
+ public:
+  Pass(std::span<const SequenceStep> batch, const ModelDesc& desc, const std::vector<std::vector<double>>& weights)
+      : batch_(batch), desc_(desc), weights_(weights) {
+    for (const SequenceStep& step : batch) {
+      const std::size_t first = rows_.size();
+      for (const PlanRow& row : step.plan.rows) rows_.push_back({&step, row});
+      for (std::int32_t index : step.plan.scored) scored_.push_back(first + static_cast<std::size_t>(index));
+      auto& cache = static_cast<ReferenceCache&>(*step.cache);
+      cache.record(step.plan.rows);
+      cache.k.resize(static_cast<std::size_t>(desc.layers), Matrix(static_cast<std::size_t>(cache.capacity())));
+      cache.v.resize(cache.k.size(), Matrix(static_cast<std::size_t>(cache.capacity())));
+    }
+  }
+
+  StepShape shape() const {
+    return {static_cast<std::int64_t>(rows_.size()), static_cast<std::int64_t>(scored_.size())};
+  }
+
+  std::vector<Scores> run(const Graph& graph) {
+    values_.resize(graph.values.size());
+    for (const Op& op : graph.ops) std::visit([this](const auto& o) { apply(o); }, op);
+    return scores();
+  }
+
+ private:
+  const std::vector<double>& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
+  Matrix& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
+  bool present(WeightId id) const { return id != kNoId && !weight(id).empty(); }
+
+  void apply(const op::Embed& o) {
+    const auto width = static_cast<std::size_t>(desc_.width);
+    for (const RowRef& ref : rows_) {
+      const auto begin = weight(o.table).begin() + static_cast<std::ptrdiff_t>(ref.row.token) * desc_.width;
+      value(o.out).emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+    }
+  }
+
+  void apply(const op::RmsNorm& o) {
+    const std::vector<double>& gain = weight(o.gain);
+    for (std::vector<double> row : value(o.x)) {
+      for (std::size_t start = 0; start < row.size(); start += gain.size()) {
+        double squares = 0;
+        for (std::size_t i = 0; i < gain.size(); ++i) squares += row[start + i] * row[start + i];
+        const double scale = 1 / std::sqrt(squares / static_cast<double>(gain.size()) + static_cast<double>(o.eps));
+        for (std::size_t i = 0; i < gain.size(); ++i) row[start + i] *= scale * gain[i];
+      }
+      value(o.out).push_back(std::move(row));
+    }
+  }
+
+  std::vector<double> product(const std::vector<double>& x, WeightId matrix, WeightId bias) const {
+    const std::vector<double>& w = weight(matrix);
+    std::vector<double> result(w.size() / x.size());
+    for (std::size_t n = 0; n < result.size(); ++n) {
+      double sum = present(bias) ? weight(bias)[n] : 0;
+      for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * w[n * x.size() + k];
+      result[n] = sum;
+    }
+    return result;
+  }
+
+  void apply(const op::Linear& o) {
+    for (const auto& row : value(o.x)) value(o.out).push_back(product(row, o.weight, o.bias));
+  }
+
+  void apply(const op::Rope& o) {
+    value(o.out) = value(o.x);
+    const int half = o.dims / 2;
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      for (int head = 0; head < o.heads; ++head)
+        for (int j = 0; j < half; ++j) {
+          double angle = static_cast<double>(o.scale) * rows_[r].row.position *
+                         std::pow(static_cast<double>(o.theta), -2.0 * j / o.dims);
+          if (present(o.factors)) angle /= weight(o.factors)[static_cast<std::size_t>(j)];
+          const bool neighbours = o.layout == RopeLayout::kInterleaved;
+          const auto first = static_cast<std::size_t>(head * o.head_dim + (neighbours ? 2 * j : j));
+          const std::size_t second = first + static_cast<std::size_t>(neighbours ? 1 : half);
+          double& a = value(o.out)[r][first];
+          double& b = value(o.out)[r][second];
+          const double rotated = a * std::cos(angle) - b * std::sin(angle);
+          b = a * std::sin(angle) + b * std::cos(angle);
+          a = rotated;
+        }
+  }
+
+  void apply(const op::StoreKv& o) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      auto& cache = static_cast<ReferenceCache&>(*rows_[r].step->cache);
+      const auto layer = static_cast<std::size_t>(o.layer), position = static_cast<std::size_t>(rows_[r].row.position);
+      cache.k[layer][position] = value(o.k)[r];
+      cache.v[layer][position] = value(o.v)[r];
+    }
+  }
+
+  static bool sees(const StepPlan& plan, Position i, Position j) {
+    if (plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
+    return std::any_of(plan.visible.begin(), plan.visible.end(), [j](const auto& range) { return range.contains(j); });
+  }
+
+  void apply(const op::Attention& o) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      auto& cache = static_cast<ReferenceCache&>(*rows_[r].step->cache);
+      const Matrix& keys = cache.k[static_cast<std::size_t>(o.layer)];
+      const Matrix& vals = cache.v[static_cast<std::size_t>(o.layer)];
+      const std::vector<double>& q = value(o.q)[r];
+      std::vector<double> mixed(q.size(), 0.0);
+      for (int head = 0; head < o.heads; ++head) {
+        const auto q0 = static_cast<std::size_t>(head * o.head_dim);
+        const auto k0 = static_cast<std::size_t>(head / (o.heads / o.kv_heads) * o.head_dim);
+        std::vector<std::pair<std::size_t, double>> weights;
+        double largest = -std::numeric_limits<double>::infinity();
+        for (Position j = 0; j < cache.capacity(); ++j) {
+          if (!sees(rows_[r].step->plan, rows_[r].row.position, j)) continue;
+          double dot = 0;
+          for (std::size_t d = 0; d < static_cast<std::size_t>(o.head_dim); ++d)
+            dot += q[q0 + d] * keys[static_cast<std::size_t>(j)][k0 + d];
+          weights.emplace_back(static_cast<std::size_t>(j), dot * static_cast<double>(o.scale));
+          largest = std::max(largest, weights.back().second);
+        }
+        double total = 0;
+        for (auto& [j, w] : weights) total += w = std::exp(w - largest);
+        for (const auto& [j, w] : weights)
+          for (std::size_t d = 0; d < static_cast<std::size_t>(o.head_dim); ++d)
+            mixed[q0 + d] += w / total * vals[j][k0 + d];
+      }
+      value(o.out).push_back(std::move(mixed));
+    }
+  }
+
+  void apply(const op::SwiGlu& o) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      std::vector<double> row = value(o.gate)[r];
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] *= value(o.up)[r][i] / (1 + std::exp(-row[i]));
+      value(o.out).push_back(std::move(row));
+    }
+  }
+
+  void apply(const op::Add& o) {
+    value(o.out) = value(o.a);
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      for (std::size_t i = 0; i < value(o.out)[r].size(); ++i) value(o.out)[r][i] += value(o.b)[r][i];
+  }
+
+  void apply(const op::GatherScored& o) {
+    for (std::size_t index : scored_) value(o.out).push_back(value(o.x)[index]);
+  }
+
+  void apply(const op::ScoreHead& o) {
+    for (const auto& row : value(o.x)) logits_.push_back(product(row, o.weight, o.bias));
+  }
+
+  std::vector<Scores> scores() {
+    std::vector<Scores> result(batch_.size());
+    std::vector<std::size_t> first(batch_.size() + 1, 0);
+    for (std::size_t s = 0; s < batch_.size(); ++s) first[s + 1] = first[s] + batch_[s].plan.scored.size();
+    for (std::size_t s = 0; s < batch_.size(); ++s) {
+      const bool partner = std::any_of(batch_.begin(), batch_.end(), [s](const SequenceStep& other) {
+        return other.guidance && other.guidance->unconditional == static_cast<std::int32_t>(s);
+      });
+      if (partner) continue;
+      for (std::size_t i = first[s]; i < first[s + 1]; ++i) {
+        std::vector<double> z = logits_[i];
+        if (const auto& guidance = batch_[s].guidance) {
+          const auto& u = logits_[first[static_cast<std::size_t>(guidance->unconditional)] + i - first[s]];
+          for (std::size_t t = 0; t < z.size(); ++t)
+            z[t] = u[t] + (static_cast<double>(guidance->scale) + 1) * (z[t] - u[t]);
+        }
+        if (batch_[s].request.logits)
+          for (double logit : z) result[s].logits.push_back(static_cast<float>(logit));
+        result[s].rows.push_back(reduce(z, rows_[scored_[i]].row.position, batch_[s].request));
+      }
+    }
+    return result;
+  }
+
+  /// Greedy reduction over the raw distribution only: sampling has tests of its own beside the CPU backend.
+  static RowScore reduce(const std::vector<double>& z, Position position, const ScoreRequest& request) {
+    std::vector<bool> choose(z.size(), true), count(z.size(), true);
+    for (const TokenRule& rule : request.rules) {
+      choose[static_cast<std::size_t>(rule.token)] = rule.choose;
+      count[static_cast<std::size_t>(rule.token)] = rule.count;
+    }
+    RowScore score;
+    score.position = position;
+    double best = -std::numeric_limits<double>::infinity(), largest = best, forbidden = best;
+    for (std::size_t t = 0; t < z.size(); ++t) {
+      if (count[t]) largest = std::max(largest, z[t]);
+      if (!choose[t] && count[t]) forbidden = std::max(forbidden, z[t]);
+      if (choose[t] && z[t] > best) {
+        best = z[t];
+        score.token = static_cast<TokenId>(t);
+      }
+    }
+    double total = 0;
+    for (std::size_t t = 0; t < z.size(); ++t) total += count[t] ? std::exp(z[t] - largest) : 0;
+    std::vector<double> p(z.size(), 0.0);
+    double others = 0;
+    for (std::size_t t = 0; t < z.size(); ++t) {
+      if (count[t]) p[t] = std::exp(z[t] - largest) / total;
+      if (p[t] > 0) score.entropy -= p[t] * std::log(p[t]);
+      if (static_cast<TokenId>(t) != score.token) others += p[t];
+    }
+    score.confidence = p[static_cast<std::size_t>(score.token)];
+    score.log_odds = std::log(score.confidence / others);
+    score.overruled = forbidden > best;
+    std::nth_element(p.begin(), p.begin() + 1, p.end(), std::greater<>());
+    score.margin = *std::max_element(p.begin(), p.begin() + 1) - p[1];
+    return score;
+  }
+
+  std::span<const SequenceStep> batch_;
+  const ModelDesc& desc_;
+  const std::vector<std::vector<double>>& weights_;
+  std::vector<RowRef> rows_;
+  std::vector<std::size_t> scored_;
+  std::vector<Matrix> values_;
+  Matrix logits_;
+};
+
+}  // namespace
+
+ReferenceBackend::ReferenceBackend(const ModelDesc& desc, std::function<Graph(StepShape)> build, const Weights& weights)
+    : desc_(desc), build_(std::move(build)) {
+  for (const WeightView& view : weights) {
+    if (!view.present()) {
+      weights_.emplace_back();
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(element_count(view.shape)));
+    codec(view.type).dequantize(view.data.data(), values.data(), static_cast<std::int64_t>(values.size()));
+    weights_.emplace_back(values.begin(), values.end());
+  }
+}
+
+Expected<std::unique_ptr<KvCache>> ReferenceBackend::make_cache(Position capacity) {
+  return std::unique_ptr<KvCache>(std::make_unique<ReferenceCache>(capacity));
+}
+
+Expected<std::vector<Scores>> ReferenceBackend::forward(std::span<const SequenceStep> batch) {
+  Pass pass(batch, desc_, weights_);
+  return pass.run(build_(pass.shape()));
+}
+
+}  // namespace dllm::testing
