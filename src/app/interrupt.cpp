@@ -1,11 +1,13 @@
 #include "app/interrupt.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cassert>
 #include <csignal>
+#include <utility>
 
 #include "app/exit_code.h"
 
@@ -19,6 +21,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler")
 /// Counts armed periods, so that a wake-up that is late does not stop the next one.
 std::atomic<unsigned char> period{0};
 int pipe_ends[2] = {-1, -1};
+int held_ends[2] = {-1, -1};
 
 /// stop_source::request_stop() is not async-signal-safe, so the handler only wakes a thread that calls it.
 extern "C" void on_sigint(int) {
@@ -30,7 +33,12 @@ extern "C" void on_sigint(int) {
     return;
   }
   expected = kHold;
-  if (mode.compare_exchange_strong(expected, kHeld) || expected == kHeld) return;
+  if (mode.compare_exchange_strong(expected, kHeld)) {
+    const unsigned char byte = 0;
+    if (write(held_ends[1], &byte, 1) < 0) _exit(kExitInterrupted);
+    return;
+  }
+  if (expected == kHeld) return;
   _exit(kExitInterrupted);
 }
 
@@ -39,6 +47,10 @@ extern "C" void on_sigint(int) {
 Interrupt::Interrupt() {
   assert(pipe_ends[0] < 0);
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return;  // then SIGINT keeps its default action
+  if (pipe2(held_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    for (int& end : pipe_ends) close(std::exchange(end, -1));
+    return;
+  }
   watcher_ = std::thread([this] { watch(); });
   struct sigaction action{};
   action.sa_handler = on_sigint;  // no SA_RESTART: a read of the terminal shall return
@@ -53,6 +65,7 @@ Interrupt::~Interrupt() {
   watcher_.join();
   close(pipe_ends[0]);
   pipe_ends[0] = pipe_ends[1] = -1;
+  for (int& end : held_ends) close(std::exchange(end, -1));
 }
 
 void Interrupt::watch() {
@@ -80,8 +93,18 @@ bool Interrupt::disarm() { return mode.exchange(kExit) == kStopping; }
 
 bool Interrupt::requested() const { return mode == kStopping; }
 
-void Interrupt::hold() { mode = kHold; }
+int Interrupt::hold() {
+  mode = kHold;
+  return held_ends[0];
+}
 
-bool Interrupt::release() { return mode.exchange(kExit) == kHeld; }
+bool Interrupt::release() {
+  if (mode.exchange(kExit) != kHeld) return false;
+  // The handler may be about to write still, on another thread: its byte must not end the next prompt.
+  pollfd held{.fd = held_ends[0], .events = POLLIN, .revents = 0};
+  unsigned char byte = 0;
+  while (read(held_ends[0], &byte, 1) != 1) poll(&held, 1, -1);
+  return true;
+}
 
 }  // namespace dllm::app

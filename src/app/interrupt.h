@@ -22,8 +22,10 @@ class Interrupt {
   bool disarm();
   bool requested() const;
 
-  /// The terminal is being read: SIGINT only makes the read return with EINTR. The result says whether one came.
-  void hold();
+  /// The terminal is being read: SIGINT only makes the returned descriptor readable (-1 where there is none), for the
+  /// reader to poll beside the terminal. An interrupted read would not do: a signal just before it is lost.
+  int hold();
+  /// The read is over; true if a SIGINT came.
   bool release();
 
  private:

@@ -1,9 +1,13 @@
 #include "app/line_reader.h"
 
 #include <histedit.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cwchar>
 #include <istream>
 #include <ostream>
 
@@ -13,6 +17,7 @@ struct LineReader::Editor {
   EditLine* line = nullptr;
   History* history = nullptr;
   std::string prompt;
+  int interrupt = -1;  ///< readable when the prompt has been interrupted
 
   Editor() {
     // libedit converts bytes by the locale; without UTF-8 it would refuse every letter outside ASCII.
@@ -33,12 +38,35 @@ struct LineReader::Editor {
     el_set(line, EL_EDITOR, "emacs");
     el_set(line, EL_HIST, ::history, history);
     el_set(line, EL_SIGNAL, 0);
+    el_set(line, EL_GETCFN, &read_character);
     el_source(line, nullptr);
   }
   ~Editor() {
     if (history) history_end(history);
     if (line) el_end(line);
   }
+
+  /// libedit's own reader would sleep through a Ctrl-C that comes between the prompt and its read().
+  static int read_character(EditLine* el, wchar_t* character) {
+    Editor* self = nullptr;
+    el_get(el, EL_CLIENTDATA, &self);
+    std::mbstate_t state{};
+    while (true) {
+      pollfd sources[] = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
+                          {.fd = self->interrupt, .events = POLLIN, .revents = 0}};
+      if (poll(sources, 2, -1) < 0 && errno != EINTR) return -1;
+      if (sources[1].revents != 0) return -1;
+      if (sources[0].revents == 0) continue;
+      char byte = 0;
+      const auto count = ::read(STDIN_FILENO, &byte, 1);
+      if (count <= 0) return static_cast<int>(count);
+      const std::size_t length = std::mbrtowc(character, &byte, 1, &state);
+      if (length == static_cast<std::size_t>(-2)) continue;  // in the middle of a character
+      if (length == static_cast<std::size_t>(-1)) *character = L'\uFFFD';
+      return 1;
+    }
+  }
+
   Editor(const Editor&) = delete;
   Editor& operator=(const Editor&) = delete;
 };
@@ -58,7 +86,9 @@ LineReader::Status LineReader::read(const std::string& prompt, std::string& line
     return std::getline(terminal_.in, line) ? Status::kLine : Status::kEnd;
   }
   editor_->prompt = prompt;
-  interrupt_.hold();
+  editor_->interrupt = interrupt_.hold();
+  // el_gets would show the prompt first and then leave the line mode, in which a Ctrl-D typed in between is lost.
+  el_set(editor_->line, EL_PREP_TERM, 1);
   int count = 0;
   const char* text = el_gets(editor_->line, &count);
   const bool interrupted = interrupt_.release();
