@@ -39,6 +39,10 @@ std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64
   return {bytes.begin(), bytes.end()};
 }
 
+std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool& pool) {
+  return packed_format(weight.type) == nullptr ? nullptr : std::make_unique<PackedMatrix>(weight, pool);
+}
+
 /// x [rows][4096] times W [4096][4096], with the preparation of activations.
 void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows) {
   const std::int64_t k = 4096, n = 4096;
@@ -48,10 +52,11 @@ void linear(benchmark::State& state, const KernelSet* set, TensorType type, std:
   std::vector<float> out(static_cast<std::size_t>(rows * n));
   const WeightView weight{type, {k, n}, data};
   ThreadPool pool(threads());
-  LinearRunner runner(*set, pool, false);
+  LinearRunner runner(*set, pool);
+  const auto packed = packed_matrix(weight, pool);
   for (auto _ : state) {
     runner.forget();
-    runner.run(runner.prepare(weight, nullptr, x.data(), rows, 0), n, out.data());
+    runner.run(runner.prepare(weight, packed ? &packed->weight() : nullptr, nullptr, x.data(), rows, 0), n, out.data());
     benchmark::DoNotOptimize(out.data());
   }
   state.SetItemsProcessed(state.iterations() * 2 * rows * k * n);
@@ -117,7 +122,8 @@ void head(benchmark::State& state, const KernelSet* set, std::int64_t rows) {
   const std::vector<float> x = random_floats(random, rows * k);
   const WeightView weight{TensorType::kQ8_0, {k, vocab}, data};
   ThreadPool pool(threads());
-  LinearRunner runner(*set, pool, false);
+  LinearRunner runner(*set, pool);
+  const PackedMatrix packed(weight, pool);
   ScoreHead score_head(*set, pool, runner);
   std::vector<SequenceStep> batch(1);
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -128,7 +134,7 @@ void head(benchmark::State& state, const KernelSet* set, std::int64_t rows) {
     runner.forget();
     score_head.arrange(batch, vocab);
     std::vector<Scores> scores(1);
-    score_head.run(runner.prepare(weight, nullptr, x.data(), rows, 0), vocab, scores);
+    score_head.run(runner.prepare(weight, &packed.weight(), nullptr, x.data(), rows, 0), vocab, scores);
     benchmark::DoNotOptimize(scores.data());
   }
   state.SetItemsProcessed(state.iterations() * 2 * rows * k * vocab);

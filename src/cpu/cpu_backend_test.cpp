@@ -127,7 +127,7 @@ TEST(CpuBackend, ExactActivationsMatchDoublePrecisionOnQuantizedWeights) {
         error += std::pow(static_cast<double>(b.logits[r * logits[r].size() + t]) - logits[r][t], 2);
         size += std::pow(logits[r][t], 2);
       }
-    EXPECT_LT(std::sqrt(error / size), 0.02) << codec(type).name;  // int8 activations: about 0.4 % per layer
+    EXPECT_LT(std::sqrt(error / size), 0.025) << codec(type).name;  // int8 activations: about 0.5 % per layer
   }
 }
 

@@ -32,9 +32,11 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       weights_(std::move(weights)),
       kernels_(kernels),
       pool_(threads),
-      linear_(kernels, pool_, exact),
+      linear_(kernels, pool_),
       head_(kernels, pool_, linear_) {
-  decode_vectors(factory_({1, 1}));
+  const Graph graph = factory_({1, 1});
+  decode_vectors(graph);
+  if (!exact) packed_ = PackedWeights::pack(graph, weights_, pool_);
 }
 
 void Executor::decode_vectors(const Graph& graph) {
@@ -131,7 +133,8 @@ void Executor::run(const op::RmsNorm& o) {
 }
 
 void Executor::run(const op::Linear& o) {
-  const LinearArgs args = linear_.prepare(weight(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
+  const LinearArgs args =
+      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
   linear_.run(args, width(o.out), value(o.out));
 }
 
@@ -254,7 +257,8 @@ void Executor::run(const op::GatherScored& o) {
 
 void Executor::run(const op::ScoreHead& o) {
   if (head_.gather().empty()) return;
-  const LinearArgs args = linear_.prepare(weight(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
+  const LinearArgs args =
+      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
   head_.run(args, weight(o.weight).shape[1], *scores_);
 }
 

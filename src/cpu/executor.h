@@ -84,6 +84,7 @@ class Executor {
   const KernelSet& kernels_;
   ThreadPool pool_;
   LinearRunner linear_;
+  PackedWeights packed_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
 

@@ -34,18 +34,10 @@ class Kernels : public ::testing::TestWithParam<const KernelSet*> {
 INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(sets()),
                          [](const auto& test) { return std::string(test.param->name); });
 
-struct Quantized {
-  std::vector<std::int8_t> values;
-  std::vector<float> scales;
-  std::vector<std::int32_t> sums;
-};
+using testing::TestMatrix;
+using testing::TestRows;
 
-Quantized quantize(const KernelSet& set, const std::vector<float>& x) {
-  Quantized q{std::vector<std::int8_t>(x.size()), std::vector<float>(x.size() / 32),
-              std::vector<std::int32_t>(x.size() / 16)};
-  set.quantize_row(x.data(), static_cast<std::int64_t>(x.size()), q.values.data(), q.scales.data(), q.sums.data());
-  return q;
-}
+TestRows quantize(const KernelSet& set, const std::vector<float>& x, std::int64_t rows = 1) { return {set, x, rows}; }
 
 std::vector<float> run_linear(const KernelSet& set, LinearArgs args, std::int64_t n) {
   std::vector<float> out(static_cast<std::size_t>(args.rows * n), 9.f);
@@ -135,11 +127,13 @@ TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
     const std::int64_t k = 5 * 256, n = 37, rows = 11;
     const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
     const std::vector<float> w = decode(layout.type, weight, n * k), x = random_floats(random_, rows * k, 4.f);
-    Quantized q = quantize(set(), x);
+    TestRows q = quantize(set(), x, rows);
     std::vector<float> rounded(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) rounded[i] = static_cast<float>(q.values[i]) * q.scales[i / 32];
-    LinearArgs args = linear_args(layout.type, weight, k, rows);
-    args.quantized = {q.values.data(), q.scales.data(), q.sums.data(), k};
+    TestMatrix matrix(layout.type, weight, n, k);
+    LinearArgs args;
+    matrix.add_to(args);
+    args.k = k, args.rows = rows, args.quantized = q.view(matrix.format());
     const std::vector<float> out = run_linear(set(), args, n);
     for (std::int64_t m = 0; m < rows; ++m)
       for (std::int64_t j = 0; j < n; ++j) {
@@ -171,11 +165,13 @@ TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
         if (!scale) weight[i] = static_cast<std::byte>(fill);
       }
       const std::vector<float> w = decode(layout.type, weight, 16 * k);
+      TestMatrix matrix(layout.type, weight, 16, k);
       for (float sign : {1.f, -1.f}) {
-        const std::vector<float> x(static_cast<std::size_t>(k), sign * 2.f);
-        Quantized q = quantize(set(), x);
-        LinearArgs args = linear_args(layout.type, weight, k, 1);
-        args.quantized = {q.values.data(), q.scales.data(), q.sums.data(), k};
+        const std::vector<float> x(static_cast<std::size_t>(k), sign * 127.f / 64.f);  // scale 2^-6: exact codes
+        TestRows q = quantize(set(), x);
+        LinearArgs args;
+        matrix.add_to(args);
+        args.k = k, args.rows = 1, args.quantized = q.view(matrix.format());
         const std::vector<float> out = run_linear(set(), args, 16);
         for (std::int64_t j = 0; j < 16; ++j) {
           const Dot expected = dot(x.data(), w.data() + j * k, k);
@@ -189,7 +185,7 @@ TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
 TEST_P(Kernels, QuantizationRoundsToNearestEvenAndKeepsNonFiniteVisible) {
   std::vector<float> x(64, 0.f);
   x[0] = 127.f, x[1] = 0.5f, x[2] = 1.5f, x[3] = -2.5f, x[4] = 3.49f;
-  Quantized q = quantize(set(), x);
+  TestRows q = quantize(set(), x);
   EXPECT_EQ(q.scales[0], 1.f);
   EXPECT_EQ(q.values[0], 127);
   EXPECT_EQ(q.values[1], 0);
@@ -198,11 +194,21 @@ TEST_P(Kernels, QuantizationRoundsToNearestEvenAndKeepsNonFiniteVisible) {
   EXPECT_EQ(q.values[4], 3);
   EXPECT_EQ(q.sums[0], 130);
   EXPECT_EQ(q.scales[1], 0.f);  // a block of zeros
+  // Scales are rounded up to two bits of mantissa, so codes never exceed 127.
+  for (float amax : {127.001f, 158.f, 158.75f, 159.f, 200.f, 253.f, 254.f}) {
+    x[0] = amax;
+    q = quantize(set(), x);
+    const float ideal = amax / 127.f, steps = q.scales[0] * 4.f / std::exp2(std::floor(std::log2(ideal)));
+    EXPECT_EQ(steps, std::round(steps)) << amax;
+    EXPECT_GE(q.scales[0], ideal) << amax;
+    EXPECT_LE(q.scales[0], 1.25f * ideal) << amax;
+    EXPECT_EQ(q.values[0], static_cast<int>(std::nearbyint(amax / q.scales[0]))) << amax;
+  }
   x[40] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(quantize(set(), x).scales[1]));
   x[40] = -std::numeric_limits<float>::infinity();
   EXPECT_TRUE(std::isinf(quantize(set(), x).scales[1]));
-  x[40] = 1e-44f;  // 127 / amax would overflow
+  x[40] = 1e-44f;  // 1 / scale would overflow
   q = quantize(set(), x);
   EXPECT_EQ(q.scales[1], 0.f);
   EXPECT_EQ(q.values[40], 0);

@@ -1,11 +1,12 @@
 #include "cpu/linear.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 namespace dllm::cpu {
 
-LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, bool exact)
-    : kernels_(kernels), pool_(pool), exact_(exact) {
+LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {
   scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
 
@@ -13,38 +14,47 @@ void* LinearRunner::scratch(int worker) {
   return scratch_.data() + kLinearScratchBytes * static_cast<std::size_t>(worker);
 }
 
-bool LinearRunner::uses_int8(const WeightView& weight) const { return !exact_ && kernels_.runs_int8(weight.type); }
-
 void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k) {
-  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * k);
-  const std::size_t scale_bytes = bytes_of<float>(rows * k / kScaleBlock);
-  activations_.reserve(value_bytes + scale_bytes + bytes_of<std::int32_t>(rows * k / kSumBlock));
-  quantized_.stride = k;
-  quantized_.values = activations_.as<std::int8_t>();
-  // Rows are multiples of 32 values, so the arrays that follow stay aligned.
-  quantized_.scales = reinterpret_cast<float*>(activations_.data() + value_bytes);
-  quantized_.sums = reinterpret_cast<std::int32_t*>(activations_.data() + value_bytes + scale_bytes);
-  const QuantizedRows q = quantized_;
+  // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
+  // of the L1 cache.
+  const std::int64_t stride = k + 64, groups = rows * k / kScaleBlock;
+  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * stride), group_bytes = bytes_of<float>(groups);
+  activations_.reserve(value_bytes + 8 * group_bytes);
+  std::byte* at = activations_.data();
+  const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
+  QuantizedRows& q = quantized_;
+  q.stride = stride;
+  q.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
+  q.scales = reinterpret_cast<float*>(take(group_bytes));
+  q.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  q.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  q.offsets = reinterpret_cast<float*>(take(group_bytes));
+  q.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  q.corrections = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  std::atomic<bool> regular{true};
   parallel_items(pool_, rows, k, [&](std::int64_t row, int) {
-    kernels_.quantize_row(x + row * k, k, q.values + row * k, q.scales + row * k / kScaleBlock,
+    kernels_.quantize_row(x + row * k, k, q.values + row * stride, q.scales + row * k / kScaleBlock,
                           q.sums + row * k / kSumBlock);
+    if (!derive_row(q, row, k)) regular.store(false, std::memory_order_relaxed);
   });
+  q.regular = regular;
+  corrected_for_ = nullptr;
 }
 
-LinearArgs LinearRunner::prepare(const WeightView& weight, const float* bias, const float* x, std::int64_t rows,
-                                 std::int64_t value) {
-  const Codec& format = codec(weight.type);
+LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
+                                 const float* x, std::int64_t rows, std::int64_t value) {
   LinearArgs args;
-  args.type = weight.type;
-  args.weight = weight.data.data();
   args.k = weight.shape[0];
-  args.row_bytes = format.row_bytes(args.k);
   args.rows = rows;
   args.bias = bias;
-  args.dequantize = format.dequantize;
-  args.block_elems = format.block_elems;
-  args.block_bytes = format.block_bytes;
-  if (!uses_int8(weight)) {
+  if (packed == nullptr) {
+    const Codec& format = codec(weight.type);
+    args.type = weight.type;
+    args.weight = weight.data.data();
+    args.row_bytes = format.row_bytes(args.k);
+    args.dequantize = format.dequantize;
+    args.block_elems = format.block_elems;
+    args.block_bytes = format.block_bytes;
     args.x = x;
     return args;
   }
@@ -52,6 +62,15 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const float* bias, co
     quantize(x, rows, args.k);
     quantized_value_ = value;
   }
+  if (corrected_for_ == nullptr || corrected_for_->zero != packed->format->zero ||
+      corrected_for_->group != packed->format->group) {
+    fill_corrections(quantized_, rows, args.k, *packed->format);
+    corrected_for_ = packed->format;
+  }
+  args.format = packed->format;
+  args.layout = &packed->layout;
+  args.packed = packed->panels;
+  args.regular = packed->regular;
   args.quantized = quantized_;
   return args;
 }
@@ -62,15 +81,16 @@ void LinearRunner::run(const LinearArgs& base, std::int64_t n, float* out) {
   args.out = out;
   args.out_stride = n;
   // A small product is one task and stays on this thread: waking another costs some microseconds. A large one is cut
-  // into tasks of at least 256 k multiplies, with several per thread for an even finish.
-  const std::int64_t panels = (n + kPanel - 1) / kPanel, macs_per_panel = args.rows * args.k * kPanel;
-  const bool small = panels * macs_per_panel <= std::int64_t{1} << 20;
-  const std::int64_t most = std::max<std::int64_t>(1, panels / (4 * pool_.size()));
-  const std::int64_t panels_per_task =
-      small ? panels : std::clamp<std::int64_t>((std::int64_t{1} << 18) / macs_per_panel, 1, most);
-  parallel(pool_, (panels + panels_per_task - 1) / panels_per_task, [&](std::int64_t task, int worker) {
-    const std::int64_t begin = task * panels_per_task * kPanel;
-    kernels_.linear(args, begin, std::min(n, begin + panels_per_task * kPanel), scratch(worker));
+  // into tasks of whole pairs of panels: few, so that a kernel may prefetch from pair to pair, but several per thread
+  // for an even finish.
+  constexpr std::int64_t kPair = 2 * kPanel, kTasksPerThread = 8;
+  const std::int64_t pairs = (n + kPair - 1) / kPair, macs_per_pair = args.rows * args.k * kPair;
+  const bool small = pairs * macs_per_pair <= std::int64_t{1} << 20;
+  const std::int64_t pairs_per_task =
+      small ? pairs : std::max<std::int64_t>(1, pairs / (kTasksPerThread * pool_.size()));
+  parallel(pool_, (pairs + pairs_per_task - 1) / pairs_per_task, [&](std::int64_t task, int worker) {
+    const std::int64_t begin = task * pairs_per_task * kPair;
+    kernels_.linear(args, begin, std::min(n, begin + pairs_per_task * kPair), scratch(worker));
   });
 }
 

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
+#include "cpu/packed_weights.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
@@ -40,20 +41,15 @@ void parallel_items(ThreadPool& pool, std::int64_t items, std::int64_t cost, con
 }
 
 /// Products with weights: chooses the family of kernels, prepares activations, splits outputs into tasks.
-///
-/// Seam for speed: weights are unpacked panel by panel on each call; a packed copy made at load would replace
-/// LinearArgs::weight here and nowhere else.
 class LinearRunner {
  public:
-  /// `exact`: quantized weights meet float32 activations (through the codec) instead of int8 ones.
-  LinearRunner(const KernelSet& kernels, ThreadPool& pool, bool exact);
+  LinearRunner(const KernelSet& kernels, ThreadPool& pool);
 
-  /// Whether activations for this weight are quantized.
-  bool uses_int8(const WeightView& weight) const;
-  /// Arguments for rows of `x` ([rows][k]). Quantizes them if the weight asks for it; the result is reused as long as
-  /// `value` stays the same (q, k and v read one input), so it names x uniquely until forget(). Throws std::bad_alloc.
-  LinearArgs prepare(const WeightView& weight, const float* bias, const float* x, std::int64_t rows,
-                     std::int64_t value);
+  /// Arguments for rows of `x` ([rows][k]): the int8 family if the weight is `packed`, else the float family over
+  /// `weight` as it stands. Quantizes x for the former; the result is reused as long as `value` stays the same (q, k
+  /// and v read one input), so it names x uniquely until forget(). Throws std::bad_alloc.
+  LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
+                     std::int64_t rows, std::int64_t value);
   void forget() { quantized_value_ = -1; }
 
   /// All outputs: out[rows][n].
@@ -65,11 +61,11 @@ class LinearRunner {
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
-  bool exact_;
   Buffer scratch_;
   Buffer activations_;
   QuantizedRows quantized_;
   std::int64_t quantized_value_ = -1;
+  const PackedFormat* corrected_for_ = nullptr;  ///< the format whose zero point quantized_.corrections hold
 };
 
 }  // namespace dllm::cpu

@@ -81,14 +81,8 @@ std::int64_t ScoreHead::chunk_size(std::int64_t chunk) const {
 
 float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::int64_t chunk, int worker) {
   float* tile = tiles_.as<float>() + static_cast<std::int64_t>(worker) * kHeadRows * kHeadChunk;
-  LinearArgs args = base;
+  LinearArgs args = from_row(base, group.first_row);
   args.rows = group.rows;
-  if (args.x != nullptr) args.x += group.first_row * args.k;
-  if (args.x == nullptr) {
-    args.quantized.values += group.first_row * args.quantized.stride;
-    args.quantized.scales += group.first_row * args.quantized.stride / kScaleBlock;
-    args.quantized.sums += group.first_row * args.quantized.stride / kSumBlock;
-  }
   args.out = tile;
   args.out_stride = kHeadChunk;
   args.out_origin = chunk * kHeadChunk;

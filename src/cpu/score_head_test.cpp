@@ -22,7 +22,7 @@ const float kNan = std::numeric_limits<float>::quiet_NaN();
 /// that are not finite must come alone, since 0 * inf is NaN.
 class HeadFixture {
  public:
-  explicit HeadFixture(int threads = 1) : pool_(threads), linear_(*default_kernel_set(), pool_, false) {}
+  explicit HeadFixture(int threads = 1) : pool_(threads), linear_(*default_kernel_set(), pool_) {}
 
   /// rows[r] are the logits of row r, at position 10 + r.
   std::vector<Scores> run(const std::vector<std::vector<float>>& rows, std::vector<SequenceStep> batch) {
@@ -39,7 +39,7 @@ class HeadFixture {
     std::vector<Scores> scores(batch.size());
     linear_.forget();
     const LinearArgs args =
-        linear_.prepare(view, nullptr, x.data(), static_cast<std::int64_t>(head.gather().size()), 0);
+        linear_.prepare(view, nullptr, nullptr, x.data(), static_cast<std::int64_t>(head.gather().size()), 0);
     head.run(args, vocab, scores);
     return scores;
   }

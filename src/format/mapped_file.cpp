@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -53,6 +54,13 @@ Expected<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& 
 
 std::shared_ptr<const MappedFile> MappedFile::wrap(std::span<const std::byte> bytes, std::string name) {
   return std::shared_ptr<const MappedFile>(new MappedFile(bytes, std::move(name), false));
+}
+
+void MappedFile::drop_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes.size()) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

@@ -26,6 +26,12 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
+  /// Whether the bytes are a map of a file, rather than somebody's memory.
+  bool mapped() const { return owned_; }
+
+  /// Gives back the memory of the pages that lie wholly inside `bytes`, a part of a map of a file: they are read again
+  /// when they are touched. Never call it on other memory, whose content would be lost.
+  static void drop_pages(std::span<const std::byte> bytes);
 
  private:
   MappedFile(std::span<const std::byte> bytes, std::string name, bool owned)

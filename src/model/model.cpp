@@ -84,10 +84,11 @@ Expected<const Tokenizer*> Model::require_tokenizer() const {
 WeightView Model::bind(const WeightDecl& decl) {
   const SourceTensor* tensor = source_.find(decl.name);
   if (!tensor) return {};
-  WeightView view{tensor->type, decl.shape, tensor->data};
+  WeightView view{tensor->type, decl.shape, tensor->data, tensor->mapped};
   if (tensor->permute_heads != 0) {
     owned_.push_back(std::make_unique<std::vector<std::byte>>());
     view.data = tensor_bytes(*tensor, *owned_.back());
+    view.mapped = false;
   }
   return view;
 }

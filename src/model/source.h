@@ -22,6 +22,7 @@ struct SourceTensor {
   std::span<const std::byte> data;
   /// > 0: rows are heads in half-split order, to be interleaved (see permute_qk).
   std::int64_t permute_heads = 0;
+  bool mapped = false;  ///< `data` lies in a map of a file (MappedFile::drop_pages)
 };
 
 /// A model in GGUF terms, wherever it comes from: a GGUF file, a Hugging Face directory, or a test. Running,

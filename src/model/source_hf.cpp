@@ -77,7 +77,7 @@ class TensorTable {
     std::string gguf = replace_placeholder(entry.gguf, std::to_string(layer)) + name.suffix;
     const auto [at, fresh] =
         ordered_.try_emplace(Key{entry.section, layer, entry.index, name.suffix},
-                             SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0});
+                             SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, true});
     if (fresh) return {};
     return Error{ErrorCode::kInvalidFile, fmt::format("another tensor becomes '{}' too", at->second.name), tensor.name,
                  ""};

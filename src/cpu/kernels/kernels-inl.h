@@ -8,10 +8,13 @@
 
 #include "cpu/kernels/math-inl.h"
 // math first: the others use exp
+#include "cpu/kernels/packed-inl.h"
 #include "cpu/kernels/rows-inl.h"
-#include "cpu/kernels/unpack-inl.h"
 // linear and attention build on them
 #include "cpu/kernels/attention-inl.h"
+#ifdef DLLM_PAIR_TILES
+#include "cpu/kernels/pairs-inl.h"
+#endif
 #include "cpu/kernels/linear-inl.h"
 
 #define DLLM_STRINGIFY_IMPL(name) #name

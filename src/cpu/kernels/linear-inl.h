@@ -1,8 +1,9 @@
 // No include guard: compiled once per instruction set.
 //
-// linear(): for each panel of 16 outputs, unpack 16 weight rows into scratch, one block of K at a time, and run every
-// row of x over the unpacked block. The unpacking costs about as much as 4 rows of x, so it fades beyond some 16 rows;
-// and because a block has a fixed length, scratch fits L1/L2 whatever K is. Partial sums wait in `out` between blocks.
+// linear(): for each panel of 16 outputs, decode the weights into scratch, one block of K at a time, and run every row
+// of x over the decoded block. Decoding costs about as much as 4 rows of x, so it fades beyond some 16 rows; and
+// because a block has a fixed length, scratch fits L1/L2 whatever K is. Partial sums wait in `out` between blocks. Sets
+// with DLLM_PAIR_TILES take pairs of panels through pairs-inl.h instead, which decodes in registers.
 //
 // Order of summation (it is the contract between the sets): over k ascending, one accumulator per output. The int8
 // family first sums a group of 16 or 32 products exactly in integers.
@@ -11,9 +12,9 @@ namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kFloatBlock = 512;  ///< K per block: rows 32 KiB + panel 32 KiB
-constexpr std::int64_t kInt8Block = 1024;  ///< K per block: rows 16 KiB + panel 16 KiB + scales and minima 8 KiB
+constexpr std::int64_t kInt8Block = 1024;  ///< K per block: panel 16 KiB + scales and minima 8 KiB
 static_assert(2 * kPanel * kFloatBlock * 4 <= std::int64_t{kLinearScratchBytes});
-static_assert(2 * kPanel * kInt8Block + 2 * kPanel * kInt8Block / 16 * 4 <= std::int64_t{kLinearScratchBytes});
+static_assert(kPanel * kInt8Block + 2 * kPanel * kInt8Block / 16 * 4 <= std::int64_t{kLinearScratchBytes});
 
 /// One block of a panel of weights, ready for the micro-kernels.
 struct Block {
@@ -46,9 +47,9 @@ template <int kRows, int kGroup, bool kMin, bool kFull>
 inline void int8_tile(const LinearArgs& args, const Block& block, std::int64_t row, F32* acc) {
   const QuantizedRows& q = args.quantized;
   const std::int8_t* a = q.values + row * q.stride + block.k0;
-  const float* scales = q.scales + (row * q.stride + block.k0) / kScaleBlock;
-  const std::int32_t* sums = q.sums + (row * q.stride + block.k0) / kSumBlock;
-  const std::int64_t scale_stride = q.stride / kScaleBlock, sum_stride = q.stride / kSumBlock;
+  const std::int64_t scale_stride = args.k / kScaleBlock, sum_stride = args.k / kSumBlock;
+  const float* scales = q.scales + row * scale_stride + block.k0 / kScaleBlock;
+  const std::int32_t* sums = q.sums + row * sum_stride + block.k0 / kSumBlock;
   const std::uint8_t* w = block.bytes;
   const std::int32_t zero = block.zero - kDotBias<kFull>;
   F32 total[kRows];
@@ -176,36 +177,50 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
   }
 }
 
-void linear_int8(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  const Int8Format& format = *int8_format(args.type);
-  auto* rows = static_cast<std::uint8_t*>(scratch);  // [16][kInt8Block]
-  std::uint8_t* panel = rows + kPanel * kInt8Block;
-  auto* scale = reinterpret_cast<float*>(panel + kPanel * kInt8Block);
+void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scratch) {
+  const PackedFormat& format = *args.format;
+  const PackedLayout& layout = *args.layout;
+  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  auto* bytes = static_cast<std::uint8_t*>(scratch);
+  auto* scale = reinterpret_cast<float*>(bytes + kPanel * kInt8Block);
   float* min = scale + kPanel * kInt8Block / 16;
-  const auto multiply = format.group == 16  ? multiply_block<Int8Family<16, false, false>>
-                        : format.has_min    ? multiply_block<Int8Family<32, true, false>>
-                        : format.full_bytes ? multiply_block<Int8Family<32, false, true>>
-                                            : multiply_block<Int8Family<32, false, false>>;
-  for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
-    const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
-    for (std::int64_t k0 = 0; k0 < args.k; k0 += kInt8Block) {
-      const std::int64_t kc = args.k - k0 < kInt8Block ? args.k - k0 : kInt8Block;
-      for (int i = 0; i < columns; ++i) {
-        const auto* src = reinterpret_cast<const std::uint8_t*>(args.weight + (n + i) * args.row_bytes) +
-                          k0 / format.block_elems * format.block_bytes;
-        format.unpack(src, kc, rows + i * kInt8Block, scale + i, min + i);
-      }
-      for (std::int64_t k = 0; k < kc; k += 64)
-        transpose16(reinterpret_cast<const std::uint32_t*>(rows + k), kInt8Block / 4,
-                    reinterpret_cast<std::uint32_t*>(panel + k * kPanel));
-      multiply(args, {k0, kc, nullptr, panel, scale, min, format.zero}, n, columns);
+  const auto multiply = format.group == 16             ? multiply_block<Int8Family<16, false, false>>
+                        : format.has_min               ? multiply_block<Int8Family<32, true, false>>
+                        : format.codes == Codes::kByte ? multiply_block<Int8Family<32, false, true>>
+                                                       : multiply_block<Int8Family<32, false, false>>;
+  for (std::int64_t k0 = 0; k0 < args.k; k0 += kInt8Block) {
+    const std::int64_t kc = args.k - k0 < kInt8Block ? args.k - k0 : kInt8Block;
+    unpack_codes(format.codes, layout, panel, k0 / 32, kc / 32, bytes);
+    for (std::int64_t g = 0; g < kc / format.group; ++g) {
+      store(scale + g * kPanel, group_scale(format, layout, panel, k0 / format.group + g));
+      if (format.has_min) store(min + g * kPanel, group_min(format, layout, panel, k0 / format.group + g));
     }
+    multiply(args, {k0, kc, nullptr, bytes, scale, min, format.zero}, n, columns);
   }
 }
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
-  linear_int8(args, n_begin, n_end, scratch);
+#ifdef DLLM_PAIR_TILES
+  if (args.quantized.regular && args.regular)
+    for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, n_end, scratch);
+#endif
+  for (std::int64_t n = n_begin; n < n_end; n += kPanel)
+    int8_panel(args, n, static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel), scratch);
+}
+
+/// amax / 127, rounded up to two bits of mantissa: 1, 1.25, 1.5 or 1.75 times a power of two. Then a kernel may
+/// multiply a weight's scale by it with one integer addition to a tabled multiple (pairs-inl.h), and the product is
+/// exact. Rounding up costs 0.8 dB of quantization noise; rounding up to powers of two, as OCP's MXINT8 does, would
+/// cost 3.3.
+inline float block_scale(float amax) {
+  const float exact = amax / 127.f;
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &exact, 4);
+  if (bits < 0x7f800000u) bits = (bits + 0x1fffffu) & ~0x1fffffu;
+  float scale;
+  __builtin_memcpy(&scale, &bits, 4);
+  return scale;
 }
 
 void quantize_row(const float* x, std::int64_t k, std::int8_t* values, float* scales, std::int32_t* sums) {
@@ -217,10 +232,11 @@ void quantize_row(const float* x, std::int64_t k, std::int8_t* values, float* sc
     const std::int32_t peak_bits = reduce_max(peak);
     float amax;
     __builtin_memcpy(&amax, &peak_bits, 4);
-    // 127 / amax overflows for subnormal amax; such a block is zero.
+    // 1 / scale overflows for subnormal amax; such a block is zero.
     const bool zero = amax < 0x1.0p-120f;
-    scales[i / kScaleBlock] = zero ? 0.f : amax / 127.f;
-    const F32 inverse = set1(zero ? 0.f : 127.f / amax);
+    const float block = zero ? 0.f : block_scale(amax);
+    scales[i / kScaleBlock] = block;
+    const F32 inverse = set1(zero ? 0.f : 1.f / block);
     for (std::int64_t half = 0; half < 2; ++half) {
       const F32 scaled = mul(load(x + i + 16 * half), inverse);
       // NaN becomes -127 here (the second operand wins); the scale has kept it.

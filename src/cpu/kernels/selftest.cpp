@@ -1,6 +1,7 @@
 // Compares every kernel set that this machine runs with the scalar set, bit for bit, over shapes with every kind of
 // tail. A plain program, so that it cross-compiles with nothing but a C++ runtime and runs under qemu-user.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -28,9 +29,9 @@ class Check {
       for (std::int64_t m : {1, 2, 5, 11, 12, 13, 30}) float_linear(k, m);
     for (const testing::BlockLayout& layout : testing::kBlockLayouts)
       for (std::int64_t blocks : {1, 2, 5})
-        for (std::int64_t m : {1, 3, 4, 7, 8, 9, 20}) int8_linear(layout, blocks, m);
-    for (std::int64_t blocks : {32, 33, 70})
-      int8_linear(testing::kBlockLayouts[0], blocks, 5);  // more than one block of K
+        for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 20}) int8_linear(layout, blocks, m);
+    for (const testing::BlockLayout& layout : testing::kBlockLayouts)  // more than one block of K
+      for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
     special_values();
   }
 
@@ -144,17 +145,19 @@ class Check {
   }
 
   void int8_linear(const testing::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {
-    const std::int64_t k = blocks * layout.elems, n = 1 + random_.below(40);
-    const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
-    const std::vector<float> x = random_floats(random_, m * k, 5.f);
-    std::vector<std::int8_t> q(x.size());
-    std::vector<float> scales(x.size() / 32);
-    std::vector<std::int32_t> sums(x.size() / 16);
-    oracle_.quantize_row(x.data(), m * k, q.data(), scales.data(), sums.data());
-    LinearArgs args;
-    args.type = layout.type, args.weight = weight.data(), args.row_bytes = blocks * layout.bytes;
-    args.k = k, args.rows = m, args.quantized = {q.data(), scales.data(), sums.data(), k};
-    linear(args, n, "linear (int8)");
+    const std::int64_t k = blocks * layout.elems, n = 1 + random_.below(100);
+    std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
+    testing::TestMatrix matrix(layout.type, weight, n, k);
+    std::vector<float> x = random_floats(random_, m * k, 5.f);
+    for (int kind = 0; kind < 3; ++kind) {
+      if (kind == 1) std::fill_n(x.begin(), 32, 0.f);                            // a block of zeros
+      if (kind == 2) x[static_cast<std::size_t>(random_.below(m * k))] = 1e30f;  // scales that forbid pair tiles
+      testing::TestRows rows(oracle_, x, m);
+      LinearArgs args;
+      matrix.add_to(args);
+      args.k = k, args.rows = m, args.quantized = rows.view(matrix.format());
+      linear(args, n, kind == 0 ? "linear (int8)" : kind == 1 ? "linear (int8, zeros)" : "linear (int8, wide)");
+    }
   }
 
   void special_values() {

@@ -7,6 +7,8 @@
 
 // AVX-512 F/BW/VL/DQ/VNNI (Ice Lake, Zen 4 and later).
 
+#define DLLM_PAIR_TILES  // pairs-inl.h
+
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu/kernels/kernel_set.h"
 #include "numerics/tensor_type.h"
 
 // Inputs for the tests of the kernels, without any library: the self-test runs where there is no test framework.
@@ -78,5 +79,76 @@ inline std::vector<std::byte> random_words(Random& random, TensorType type, std:
   }
   return data;
 }
+
+/// Memory of the test, aligned to a cache line.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::int64_t size) : bytes_(static_cast<std::size_t>(size) + 64) {}
+  std::uint8_t* data() {
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    return bytes_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+};
+
+/// A packed matrix [n][k].
+class TestMatrix {
+ public:
+  TestMatrix(TensorType type, const std::vector<std::byte>& weight, std::int64_t n, std::int64_t k)
+      : format_(*packed_format(type)),
+        layout_(packed_layout(format_, k)),
+        panels_((n + kPanel - 1) / kPanel * layout_.bytes) {
+    const std::int64_t row_bytes = k / format_.block_elems * format_.block_bytes;
+    for (std::int64_t first = 0; first < n; first += kPanel) {
+      const std::int64_t count = n - first < kPanel ? n - first : kPanel;
+      const bool regular =
+          pack_panel(format_, reinterpret_cast<const std::uint8_t*>(weight.data()) + first * row_bytes, row_bytes,
+                     static_cast<int>(count), k, panels_.data() + first / kPanel * layout_.bytes);
+      regular_ = regular_ && regular;
+    }
+  }
+  const PackedFormat& format() const { return format_; }
+  bool regular() const { return regular_; }
+  void add_to(LinearArgs& args) {
+    args.format = &format_, args.layout = &layout_, args.packed = panels_.data(), args.regular = regular_;
+  }
+
+ private:
+  const PackedFormat& format_;
+  PackedLayout layout_;
+  AlignedBytes panels_;
+  bool regular_ = true;
+};
+
+/// Quantized rows with what is derived from them.
+struct TestRows {
+  TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+      : values(x.size()),
+        scales(x.size() / 32),
+        offsets(scales.size()),
+        sums(x.size() / 16),
+        exponents(scales.size()),
+        multiples(scales.size()),
+        corrections(sums.size()),
+        count(rows),
+        k(static_cast<std::int64_t>(x.size()) / rows) {
+    set.quantize_row(x.data(), rows * k, values.data(), scales.data(), sums.data());
+  }
+  /// For products with `format`.
+  QuantizedRows view(const PackedFormat& format) {
+    QuantizedRows q{values.data(),    scales.data(),  sums.data(),        k,   exponents.data(),
+                    multiples.data(), offsets.data(), corrections.data(), true};
+    for (std::int64_t row = 0; row < count; ++row) q.regular = derive_row(q, row, k) && q.regular;
+    fill_corrections(q, count, k, format);
+    return q;
+  }
+
+  std::vector<std::int8_t> values;
+  std::vector<float> scales, offsets;
+  std::vector<std::int32_t> sums, exponents, multiples, corrections;
+  std::int64_t count, k;
+};
 
 }  // namespace dllm::cpu::testing

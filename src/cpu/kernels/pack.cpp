@@ -1,0 +1,251 @@
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "cpu/kernels/packed.h"
+
+namespace dllm::cpu {
+namespace {
+
+constexpr PackedFormat kFormats[] = {
+    {TensorType::kQ4_0, 32, 18, 32, 8, false, Codes::kNibble, Scales::kHalf},
+    {TensorType::kQ4_1, 32, 20, 32, 0, true, Codes::kNibble, Scales::kHalf},
+    {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf},
+    {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf},
+    {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf},
+    {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper},
+    {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper},
+    {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper},
+    {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent},
+};
+
+constexpr std::int64_t kSuperBlock = 256;
+
+/// One block of the file, decoded to what the planes hold.
+struct Block {
+  std::uint8_t codes[kSuperBlock];  ///< u
+  std::uint8_t scale[16 * 2];       ///< per group: a half (2 bytes), an exponent or an integer (1 byte)
+  std::uint8_t min[8 * 2];
+  std::uint8_t super[2], super_min[2];
+};
+
+void nibbles(const std::uint8_t* q, std::uint8_t* u) {
+  for (int i = 0; i < 16; ++i) u[i] = q[i] & 15;
+  for (int i = 0; i < 16; ++i) u[16 + i] = static_cast<std::uint8_t>(q[i] >> 4);
+}
+void fifth_bits(const std::uint8_t* mask, std::uint8_t* u) {
+  std::uint32_t word;
+  std::memcpy(&word, mask, 4);
+  for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(u[i] | (((word >> i) & 1u) << 4));
+}
+
+/// The eight 6-bit scales and minima of Q4_K and Q5_K, packed in 12 bytes: the first four whole, the upper bits of the
+/// last four in the two spare bits of the first.
+void k_scales(const std::uint8_t* b, Block& out) {
+  std::memcpy(out.super, b, 2);
+  std::memcpy(out.super_min, b + 2, 2);
+  const std::uint8_t* q = b + 4;
+  for (int j = 0; j < 8; ++j) {
+    out.scale[j] = static_cast<std::uint8_t>(j < 4 ? q[j] & 63 : (q[j + 4] & 15) | ((q[j - 4] >> 6) << 4));
+    out.min[j] = static_cast<std::uint8_t>(j < 4 ? q[j + 4] & 63 : (q[j + 4] >> 4) | ((q[j] >> 6) << 4));
+  }
+}
+void k_nibbles(const std::uint8_t* q, std::uint8_t* u) {
+  for (int j = 0; j < 4; ++j, q += 32, u += 64) {
+    for (int i = 0; i < 32; ++i) u[i] = q[i] & 15;
+    for (int i = 0; i < 32; ++i) u[32 + i] = static_cast<std::uint8_t>(q[i] >> 4);
+  }
+}
+
+void read_block(TensorType type, const std::uint8_t* b, Block& out) {
+  std::uint8_t* u = out.codes;
+  switch (type) {
+    case TensorType::kQ4_0:
+      std::memcpy(out.scale, b, 2);
+      return nibbles(b + 2, u);
+    case TensorType::kQ4_1:
+      std::memcpy(out.scale, b, 2);
+      std::memcpy(out.min, b + 2, 2);
+      return nibbles(b + 4, u);
+    case TensorType::kQ5_0:
+      std::memcpy(out.scale, b, 2);
+      nibbles(b + 6, u);
+      return fifth_bits(b + 2, u);
+    case TensorType::kQ5_1:
+      std::memcpy(out.scale, b, 2);
+      std::memcpy(out.min, b + 2, 2);
+      nibbles(b + 8, u);
+      return fifth_bits(b + 4, u);
+    case TensorType::kQ8_0:
+      std::memcpy(out.scale, b, 2);
+      for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(b[2 + i] ^ 0x80);
+      return;
+    case TensorType::kQ4_K:
+      k_scales(b, out);
+      return k_nibbles(b + 16, u);
+    case TensorType::kQ5_K:
+      k_scales(b, out);
+      k_nibbles(b + 48, u);
+      for (int j = 0; j < 8; ++j)
+        for (int i = 0; i < 32; ++i)
+          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
+      return;
+    case TensorType::kQ6_K: {
+      const std::uint8_t *low = b, *high = b + 128;
+      std::memcpy(out.scale, b + 192, 16);
+      std::memcpy(out.super, b + 208, 2);
+      for (int n = 0; n < 2; ++n, low += 64, high += 32, u += 128)
+        for (int i = 0; i < 32; ++i) {
+          u[i] = static_cast<std::uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
+          u[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | (((high[i] >> 2) & 3) << 4));
+          u[64 + i] = static_cast<std::uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
+          u[96 + i] = static_cast<std::uint8_t>((low[32 + i] >> 4) | ((high[i] >> 6) << 4));
+        }
+      return;
+    }
+    case TensorType::kMXFP4:
+      out.scale[0] = b[0];
+      return nibbles(b + 1, u);
+    default:
+      return;
+  }
+}
+
+bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 0; }
+bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
+
+/// Whether group g's scale is zero, and whether it is of the range that pack_panel() reports. Halves lie within
+/// [2^-24, 2^16] and integers below 2^7, so only what is not finite falls outside; exponents may.
+struct ScaleClass {
+  bool zero;
+  bool regular;
+};
+ScaleClass classify(const PackedFormat& format, const Block& block, int g) {
+  switch (format.scales) {
+    case Scales::kHalf:
+      return {half_is_zero(block.scale), half_is_finite(block.scale)};
+    case Scales::kSuper: {
+      const bool finite = half_is_finite(block.super);
+      return {finite && (half_is_zero(block.super) || block.scale[g] == 0), finite};
+    }
+    case Scales::kExponent:  // s = 2^(e - 128)
+      return {false, block.scale[0] >= 88 && block.scale[0] <= 168};
+  }
+  return {false, false};
+}
+
+/// The codes of a group of 32 into the planes, for one lane.
+template <Codes kCodes>
+void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high) {
+  if constexpr (kCodes == Codes::kByte) {
+    for (int quad = 0; quad < 8; ++quad) std::memcpy(codes + 64 * quad, u + 4 * quad, 4);
+    return;
+  }
+  std::uint8_t packed[16];
+  for (int i = 0; i < 16; ++i) packed[i] = static_cast<std::uint8_t>((u[i] & 15) | (u[16 + i] << 4));
+  for (int quad = 0; quad < 4; ++quad) std::memcpy(codes + 64 * quad, packed + 4 * quad, 4);
+  if constexpr (kCodes == Codes::kNibble5) {
+    std::uint8_t bits[4] = {};
+    for (int quad = 0; quad < 8; ++quad)
+      for (int i = 0; i < 4; ++i) bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[4 * quad + i] >> 4) & 1) << quad);
+    std::memcpy(high, bits, 4);
+  } else if constexpr (kCodes == Codes::kNibble6) {
+    for (int t = 0; t < 2; ++t) {
+      std::uint8_t bits[4] = {};
+      for (int s = 0; s < 4; ++s)
+        for (int i = 0; i < 4; ++i)
+          bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[16 * t + 4 * s + i] >> 4) & 3) << (2 * s));
+      std::memcpy(high + 64 * t, bits, 4);
+    }
+  }
+}
+
+/// One row into its lane. A template per format, so that its loops have constant lengths: packing a model of 8 billion
+/// weights is part of its start-up time.
+template <PackedFormat kFormat>
+bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, std::int64_t k, std::uint8_t* panel) {
+  constexpr int kGroups = kFormat.block_elems / kFormat.group, kChunks = kFormat.block_elems / 32;
+  constexpr int kWidth = kFormat.scales == Scales::kHalf ? 2 : 1;
+  constexpr int kCodeBytes = kFormat.codes == Codes::kByte ? 512 : 256;
+  constexpr int kHighBytes = kFormat.codes == Codes::kNibble5 ? 64 : kFormat.codes == Codes::kNibble6 ? 128 : 0;
+  constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 ? 0 : kFormat.zero;
+  std::uint8_t* codes = panel + 4 * lane;
+  std::uint8_t* high = panel + layout.high + 4 * lane;
+  std::uint8_t* scales = panel + layout.scale + kWidth * lane;
+  std::uint8_t* mins = panel + layout.min + kWidth * lane;
+  bool regular = true;
+  Block block;
+  for (std::int64_t b = 0; b < k / kFormat.block_elems; ++b, row += kFormat.block_bytes) {
+    read_block(kFormat.type, row, block);
+    for (int g = 0; g < kGroups; ++g, scales += kPanel * kWidth, mins += kPanel * kWidth) {
+      const ScaleClass scale = classify(kFormat, block, g);
+      regular = regular && scale.regular;
+      if (scale.zero) std::memset(block.codes + g * kFormat.group, kZeroCode, kFormat.group);
+      std::memcpy(scales, block.scale + g * kWidth, kWidth);
+      if constexpr (kFormat.has_min) std::memcpy(mins, block.min + g * kWidth, kWidth);
+    }
+    if constexpr (kFormat.scales == Scales::kSuper) {
+      std::memcpy(panel + layout.super + (b * kPanel + lane) * 2, block.super, 2);
+      if constexpr (kFormat.has_min)
+        std::memcpy(panel + layout.super_min + (b * kPanel + lane) * 2, block.super_min, 2);
+    }
+    for (int i = 0; i < kChunks; ++i, codes += kCodeBytes, high += kHighBytes)
+      store_group<kFormat.codes>(block.codes + 32 * i, codes, high);
+  }
+  return regular;
+}
+
+using PackLane = bool(const PackedLayout& layout, const std::uint8_t* row, int lane, std::int64_t k,
+                      std::uint8_t* panel);
+
+template <std::size_t... kIndex>
+PackLane* pack_lane_of(TensorType type, std::index_sequence<kIndex...>) {
+  PackLane* found = nullptr;
+  ((kFormats[kIndex].type == type ? void(found = pack_lane<kFormats[kIndex]>) : void()), ...);
+  return found;
+}
+
+std::int64_t scale_bytes(const PackedFormat& format) { return format.scales == Scales::kHalf ? 2 : 1; }
+
+}  // namespace
+
+const PackedFormat* packed_format(TensorType type) {
+  for (const PackedFormat& format : kFormats)
+    if (format.type == type) return &format;
+  return nullptr;
+}
+
+PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
+  const std::int64_t chunks = k / 32, groups = k / format.group;
+  PackedLayout layout;
+  std::int64_t at = 0;
+  const auto plane = [&at](std::int64_t bytes) {
+    const std::int64_t begin = at;
+    at += (bytes + 63) / 64 * 64;
+    return begin;
+  };
+  plane(chunks * (format.codes == Codes::kByte ? 512 : 256));
+  layout.high = plane(format.codes == Codes::kNibble5   ? 64 * chunks
+                      : format.codes == Codes::kNibble6 ? 128 * chunks
+                                                        : 0);
+  layout.scale = plane(groups * kPanel * scale_bytes(format));
+  layout.min = plane(format.has_min ? groups * kPanel * scale_bytes(format) : 0);
+  const std::int64_t supers = format.scales == Scales::kSuper ? k / kSuperBlock : 0;
+  layout.super = plane(supers * kPanel * 2);
+  layout.super_min = plane(format.has_min ? supers * kPanel * 2 : 0);
+  layout.bytes = at;
+  return layout;
+}
+
+bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
+                std::uint8_t* panel) {
+  const PackedLayout layout = packed_layout(format, k);
+  PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kFormats)>());
+  // Codes and scales of zero bits are finite products, which nobody reads.
+  if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
+  bool regular = true;
+  for (int lane = 0; lane < count; ++lane) regular = pack(layout, rows + lane * row_bytes, lane, k, panel) && regular;
+  return regular;
+}
+
+}  // namespace dllm::cpu

@@ -1,0 +1,102 @@
+// No include guard: compiled once per instruction set.
+//
+// Reading packed panels (packed.h): scales and minima as floats, codes as bytes.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+/// 16 unsigned or signed bytes as floats.
+template <class Byte>
+inline F32 load_integers(const std::uint8_t* p) {
+  float values[16];
+  for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(static_cast<Byte>(p[i]));
+  return load(values);
+}
+
+inline F32 load_halves(const std::uint8_t* p) {
+  std::uint16_t halves[16];
+  __builtin_memcpy(halves, p, sizeof halves);
+  return load_half(halves);
+}
+
+/// 2^(e - 128): half of E8M0's value, for codes that are doubled (kE2M1). 2^-128 and 2^-127 are subnormal.
+inline F32 load_exponents(const std::uint8_t* p) {
+  std::uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) {
+    const std::uint32_t e = p[i];
+    bits[i] = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+  }
+  float values[16];
+  __builtin_memcpy(values, bits, sizeof bits);
+  return load(values);
+}
+
+/// Scales of group g of a panel.
+inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel,
+                       std::int64_t g) {
+  switch (format.scales) {
+    case Scales::kHalf:
+      return load_halves(panel + layout.scale + g * kPanel * 2);
+    case Scales::kExponent:
+      return load_exponents(panel + layout.scale + g * kPanel);
+    case Scales::kSuper:
+      break;
+  }
+  const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
+  const std::uint8_t* integers = panel + layout.scale + g * kPanel;
+  // Only Q6_K's are signed; it is the one without minima.
+  return mul(super, format.has_min ? load_integers<std::uint8_t>(integers) : load_integers<std::int8_t>(integers));
+}
+
+/// m in w = s (u - zero) - m. Q4_1 and Q5_1 store its negative.
+inline F32 group_min(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel,
+                     std::int64_t g) {
+  if (format.scales == Scales::kHalf) return sub(set1(0.f), load_halves(panel + layout.min + g * kPanel * 2));
+  const F32 super = load_halves(panel + layout.super_min + g * format.group / 256 * kPanel * 2);
+  return mul(super, load_integers<std::uint8_t>(panel + layout.min + g * kPanel));
+}
+
+/// E2M1 values doubled are the integers 0 1 2 3 4 6 8 12 and their negatives; 12 makes them unsigned.
+constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+/// `chunks` groups of 32 from group `first` on, as bytes [chunk][quad][16][4]. The loops have constant lengths, for the
+/// compiler to vectorise.
+void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
+                  std::int64_t chunks, std::uint8_t* out) {
+  if (codes == Codes::kByte) {
+    __builtin_memcpy(out, panel + first * 512, static_cast<std::size_t>(chunks * 512));
+    return;
+  }
+  const std::uint8_t* low = panel + first * 256;
+  const std::uint8_t* high = panel + layout.high + first * (codes == Codes::kNibble5 ? 64 : 128);
+  for (std::int64_t c = 0; c < chunks; ++c, low += 256, out += 512) {
+    for (int i = 0; i < 256; ++i) out[i] = low[i] & 15;
+    for (int i = 0; i < 256; ++i) out[256 + i] = static_cast<std::uint8_t>(low[i] >> 4);
+    switch (codes) {
+      case Codes::kNibble5:
+        for (int quad = 0; quad < 8; ++quad)
+          for (int i = 0; i < 64; ++i)
+            out[64 * quad + i] = static_cast<std::uint8_t>(out[64 * quad + i] | (((high[i] >> quad) & 1) << 4));
+        high += 64;
+        break;
+      case Codes::kNibble6:
+        for (int quad = 0; quad < 8; ++quad)
+          for (int i = 0; i < 64; ++i)
+            out[64 * quad + i] = static_cast<std::uint8_t>(
+                out[64 * quad + i] | (((high[64 * (quad / 4) + i] >> (2 * (quad % 4))) & 3) << 4));
+        high += 128;
+        break;
+      case Codes::kE2M1:
+        for (int i = 0; i < 512; ++i) out[i] = kE2M1Codes[out[i]];
+        break;
+      case Codes::kNibble:
+      case Codes::kByte:
+        break;
+    }
+  }
+}
+
+bool runs_int8(TensorType type) { return packed_format(type) != nullptr; }
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "numerics/tensor_type.h"
+
+// Quantized weights as the int8 kernels want them. GGML keeps the blocks of one output row together; a kernel computes
+// 16 outputs at once, one per lane, so packing (once, when a model is loaded) transposes panels of 16 rows. A panel is
+// contiguous and consists of planes, each a plain array over K, so that loads are whole aligned registers:
+//
+//   codes   per group of 32 k: [quad][16 outputs][4 k]; for nibbles the byte of quad j holds k 4j+i below and
+//           k 16+4j+i above (GGML's own pairing), so 8 quads take 256 bytes; whole bytes take 512
+//   high    the bits above the nibble: for 5-bit codes [16][4] bytes a group, bit q of byte (n, i) belongs to quad q;
+//           for 6-bit codes two such planes, bits 2s, 2s+1 of plane t belong to quad 4t + s
+//   scale   per group [16] in the file's own precision: halves, exponents, or 6/8-bit integers
+//   min     the same for minima
+//   super   K-quants: per 256 k [16] halves that the integers multiply; super_min for the minima
+//
+// The bytes are those of the file in another order, except that K-quants spend whole bytes on their 6-bit scales:
+// +2.8 % (Q4_K), +2.3 % (Q5_K).
+//
+// A code of a group whose scale is zero is stored as the format's zero point: such a group then contributes an exact
+// zero whatever finite number stands in for its scale (see the scale table of the VNNI tiles).
+
+namespace dllm::cpu {
+
+/// Outputs of a panel: one per lane.
+inline constexpr std::int64_t kPanel = 16;
+
+enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1 };
+enum class Scales : std::uint8_t { kHalf, kSuper, kExponent };
+
+/// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K.
+struct PackedFormat {
+  TensorType type;
+  std::int32_t block_elems;  ///< of the file's blocks
+  std::int32_t block_bytes;
+  std::int32_t group;  ///< 16 or 32
+  std::int32_t zero;
+  bool has_min;
+  Codes codes;
+  Scales scales;
+};
+
+/// nullptr for formats that the int8 kernels do not run.
+const PackedFormat* packed_format(TensorType type);
+
+/// Where a panel's planes begin, in bytes; every plane is aligned to 64.
+struct PackedLayout {
+  std::int64_t high = 0;
+  std::int64_t scale = 0;
+  std::int64_t min = 0;
+  std::int64_t super = 0;
+  std::int64_t super_min = 0;
+  std::int64_t bytes = 0;  ///< of the panel
+};
+
+/// `k` is a multiple of the format's block.
+PackedLayout packed_layout(const PackedFormat& format, std::int64_t k);
+
+/// Packs `count` <= 16 consecutive rows of the file, `row_bytes` apart, into one panel; lanes beyond are zero weights.
+/// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero or of a magnitude
+/// in [2^-40, 2^40]: then scales may be multiplied by adding exponents.
+bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
+                std::uint8_t* panel);
+
+}  // namespace dllm::cpu

@@ -1,0 +1,260 @@
+// No include guard: compiled once per instruction set that defines DLLM_PAIR_TILES (512-bit VNNI).
+//
+// Pair tiles: R rows of x times two panels of packed weights, codes decoded in registers on the way.
+//
+// Where the ports go (Zen 5; Zen 4 alike at half the rate): VPDPBUSD, multiplications and FMA share two ports, all else
+// (loads and broadcasts, and, shift, VCVTDQ2PS, integer addition) finds room on the others. A group of 32 k costs per
+// row and panel 8 VPDPBUSD, and then cvt(dot) * (s_w * s_x) + sum: one FMA, and one multiplication unless the product
+// of the scales is had in another way. It is: s_x is 2^e times 1, 1.25, 1.5 or 1.75 (quantize_row), the four multiples
+// of s_w are tabled once per pair and block of K, and 2^e is an integer addition to the exponent field. So the bound is
+// 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times 3), so the result equals
+// the multiplication bit for bit; a scale of zero, to whose bits nothing may be added, is tabled as 1: the codes of
+// its group are zero (packed.h).
+//
+// Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
+// 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
+// slower, R = 4 with three panels 3 %. A block of 1024 k holds codes (16 KiB), table (16 KiB) and 6 rows of x (6 KiB)
+// in L1 for all tiles of rows.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+constexpr std::int64_t kPairRows = 6;
+constexpr std::int64_t kPairBlock = 1024;
+constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
+
+/// One block of K of a pair of panels.
+struct PairBlock {
+  const std::uint8_t* codes[2];
+  const std::uint8_t* high[2];
+  const float* table[2];  ///< [groups][4][16]
+  const float* min[2];    ///< [groups][16]
+  std::int64_t k0;
+  std::int64_t kc;
+  const std::uint8_t* prefetch;     ///< what the tiles shall bring in, for later
+  std::int64_t prefetch_per_group;  ///< cache lines
+};
+
+/// Codes of quad `quad` of a group as they stand for k 4 quad + i in byte i of each lane.
+template <Codes kCodes>
+inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, int quad) {
+  if constexpr (kCodes == Codes::kByte) return _mm512_loadu_si512(codes + 64 * quad);
+  const __m512i fifteen = _mm512_set1_epi8(15);
+  const __m512i both = _mm512_loadu_si512(codes + 64 * (quad & 3));
+  const __m512i low = _mm512_and_si512(quad < 4 ? both : _mm512_srli_epi16(both, 4), fifteen);
+  if constexpr (kCodes == Codes::kE2M1) {
+    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kE2M1Codes)));
+    return _mm512_shuffle_epi8(values, low);
+  }
+  // Bits shifted in from the neighbouring byte fall outside the mask.
+  constexpr int kOr = 0xf8;  // a | (b & c)
+  if constexpr (kCodes == Codes::kNibble5) {
+    const __m512i bits = _mm512_loadu_si512(high);
+    const __m512i fifth = quad < 4   ? _mm512_slli_epi16(bits, static_cast<unsigned>(4 - quad))
+                          : quad > 4 ? _mm512_srli_epi16(bits, static_cast<unsigned>(quad - 4))
+                                     : bits;
+    return _mm512_ternarylogic_epi32(low, fifth, _mm512_set1_epi8(16), kOr);
+  }
+  if constexpr (kCodes == Codes::kNibble6) {
+    const __m512i bits = _mm512_loadu_si512(high + 64 * (quad / 4));
+    const int s = quad & 3;
+    const __m512i upper = s < 2   ? _mm512_slli_epi16(bits, static_cast<unsigned>(4 - 2 * s))
+                          : s > 2 ? _mm512_srli_epi16(bits, 2)
+                                  : bits;
+    return _mm512_ternarylogic_epi32(low, upper, _mm512_set1_epi8(48), kOr);
+  }
+  return low;
+}
+
+template <Codes kCodes, bool kMin, int kRows>
+void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, float* out, std::int64_t out_stride) {
+  // Codes of 6 bits have a scale per 16 k: two half groups.
+  constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
+  constexpr std::int64_t kCodeBytes = kCodes == Codes::kByte ? 512 : 256;
+  constexpr std::int64_t kHighBytes = kCodes == Codes::kNibble5 ? 64 : kCodes == Codes::kNibble6 ? 128 : 0;
+  const QuantizedRows& q = args.quantized;
+  const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock;
+  const std::int8_t* x = q.values + row * q.stride + block.k0;
+  const std::int32_t* corrections = q.corrections + first * kHalves;
+  const std::int32_t* exponents = q.exponents + first;
+  const std::int32_t* multiples = q.multiples + first;
+  const float* offsets = q.offsets + first;
+  const std::uint8_t *codes0 = block.codes[0], *codes1 = block.codes[1];
+  const std::uint8_t *high0 = block.high[0], *high1 = block.high[1];
+  const float *table0 = block.table[0], *table1 = block.table[1];
+  const float *min0 = block.min[0], *min1 = block.min[1];
+  const std::uint8_t* prefetch = block.prefetch;
+  __m512 sum[kRows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    sum[r][0] = _mm512_loadu_ps(out + r * out_stride);
+    sum[r][1] = _mm512_loadu_ps(out + r * out_stride + kPanel);
+  }
+  for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g) {
+    for (std::int64_t i = 0; i < block.prefetch_per_group; ++i, prefetch += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
+#pragma GCC unroll 2
+    for (int half = 0; half < kHalves; ++half) {
+      __m512i dot[kRows][2];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r)
+        dot[r][0] = dot[r][1] = _mm512_set1_epi32(corrections[r * groups * kHalves + half]);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8 / kHalves; ++i) {
+        const int quad = i + 4 * half;
+        const __m512i w0 = pair_codes<kCodes>(codes0, high0, quad), w1 = pair_codes<kCodes>(codes1, high1, quad);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          std::int32_t four;
+          __builtin_memcpy(&four, x + r * q.stride + 4 * quad, 4);
+          const __m512i a = _mm512_set1_epi32(four);
+          dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], w0, a);
+          dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], w1, a);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i exponent = _mm512_set1_epi32(exponents[r * groups]);
+        const std::int64_t multiple = multiples[r * groups];
+        const auto product = [&](const float* table) {
+          const __m512i entry = _mm512_loadu_si512(reinterpret_cast<const std::uint8_t*>(table) + multiple);
+          return _mm512_castsi512_ps(_mm512_add_epi32(entry, exponent));
+        };
+        sum[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][0]), product(table0 + half * kTable), sum[r][0]);
+        sum[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), product(table1 + half * kTable), sum[r][1]);
+        if constexpr (kMin) {
+          const __m512 offset = _mm512_set1_ps(offsets[r * groups]);
+          sum[r][0] = _mm512_fmadd_ps(_mm512_loadu_ps(min0), offset, sum[r][0]);
+          sum[r][1] = _mm512_fmadd_ps(_mm512_loadu_ps(min1), offset, sum[r][1]);
+        }
+      }
+    }
+    codes0 += kCodeBytes, codes1 += kCodeBytes, high0 += kHighBytes, high1 += kHighBytes;
+    table0 += kHalves * kTable, table1 += kHalves * kTable;
+    if constexpr (kMin) min0 += kPanel, min1 += kPanel;
+    x += kScaleBlock, corrections += kHalves, ++exponents, ++multiples, ++offsets;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    _mm512_storeu_ps(out + r * out_stride, sum[r][0]);
+    _mm512_storeu_ps(out + r * out_stride + kPanel, sum[r][1]);
+  }
+}
+
+/// All rows over one block, in tiles of nearly equal height (32 rows: 6 6 5 5 5 5).
+template <Codes kCodes, bool kMin>
+void pair_rows(const LinearArgs& args, PairBlock block, float* out) {
+  const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
+  std::int64_t row = 0;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
+    float* const to = out + row * args.out_stride;
+    switch (height) {
+      case 1:
+        pair_tile<kCodes, kMin, 1>(args, block, row, to, args.out_stride);
+        break;
+      case 2:
+        pair_tile<kCodes, kMin, 2>(args, block, row, to, args.out_stride);
+        break;
+      case 3:
+        pair_tile<kCodes, kMin, 3>(args, block, row, to, args.out_stride);
+        break;
+      case 4:
+        pair_tile<kCodes, kMin, 4>(args, block, row, to, args.out_stride);
+        break;
+      case 5:
+        pair_tile<kCodes, kMin, 5>(args, block, row, to, args.out_stride);
+        break;
+      default:
+        pair_tile<kCodes, kMin, 6>(args, block, row, to, args.out_stride);
+        break;
+    }
+    block.prefetch += block.prefetch_per_group * 64 * (block.kc / kScaleBlock);
+    row += height;
+  }
+}
+
+using PairRows = void(const LinearArgs& args, PairBlock block, float* out);
+
+PairRows* pair_rows_of(const PackedFormat& format) {
+  switch (format.codes) {
+    case Codes::kNibble:
+      return format.has_min ? pair_rows<Codes::kNibble, true> : pair_rows<Codes::kNibble, false>;
+    case Codes::kNibble5:
+      return format.has_min ? pair_rows<Codes::kNibble5, true> : pair_rows<Codes::kNibble5, false>;
+    case Codes::kNibble6:
+      return pair_rows<Codes::kNibble6, false>;
+    case Codes::kByte:
+      return pair_rows<Codes::kByte, false>;
+    case Codes::kE2M1:
+      return pair_rows<Codes::kE2M1, false>;
+  }
+  return nullptr;
+}
+
+/// The multiples of the scales of groups [first, first + count), and the minima.
+void table_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
+                  std::int64_t count, float* table, float* min) {
+  const __m512 one = _mm512_set1_ps(1.f);
+  for (std::int64_t g = 0; g < count; ++g, table += kTable) {
+    const __m512 s = group_scale(format, layout, panel, first + g).v;
+    const __m512 safe = _mm512_mask_mov_ps(s, _mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_EQ_OQ), one);
+    _mm512_storeu_ps(table, safe);
+    _mm512_storeu_ps(table + kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.25f)));
+    _mm512_storeu_ps(table + 2 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.5f)));
+    _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
+    if (format.has_min) store(min + g * kPanel, group_min(format, layout, panel, first + g));
+  }
+}
+
+/// Outputs [n, n + 32). While it runs, the tiles prefetch the pair that follows, spread evenly, unless it lies beyond
+/// `n_end`: the processor's own prefetchers follow neither the planes nor the jump from pair to pair.
+void int8_pair(const LinearArgs& args, std::int64_t n, std::int64_t n_end, void* scratch) {
+  const PackedFormat& format = *args.format;
+  const PackedLayout& layout = *args.layout;
+  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
+  const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
+  constexpr std::int64_t kMostGroups = kPairBlock / 16;
+  static_assert(2 * kMostGroups * (kTable + kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
+  auto* table = static_cast<float*>(scratch);
+  float* min = table + 2 * kMostGroups * kTable;
+  float* out = args.out + (n - args.out_origin);
+  for (std::int64_t m = 0; m < args.rows; ++m) {
+    _mm512_storeu_ps(out + m * args.out_stride, _mm512_setzero_ps());
+    _mm512_storeu_ps(out + m * args.out_stride + kPanel, _mm512_setzero_ps());
+  }
+  PairRows* const rows = pair_rows_of(format);
+  const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
+  const std::int64_t lines = n + 2 * kPanel < n_end ? (2 * layout.bytes + 63) / 64 : 0;
+  const std::int64_t visits = tiles * (args.k / kScaleBlock);
+  PairBlock block;
+  block.prefetch = panel + 2 * layout.bytes;
+  block.prefetch_per_group = (lines + visits - 1) / visits;
+  for (std::int64_t k0 = 0; k0 < args.k; k0 += kPairBlock) {
+    block.k0 = k0;
+    block.kc = args.k - k0 < kPairBlock ? args.k - k0 : kPairBlock;
+    const std::int64_t first = k0 / format.group, count = block.kc / format.group;
+    for (int p = 0; p < 2; ++p) {
+      const std::uint8_t* base = panel + p * layout.bytes;
+      block.codes[p] = base + k0 / 32 * code_bytes;
+      block.high[p] = base + layout.high + k0 / 32 * high_bytes;
+      block.table[p] = table + p * kMostGroups * kTable;
+      block.min[p] = min + p * kMostGroups * kPanel;
+      table_scales(format, layout, base, first, count, table + p * kMostGroups * kTable,
+                   min + p * kMostGroups * kPanel);
+    }
+    rows(args, block, out);
+    block.prefetch += tiles * block.prefetch_per_group * 64 * (block.kc / kScaleBlock);
+  }
+  if (args.bias == nullptr) return;
+  const __m512 bias0 = _mm512_loadu_ps(args.bias + n), bias1 = _mm512_loadu_ps(args.bias + n + kPanel);
+  for (std::int64_t m = 0; m < args.rows; ++m) {
+    float* to = out + m * args.out_stride;
+    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), bias0));
+    _mm512_storeu_ps(to + kPanel, _mm512_add_ps(_mm512_loadu_ps(to + kPanel), bias1));
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/kernels/packed.h"
+#include "cpu/page_memory.h"
+#include "graph/graph.h"
+#include "model/weights.h"
+
+namespace dllm::cpu {
+
+/// A matrix as the int8 kernels read it (kernels/packed.h).
+struct PackedWeight {
+  const PackedFormat* format = nullptr;
+  PackedLayout layout;
+  const std::uint8_t* panels = nullptr;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  bool regular = false;  ///< see pack_panel()
+};
+
+/// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
+/// more than one tensor is in memory twice.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+
+  /// Packs the weights that Linear and ScoreHead operators read and that have an integer kernel. Tables that rows are
+  /// looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is both.
+  /// Throws std::bad_alloc.
+  static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool);
+
+  /// nullptr: not packed.
+  const PackedWeight* find(WeightId id) const {
+    const auto i = static_cast<std::size_t>(id);
+    return i < by_id_.size() && by_id_[i].format != nullptr ? &by_id_[i] : nullptr;
+  }
+  std::size_t bytes() const { return memory_.size(); }
+
+ private:
+  std::vector<PackedWeight> by_id_;
+  PageMemory memory_;
+};
+
+/// One matrix into memory of its own, for tests and benchmarks.
+class PackedMatrix {
+ public:
+  /// `view.type` has a packed format. Throws std::bad_alloc.
+  PackedMatrix(const WeightView& view, ThreadPool& pool);
+  const PackedWeight& weight() const { return weight_; }
+
+ private:
+  PackedWeight weight_;
+  PageMemory memory_;
+};
+
+}  // namespace dllm::cpu

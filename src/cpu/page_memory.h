@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace dllm::cpu {
+
+/// Zeroed memory straight from the operating system, in huge pages where it grants them: weights are streamed from end
+/// to end at every step, and 4 KiB pages cost one address translation per 64 lines. Pages are resident once touched.
+class PageMemory {
+ public:
+  PageMemory() = default;
+  /// Throws std::bad_alloc.
+  explicit PageMemory(std::size_t bytes);
+  ~PageMemory();
+  PageMemory(PageMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  PageMemory& operator=(PageMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  /// Aligned to a page at least.
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace dllm::cpu
