@@ -20,7 +20,10 @@ namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kPairRows = 6;
-constexpr std::int64_t kPairBlock = 1024;
+/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1.
+inline std::int64_t pair_block(const PackedFormat& format) {
+  return format.group == 16 || format.codes == Codes::kByte ? 512 : 1024;
+}
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
 
 /// One block of K of a pair of panels.
@@ -192,18 +195,66 @@ PairRows* pair_rows_of(const PackedFormat& format) {
   return nullptr;
 }
 
+/// One group's scales and their multiples.
+inline void table_entry(__m512 s, float* table) {
+  const __m512 safe =
+      _mm512_mask_mov_ps(s, _mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_EQ_OQ), _mm512_set1_ps(1.f));
+  _mm512_storeu_ps(table, safe);
+  _mm512_storeu_ps(table + kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.25f)));
+  _mm512_storeu_ps(table + 2 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.5f)));
+  _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
+}
+
+inline __m512 half_floats(const std::uint8_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+/// 16 bytes as floats.
+template <bool kSigned>
+inline __m512 byte_floats(const std::uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+}
+
+template <bool kSigned>
+void table_super(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
+                 std::int64_t count, float* table) {
+  const std::int64_t per_super = 256 / format.group;
+  for (std::int64_t g = 0; g < count; g += per_super) {
+    const __m512 super = half_floats(panel + layout.super + (first + g) / per_super * kPanel * 2);
+    const std::uint8_t* integers = panel + layout.scale + (first + g) * kPanel;
+    for (std::int64_t i = 0; i < per_super; ++i, table += kTable, integers += kPanel)
+      table_entry(_mm512_mul_ps(super, byte_floats<kSigned>(integers)), table);
+  }
+}
+
 /// The multiples of the scales of groups [first, first + count), and the minima.
 void table_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
                   std::int64_t count, float* table, float* min) {
-  const __m512 one = _mm512_set1_ps(1.f);
-  for (std::int64_t g = 0; g < count; ++g, table += kTable) {
-    const __m512 s = group_scale(format, layout, panel, first + g).v;
-    const __m512 safe = _mm512_mask_mov_ps(s, _mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_EQ_OQ), one);
-    _mm512_storeu_ps(table, safe);
-    _mm512_storeu_ps(table + kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.25f)));
-    _mm512_storeu_ps(table + 2 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.5f)));
-    _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
-    if (format.has_min) store(min + g * kPanel, group_min(format, layout, panel, first + g));
+  if (format.scales == Scales::kSuper) {
+    (format.has_min ? table_super<false> : table_super<true>)(format, layout, panel, first, count, table);
+  } else {
+    for (std::int64_t g = 0; g < count; ++g, table += kTable) {
+      const std::uint8_t* at = panel + layout.scale + (first + g) * kPanel * (format.scales == Scales::kHalf ? 2 : 1);
+      if (format.scales == Scales::kHalf) {
+        table_entry(half_floats(at), table);
+        continue;
+      }
+      // 2^(e - 128); `regular` excludes the exponents for which this is subnormal.
+      const __m128i exponents = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+      const __m512i biased = _mm512_sub_epi32(_mm512_cvtepu8_epi32(exponents), _mm512_set1_epi32(1));
+      table_entry(_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)), table);
+    }
+  }
+  if (!format.has_min) return;
+  for (std::int64_t g = 0; g < count; ++g) {
+    const std::uint8_t* at = panel + layout.min + (first + g) * kPanel * (format.scales == Scales::kHalf ? 2 : 1);
+    __m512 m;
+    if (format.scales == Scales::kHalf) {
+      m = _mm512_sub_ps(_mm512_setzero_ps(), half_floats(at));
+    } else {
+      m = _mm512_mul_ps(half_floats(panel + layout.super_min + (first + g) / 8 * kPanel * 2), byte_floats<false>(at));
+    }
+    _mm512_storeu_ps(min + g * kPanel, m);
   }
 }
 
@@ -215,7 +266,7 @@ void int8_pair(const LinearArgs& args, std::int64_t n, std::int64_t n_end, void*
   const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
   const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
   const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
-  constexpr std::int64_t kMostGroups = kPairBlock / 16;
+  constexpr std::int64_t kMostGroups = 32;
   static_assert(2 * kMostGroups * (kTable + kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
   auto* table = static_cast<float*>(scratch);
   float* min = table + 2 * kMostGroups * kTable;
@@ -231,9 +282,10 @@ void int8_pair(const LinearArgs& args, std::int64_t n, std::int64_t n_end, void*
   PairBlock block;
   block.prefetch = panel + 2 * layout.bytes;
   block.prefetch_per_group = (lines + visits - 1) / visits;
-  for (std::int64_t k0 = 0; k0 < args.k; k0 += kPairBlock) {
+  const std::int64_t step = pair_block(format);
+  for (std::int64_t k0 = 0; k0 < args.k; k0 += step) {
     block.k0 = k0;
-    block.kc = args.k - k0 < kPairBlock ? args.k - k0 : kPairBlock;
+    block.kc = args.k - k0 < step ? args.k - k0 : step;
     const std::int64_t first = k0 / format.group, count = block.kc / format.group;
     for (int p = 0; p < 2; ++p) {
       const std::uint8_t* base = panel + p * layout.bytes;
