@@ -33,6 +33,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       kernels_(kernels),
       pool_(threads),
       linear_(kernels, pool_, exact),
+      attention_(kernels, pool_),
       head_(kernels, pool_, linear_) {
   decode_vectors(factory_({1, 1}));
 }
@@ -55,17 +56,12 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   batch_ = batch;
   rows_.clear();
   last_position_ = -1;
-  std::int64_t most_keys = 0;
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     for (const PlanRow& row : plan.rows) {
       rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token});
       last_position_ = std::max(last_position_, row.position);
     }
-    std::int64_t keys = 0;
-    for (const PositionRange& range : plan.visible) keys += range.size();
-    most_keys = std::max(most_keys, keys);
-    ranges_per_worker_ = std::max(ranges_per_worker_, plan.visible.size());
   }
   head_.arrange(batch, head_vocab(plan_ ? plan_->graph : factory_({1, 1})));
 
@@ -80,10 +76,7 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     arena_.reserve(bytes_of<float>(plan.arena_floats));
     plan_ = std::move(plan);
   }
-  const std::size_t workers = static_cast<std::size_t>(pool_.size());
-  scores_per_worker_ = (most_keys + 15) / 16 * 16;
-  attention_scores_.reserve(bytes_of<float>(scores_per_worker_ * pool_.size()));
-  if (ranges_.size() < ranges_per_worker_ * workers) ranges_.resize(ranges_per_worker_ * workers);
+  attention_.begin(batch);
   linear_.forget();
 }
 
@@ -169,64 +162,17 @@ void Executor::run(const op::StoreKv& o) {
   parallel_items(pool_, rows(o.k), 2 * n, [&](std::int64_t r, int) {
     const Row& row = rows_[static_cast<std::size_t>(r)];
     CpuKvCache& kv = cache(row.sequence);
-    const std::size_t bytes = static_cast<std::size_t>(n) * kv.element_bytes();
-    const auto store = [&](const float* from, std::byte* to) {
-      if (kv.element() == KvElement::kF32) {
-        std::memcpy(to, from, bytes);
-      } else {
-        kernels_.to_half(from, n, reinterpret_cast<std::uint16_t*>(to));
-      }
-    };
-    store(k + r * n, kv.k(o.layer) + static_cast<std::size_t>(row.position) * bytes);
-    store(v + r * n, kv.v(o.layer) + static_cast<std::size_t>(row.position) * bytes);
+    const KvShape shape = kv.shape(o.layer);
+    const std::int64_t offset = row.position * kv.position_bytes(o.layer);
+    for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+      const std::int64_t from = r * n + head * shape.head_dim;
+      kernels_.encode(kv.type(), k + from, shape.head_dim, kv.k(o.layer, head) + offset);
+      kernels_.encode(kv.type(), v + from, shape.head_dim, kv.v(o.layer, head) + offset);
+    }
   });
 }
 
-std::span<const KeyRange> Executor::visible_keys(const Row& row, int worker) {
-  const StepPlan& plan = batch_[static_cast<std::size_t>(row.sequence)].plan;
-  KeyRange* ranges = ranges_.data() + static_cast<std::size_t>(worker) * ranges_per_worker_;
-  std::size_t count = 0;
-  // j/B <= i/B means j < (i/B + 1) B.
-  const std::int64_t block = plan.causal_block;
-  const std::int64_t limit = block > 0 ? (row.position / block + 1) * block : std::int64_t{1} << 40;
-  for (const PositionRange& range : plan.visible) {
-    const std::int64_t end = std::min<std::int64_t>(range.end, limit);
-    if (range.begin < end) ranges[count++] = {range.begin, end};
-  }
-  return {ranges, count};
-}
-
-void Executor::attend_row(const op::Attention& o, std::int64_t r, std::int64_t kv_head, int worker) {
-  const Row& row = rows_[static_cast<std::size_t>(r)];
-  CpuKvCache& kv = cache(row.sequence);
-  const std::span<const KeyRange> ranges = visible_keys(row, worker);
-  const std::size_t head_bytes =
-      static_cast<std::size_t>(kv_head) * static_cast<std::size_t>(o.head_dim) * kv.element_bytes();
-  AttentionArgs args;
-  args.k = kv.k(o.layer) + head_bytes;
-  args.v = kv.v(o.layer) + head_bytes;
-  args.half = kv.element() == KvElement::kF16;
-  args.stride = kv.width(o.layer);
-  args.head_dim = o.head_dim;
-  args.scale = o.scale;
-  args.ranges = ranges.data();
-  args.range_count = static_cast<std::int64_t>(ranges.size());
-  args.scores = attention_scores_.as<float>() + worker * scores_per_worker_;
-  const std::int64_t group = o.heads / o.kv_heads;
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    args.q = value(o.q) + r * width(o.q) + head * o.head_dim;
-    args.out = value(o.out) + r * width(o.out) + head * o.head_dim;
-    kernels_.attention(args);
-  }
-}
-
-void Executor::run(const op::Attention& o) {
-  // Neighbouring items are the rows of one kv head, whose keys stay in cache.
-  const std::int64_t count = rows(o.q);
-  const std::int64_t cost = scores_per_worker_ * o.head_dim * 2 * o.heads / o.kv_heads;
-  parallel_items(pool_, count * o.kv_heads, cost,
-                 [&](std::int64_t item, int worker) { attend_row(o, item % count, item / count, worker); });
-}
+void Executor::run(const op::Attention& o) { attention_.run(o, value(o.q), value(o.out)); }
 
 void Executor::run(const op::SwiGlu& o) {
   const std::int64_t n = width(o.out);

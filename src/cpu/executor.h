@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/thread_pool.h"
+#include "cpu/attention.h"
 #include "cpu/buffer.h"
 #include "cpu/cpu_kv_cache.h"
 #include "cpu/kernels/kernel_set.h"
@@ -58,8 +59,6 @@ class Executor {
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
-  void attend_row(const op::Attention& o, std::int64_t row, std::int64_t kv_head, int worker);
-  std::span<const KeyRange> visible_keys(const Row& row, int worker);
   const RopeTable& rope_table(const op::Rope& o);
 
   float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
@@ -84,6 +83,7 @@ class Executor {
   const KernelSet& kernels_;
   ThreadPool pool_;
   LinearRunner linear_;
+  AttentionRunner attention_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
 
@@ -94,10 +94,6 @@ class Executor {
     RopeTable table;
   };
   std::vector<RopeEntry> ropes_;
-  Buffer attention_scores_;
-  std::int64_t scores_per_worker_ = 0;
-  std::vector<KeyRange> ranges_;  ///< [worker][ranges_per_worker_]
-  std::size_t ranges_per_worker_ = 0;
 
   // The step that runs now.
   std::span<const SequenceStep> batch_;

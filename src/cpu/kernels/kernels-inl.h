@@ -30,6 +30,7 @@ constinit const KernelSet kKernels = {
     .swiglu = swiglu,
     .add = add_rows,
     .attention = attention,
+    .encode = encode,
     .to_half = to_half,
     .exp = exp_row,
 };

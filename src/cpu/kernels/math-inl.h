@@ -31,6 +31,27 @@ inline F32 exp(const F32& x) {
   return mul(mul(p, scale0), scale1);
 }
 
+/// 2^x for x <= 0, as softmax needs it: below -125 the result stays at 2^-125 (beside a weight of 1 that is nothing,
+/// and the scaling needs no care for subnormals), 2^0 is exactly 1, NaN stays NaN. The polynomial of degree 6 is the
+/// minimax of the relative error over [-1/2, 1/2] with the constant held at 1 (Lawson's iteration): 2e-9, so that the
+/// rounding of its last steps is what is left.
+inline F32 exp2_weight(const F32& x) {
+  const F32 clamped = max(set1(-125.f), x);
+  const F32 magic = set1(12582912.f);  // 1.5 * 2^23, as above
+  const F32 shifted = add(clamped, magic);
+  const F32 r = sub(clamped, sub(shifted, magic));
+  F32 p = set1(0.000153533604f);
+  p = fma(p, r, set1(0.00133988746f));
+  p = fma(p, r, set1(0.00961843737f));
+  p = fma(p, r, set1(0.0555033247f));
+  p = fma(p, r, set1(0.240226479f));
+  p = fma(p, r, set1(0.693147203f));
+  p = fma(p, r, set1(1.f));
+  // p lies in [0.7, 1.42], so adding n to its exponent stays within the normal numbers. The low bits of `shifted` are n
+  // plus bits that the shift drops.
+  return as_f32(add(as_i32(p), shift_left<23>(as_i32(shifted))));
+}
+
 void exp_row(const float* x, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const int count = static_cast<int>(n - i < 16 ? n - i : 16);

@@ -14,6 +14,10 @@ namespace {
 // accumulators, 2 weights, 1 broadcast and temporaries; its float accumulators live in L1.
 constexpr int kFloatRows = 6;
 constexpr int kInt8Rows = 4;
+// Attention tile: 4 x 2 registers of accumulators, 2 of queries, 1 broadcast: 6 loads for 8 fma. Six keys would fit as
+// well, but do not divide the tile of keys.
+constexpr int kAttentionKeys = 4;
+constexpr int kAttentionVectors = 1;
 
 struct F32 {
   __m256 lo, hi;
@@ -58,6 +62,11 @@ inline I32 add(I32 a, I32 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_
 inline I32 sub(I32 a, I32 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 inline I32 bit_and(I32 a, I32 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 inline I32 max(I32 a, I32 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+/// a > b ? x : y
+inline F32 select_greater(I32 a, I32 b, F32 x, F32 y) {
+  return {_mm256_blendv_ps(y.lo, x.lo, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo))),
+          _mm256_blendv_ps(y.hi, x.hi, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi)))};
+}
 template <int kBits>
 inline I32 shift_left(I32 a) {
   return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
@@ -112,6 +121,17 @@ inline __m256 widen_bf16(const std::uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_8_words(p)), 16));
 }
 inline F32 load_bf16(const std::uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+inline I32 load_int8(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, I32 a) {
+  // Cleared high halves keep the pack from saturating; the permutation undoes its interleaving of halves.
+  const __m256i low = _mm256_set1_epi32(0xffff);
+  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(a.lo, low), _mm256_and_si256(a.hi, low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+}
 inline void store_bytes(std::int8_t* p, I32 a) {
   // |lane| <= 127, so the saturating packs keep the values; the permutation undoes their interleaving of halves.
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);

@@ -14,6 +14,10 @@ namespace {
 // and 8 float accumulators, weight, scale and temporaries.
 constexpr int kFloatRows = 12;
 constexpr int kInt8Rows = 8;
+// Attention tile: 8 x 2 accumulators, 2 vectors of queries, 1 broadcast: 10 loads for 16 fma, so that the two load
+// ports keep up with the two FMA units, and 16 chains cover their latency of 4.
+constexpr int kAttentionKeys = 8;
+constexpr int kAttentionVectors = 2;
 
 struct F32 {
   __m512 v;
@@ -46,6 +50,10 @@ inline I32 add(I32 a, I32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I32 sub(I32 a, I32 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 inline I32 bit_and(I32 a, I32 b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I32 max(I32 a, I32 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+/// a > b ? x : y
+inline F32 select_greater(I32 a, I32 b, F32 x, F32 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(a.v, b.v), y.v, x.v)};
+}
 template <int kBits>
 inline I32 shift_left(I32 a) {
   return {_mm512_slli_epi32(a.v, kBits)};
@@ -84,6 +92,13 @@ inline void store_half(std::uint16_t* p, F32 a) {
 inline F32 load_bf16(const std::uint16_t* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+inline I32 load_int8(const std::int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, I32 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
 inline void store_bytes(std::int8_t* p, I32 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));

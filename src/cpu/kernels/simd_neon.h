@@ -15,6 +15,9 @@ namespace {
 // 4 weights, 1 broadcast; its float accumulators live in L1.
 constexpr int kFloatRows = 5;
 constexpr int kInt8Rows = 4;
+// Attention tile: 4 x 4 registers of accumulators, 4 of queries, 1 broadcast.
+constexpr int kAttentionKeys = 4;
+constexpr int kAttentionVectors = 1;
 
 struct F32 {
   float32x4_t v[4];
@@ -93,6 +96,10 @@ inline I32 bit_and(const I32& a, const I32& b) {
 inline I32 max(const I32& a, const I32& b) {
   return map_int([&](int i) { return vmaxq_s32(a.v[i], b.v[i]); });
 }
+/// a > b ? x : y
+inline F32 select_greater(const I32& a, const I32& b, const F32& x, const F32& y) {
+  return map([&](int i) { return vbslq_f32(vcgtq_s32(a.v[i], b.v[i]), x.v[i], y.v[i]); });
+}
 template <int kBits>
 inline I32 shift_left(const I32& a) {
   return map_int([&](int i) { return vshlq_n_s32(a.v[i], kBits); });
@@ -139,6 +146,16 @@ inline void store_half(std::uint16_t* p, const F32& a) {
 }
 inline F32 load_bf16(const std::uint16_t* p) {
   return map([=](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
+}
+inline I32 load_int8(const std::int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
+           vmovl_s16(vget_high_s16(high))}};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, const I32& a) {
+  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vmovn_u32(vreinterpretq_u32_s32(a.v[i])));
 }
 inline void store_bytes(std::int8_t* p, const I32& a) {
   const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kFloatRows = 4;  ///< rows of x per register tile
 constexpr int kInt8Rows = 4;
+constexpr int kAttentionKeys = 4;     ///< keys (or dimensions) by
+constexpr int kAttentionVectors = 1;  ///< vectors of queries in a register tile of attention
 
 struct F32 {
   float lane[16];
@@ -90,6 +92,10 @@ inline I32 bit_and(const I32& a, const I32& b) {
 }
 inline I32 max(const I32& a, const I32& b) {
   return map_int([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+/// a > b ? x : y
+inline F32 select_greater(const I32& a, const I32& b, const F32& x, const F32& y) {
+  return map([&](int i) { return a.lane[i] > b.lane[i] ? x.lane[i] : y.lane[i]; });
 }
 template <int kBits>
 inline I32 shift_left(const I32& a) {
@@ -180,6 +186,13 @@ inline void store_half(std::uint16_t* p, const F32& a) {
 }
 inline F32 load_bf16(const std::uint16_t* p) {
   return as_f32(map_int([=](int i) { return wrap(std::uint32_t{p[i]} << 16); }));
+}
+inline I32 load_int8(const std::int8_t* p) {
+  return map_int([=](int i) { return std::int32_t{p[i]}; });
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, const I32& a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<std::uint16_t>(bits(a.lane[i]));
 }
 /// The low byte of each lane.
 inline void store_bytes(std::int8_t* p, const I32& a) {

@@ -79,4 +79,10 @@ inline std::vector<std::byte> random_words(Random& random, TensorType type, std:
   return data;
 }
 
+/// Bytes of a row of `n` values of the KV cache.
+inline std::int64_t cache_row_bytes(TensorType type, std::int64_t n) {
+  if (type == TensorType::kQ8_0) return n / 32 * 34;
+  return n * (type == TensorType::kF32 ? 4 : 2);
+}
+
 }  // namespace dllm::cpu::testing
