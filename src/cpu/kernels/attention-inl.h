@@ -51,23 +51,14 @@ struct KeyTile {
   int count;
 };
 
-/// What the next tile will read: fetched while this one is computed, a few rows per block of scores. The rows of a tile
-/// are too few and too soon widened for the hardware to run ahead far enough: without it, 32 queries over 4096 keys
-/// that lie in memory run at three quarters of the speed.
+/// Rows of the next tile, fetched while this one is computed: one line of memory after the other, evenly over the
+/// iterations of the register tiles, which have load slots to spare. The hardware does not run ahead far enough over so
+/// short a stretch; fetching in bursts between register tiles was no help either (it fills the miss buffers).
 struct Ahead {
   const std::byte* k;
   const std::byte* v;
-  std::int64_t position_bytes, row_bytes;
-  int count;
+  std::int64_t bytes;  ///< of each; 0: nothing to fetch
 };
-
-inline void fetch_ahead(const Ahead& ahead, int begin, int end) {
-  for (int j = begin; j < end && j < ahead.count; ++j)
-    for (std::int64_t i = 0; i < ahead.row_bytes; i += 64) {
-      __builtin_prefetch(ahead.k + j * ahead.position_bytes + i, 0, 2);
-      __builtin_prefetch(ahead.v + j * ahead.position_bytes + i, 0, 2);
-    }
-}
 
 /// Converts one row of the cache to floats; what lies between head_dim and the next multiple of 16 becomes 0.
 template <TensorType kType>
@@ -98,11 +89,6 @@ inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
   }
 }
 
-inline std::int64_t row_bytes(const AttentionArgs& args) {
-  if (args.type == TensorType::kQ8_0) return args.head_dim / 32 * 34;
-  return args.head_dim * (args.type == TensorType::kF32 ? 4 : 2);
-}
-
 template <TensorType kType>
 void widen_rows(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
                 float* dst) {
@@ -126,14 +112,16 @@ void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t s
 
 /// Scores of kKeys keys for kVectors vectors of queries. kStride: constant offsets instead of a pointer per key.
 template <int kKeys, int kVectors, int kStride>
-inline void score_block(const float* k, const float* q, std::int64_t dims, std::int64_t runtime_stride, float* scores) {
+inline void score_block(const float* k, const float* q, std::int64_t dims, std::int64_t runtime_stride,
+                        const std::byte* ahead, std::int64_t ahead_step, float* scores) {
   const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
   F32 acc[kKeys][kVectors];
 #pragma GCC unroll 16
   for (int j = 0; j < kKeys; ++j)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[j][v] = set1(0.f);
-  for (std::int64_t d = 0; d < dims; ++d) {
+  for (std::int64_t d = 0; d < dims; ++d, ahead += ahead_step) {
+    __builtin_prefetch(ahead, 0, 2);
     F32 query[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) query[v] = load(q + (v * stride + d) * 16);
@@ -181,7 +169,7 @@ inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
 /// Adds the tile's weighted values to kDims dimensions of the outputs.
 template <int kDims, int kVectors, int kStride, bool kMasked>
 inline void mix_block(const AttentionGroup& group, const KeyTile& tile, std::int64_t dim, std::int64_t runtime_stride,
-                      const F32 (&factor)[kVectors]) {
+                      const std::byte* ahead, std::int64_t ahead_step, const F32 (&factor)[kVectors]) {
   const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
   float* out = group.out + dim * 16;
   F32 acc[kDims][kVectors];
@@ -190,7 +178,8 @@ inline void mix_block(const AttentionGroup& group, const KeyTile& tile, std::int
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[i][v] = mul(load(out + (v * stride + i) * 16), factor[v]);
   const float *value = tile.v + dim, *weights = tile.scores;
-  for (int j = 0; j < tile.count; ++j, value += stride, weights += kVectors * 16) {
+  for (int j = 0; j < tile.count; ++j, value += stride, weights += kVectors * 16, ahead += ahead_step) {
+    __builtin_prefetch(ahead, 0, 2);
     F32 weight[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) weight[v] = load(weights + 16 * v);
@@ -219,16 +208,18 @@ void attend_tile(const AttentionGroup& group, const KeyTile& tile, const Ahead& 
                  std::int64_t stride) {
   // A group of one vector takes twice the keys: the same number of accumulators.
   constexpr int kKeys = kAttentionKeys * kAttentionVectors / kVectors;
-  for (int j = 0; j < tile.count; j += kKeys) {
-    fetch_ahead(ahead, j, j + kKeys);
+  const std::int64_t key_step = ahead.bytes / ((tile.count + kKeys - 1) / kKeys * head_dim);
+  const std::int64_t value_step = ahead.bytes / ((head_dim + kKeys - 1) / kKeys * tile.count);
+  for (int j = 0; j < tile.count; j += kKeys)
     score_block<kKeys, kVectors, kStride>(tile.k + j * stride, group.q, head_dim, stride,
+                                          ahead.k + j / kKeys * head_dim * key_step, key_step,
                                           tile.scores + j * kVectors * 16);
-  }
   F32 factor[kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) factor[v] = weigh<kVectors, kMasked>(group, tile, v);
   for (std::int64_t dim = 0; dim < head_dim; dim += kKeys)
-    mix_block<kKeys, kVectors, kStride, kMasked>(group, tile, dim, stride, factor);
+    mix_block<kKeys, kVectors, kStride, kMasked>(group, tile, dim, stride,
+                                                 ahead.v + dim / kKeys * tile.count * value_step, value_step, factor);
 }
 
 template <int kStride>
@@ -314,6 +305,15 @@ inline int list_visible(const AttentionArgs& args, std::int64_t tile_end, std::i
   return count;
 }
 
+/// The rows of the next tile, up to where its range ends.
+inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64_t next) {
+  if (range == args.range_count) return {args.k, args.v, 0};
+  const KeyRange& r = args.ranges[range];
+  const std::int64_t begin = next > r.begin ? next : r.begin, rows = r.end - begin;
+  return {args.k + begin * args.position_bytes, args.v + begin * args.position_bytes,
+          args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
+}
+
 template <int kStride>
 void attend(const AttentionArgs& args) {
   const std::int64_t stride = kStride > 0 ? kStride : (args.head_dim + 15) / 16 * 16;
@@ -325,6 +325,12 @@ void attend(const AttentionArgs& args) {
   };
   float *k = take(kKeyTile * stride), *v = take(kKeyTile * stride);
   KeyTile tile = {k, v, take(kKeyTile * kLanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0};
+  // The first tile arrives while the queries are laid out.
+  const Ahead first = next_rows(args, 0, 0);
+  for (std::int64_t i = 0; i < first.bytes; i += 64) {
+    __builtin_prefetch(first.k + i, 0, 2);
+    __builtin_prefetch(first.v + i, 0, 2);
+  }
   AttentionGroup groups[kAttentionQueries / 16];
   int count = 0;
   std::int64_t end = 0;
@@ -343,14 +349,10 @@ void attend(const AttentionArgs& args) {
     if (tile.count == 0) continue;
     widen_tile(args.k, args, stride, tile, k);
     widen_tile(args.v, args, stride, tile, v);
-    Ahead ahead = {args.k + next * args.position_bytes, args.v + next * args.position_bytes, args.position_bytes,
-                   row_bytes(args), 0};
-    if (range < args.range_count && next < args.ranges[range].end)
-      ahead.count =
-          static_cast<int>(args.ranges[range].end - next < kKeyTile ? args.ranges[range].end - next : kKeyTile);
+    Ahead ahead = next_rows(args, range, next);
     for (int g = 0; g < count; ++g) {
       attend_group<kStride>(groups[g], tile, ahead, args.head_dim, stride);
-      ahead.count = 0;
+      ahead.bytes = 0;
     }
   }
   for (int g = 0; g < count; ++g) end_group(args, stride, groups[g]);
