@@ -86,10 +86,10 @@ void reduction(benchmark::State& state, ScoreRequest request) {
     for (std::int64_t first = 0; first < vocab; first += chunk) {
       const std::int64_t size = std::min(chunk, vocab - first);
       std::copy_n(logits.begin() + first, size, scratch.begin());
-      merge(
-          spec,
-          reduce_chunk(spec, 5, static_cast<TokenId>(first), std::span(scratch).first(static_cast<std::size_t>(size))),
-          all);
+      merge(spec,
+            reduce_chunk(*default_kernel_set(), spec, 5, static_cast<TokenId>(first),
+                         std::span(scratch).first(static_cast<std::size_t>(size))),
+            all);
     }
     benchmark::DoNotOptimize(finish(spec, 5, all));
   }

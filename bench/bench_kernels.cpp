@@ -1,4 +1,4 @@
-// Micro-benchmarks of the CPU backend's products with weights (bench_attention.cpp has the rest). `items_per_second`
+// Micro-benchmarks of the CPU backend's products with weights; bench_attention.cpp has the rest. `items_per_second`
 // counts operations (a multiply and an add are two), or logits for the head; `bytes_per_second` counts the weights that
 // are read.
 //

@@ -97,6 +97,21 @@ constexpr std::size_t attention_scratch_bytes(std::int64_t head_dim) {
          sizeof(float);
 }
 
+/// Gumbel draws of the tokens first_token, first_token + 1, ... of one row, keyed as base/rng.h says.
+struct DrawArgs {
+  const float* logits = nullptr;
+  std::int64_t count = 0;
+  double inverse_temperature = 1;
+  std::uint64_t seed = 0;
+  std::uint32_t first_token = 0;
+  std::uint32_t position = 0;
+  std::uint32_t step = 0;
+  std::uint32_t stream = 0;  ///< request and purpose
+};
+
+/// Below it e^d is subnormal; beside the 1 of the largest logit it is nothing.
+inline constexpr double kLeastExponent = -708;
+
 struct KernelSet {
   const char* name;
 
@@ -118,6 +133,16 @@ struct KernelSet {
   /// float16, x / scale rounded to nearest even).
   void (*encode)(TensorType type, const float* x, std::int64_t n, std::byte* out);
   void (*to_half)(const float* x, std::int64_t n, std::uint16_t* out);
+  /// Index of the first largest value; NaN does not count; -1 if there is nothing else.
+  std::int64_t (*arg_max)(const float* z, std::int64_t n);
+  /// First index in [begin, n) with z >= bound, or n.
+  std::int64_t (*find_at_least)(const float* z, std::int64_t begin, std::int64_t n, float bound);
+  /// sums[0] = sum of e^d and sums[1] = sum of d e^d, d = (z - top) beta in float64, over d > kLeastExponent (not over
+  /// NaN). Eight lanes, then a tree. `top` is finite and at least every z.
+  void (*exp_sums)(const float* z, std::int64_t n, float top, double beta, double* sums);
+  /// First index in [begin, count) of a token whose key z/T + g may reach `bound`, or count. Never passes over one that
+  /// does (up to rounding: leave a part in 10^12); a few that do not are reported too.
+  std::int64_t (*next_draw)(const DrawArgs& args, std::int64_t begin, double bound);
   /// e^x with a relative error below 2e-7; exact at -inf, overflow and NaN. Exposed for its test.
   void (*exp)(const float* x, std::int64_t n, float* out);
 };

@@ -13,6 +13,7 @@
 // linear and attention build on them
 #include "cpu/kernels/attention-inl.h"
 #include "cpu/kernels/linear-inl.h"
+#include "cpu/kernels/reduce-inl.h"
 
 #define DLLM_STRINGIFY_IMPL(name) #name
 #define DLLM_STRINGIFY(name) DLLM_STRINGIFY_IMPL(name)
@@ -32,6 +33,10 @@ constinit const KernelSet kKernels = {
     .attention = attention,
     .encode = encode,
     .to_half = to_half,
+    .arg_max = arg_max,
+    .find_at_least = find_at_least,
+    .exp_sums = exp_sums,
+    .next_draw = next_draw,
     .exp = exp_row,
 };
 

@@ -77,8 +77,40 @@ class Check {
       });
     }
     const std::int64_t k = (n + 31) / 32 * 32;
+    for (float amplitude : {0.1f, 20.f, 900.f}) reductions(n, amplitude);
     quantize(random_floats(random_, k, 100.f));
     encode(TensorType::kQ8_0, random_floats(random_, k, 100.f));
+  }
+
+  void reductions(std::int64_t n, float amplitude) {
+    std::vector<float> z = random_floats(random_, n, amplitude);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      if (random_.below(7) == 0) z[i] = z[static_cast<std::size_t>(random_.below(n))];  // ties
+      if (random_.below(9) == 0) z[i] = std::numeric_limits<float>::quiet_NaN();
+      if (random_.below(9) == 0) z[i] = -std::numeric_limits<float>::infinity();
+    }
+    std::vector<std::int64_t> found[2];
+    std::vector<double> sums[2];
+    DrawArgs args;
+    args.logits = z.data(), args.count = n, args.inverse_temperature = 1.7, args.seed = random_.bits();
+    args.first_token = 1024, args.position = 77, args.step = 5, args.stream = 12;
+    for (int i = 0; i < 2; ++i) {
+      const KernelSet& s = i == 0 ? oracle_ : set_;
+      found[i].push_back(s.arg_max(z.data(), n));
+      for (float bound : {-amplitude, 0.f, amplitude / 2})
+        for (std::int64_t at = s.find_at_least(z.data(), 0, n, bound); at < n;
+             at = s.find_at_least(z.data(), at + 1, n, bound))
+          found[i].push_back(at);
+      for (double bound : {-30.0, 0.0, 5.0, 1.7 * static_cast<double>(amplitude)})
+        for (std::int64_t at = s.next_draw(args, 0, bound); at < n; at = s.next_draw(args, at + 1, bound))
+          found[i].push_back(at);
+      sums[i].resize(2);
+      s.exp_sums(z.data(), n, amplitude, 1.3, sums[i].data());
+    }
+    found[0].resize(found[0].size() > found[1].size() ? found[0].size() : found[1].size(), -2);
+    found[1].resize(found[0].size(), -2);
+    same("searches", found[0], found[1]);
+    same("exp_sums", sums[0], sums[1]);
   }
 
   void encode(TensorType type, const std::vector<float>& x) {

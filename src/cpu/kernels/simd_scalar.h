@@ -224,5 +224,104 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
 }
 
+// Eight lanes of 64 bits, for reductions in double precision and for random numbers.
+struct F64 {
+  double lane[8];
+};
+struct I64 {
+  std::uint64_t lane[8];
+};
+
+template <class Op>
+inline F64 map_wide(Op op) {
+  F64 r;
+  for (int i = 0; i < 8; ++i) r.lane[i] = op(i);
+  return r;
+}
+template <class Op>
+inline I64 map_long(Op op) {
+  I64 r;
+  for (int i = 0; i < 8; ++i) r.lane[i] = op(i);
+  return r;
+}
+inline F64 set1(double x) {
+  return map_wide([=](int) { return x; });
+}
+inline I64 set1(std::int64_t x) {
+  return map_long([=](int) { return static_cast<std::uint64_t>(x); });
+}
+inline F64 load_wide(const float* p) {
+  return map_wide([=](int i) { return static_cast<double>(p[i]); });
+}
+inline F64 add(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline F64 sub(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline F64 mul(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline F64 fma(const F64& a, const F64& b, const F64& c) {
+  return map_wide([&](int i) { return __builtin_fma(a.lane[i], b.lane[i], c.lane[i]); });
+}
+/// a > b ? x : y; y where a or b is NaN
+inline F64 select_greater(const F64& a, const F64& b, const F64& x, const F64& y) {
+  return map_wide([&](int i) { return a.lane[i] > b.lane[i] ? x.lane[i] : y.lane[i]; });
+}
+inline F64 as_f64(const I64& a) {
+  F64 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+inline I64 as_i64(const F64& a) {
+  I64 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+inline I64 add(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline I64 bit_and(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] & b.lane[i]; });
+}
+inline I64 bit_or(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] | b.lane[i]; });
+}
+inline I64 bit_xor(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] ^ b.lane[i]; });
+}
+template <int kBits>
+inline I64 shift_left(const I64& a) {
+  return map_long([&](int i) { return a.lane[i] << kBits; });
+}
+template <int kBits>
+inline I64 shift_right(const I64& a) {  // logical
+  return map_long([&](int i) { return a.lane[i] >> kBits; });
+}
+/// Product of the low halves.
+inline I64 mul_low(const I64& a, const I64& b) {
+  return map_long([&](int i) { return (a.lane[i] & 0xffffffffu) * (b.lane[i] & 0xffffffffu); });
+}
+/// Sum over lanes as a tree: i with i+4, then i+2, i+1.
+inline double reduce_add(const F64& a) {
+  F64 t = a;
+  for (int half = 4; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) t.lane[i] = t.lane[i] + t.lane[i + half];
+  return t.lane[0];
+}
+/// First lane with a >= b (false for NaN), or 16.
+inline int first_at_least(const F32& a, const F32& b) {
+  int i = 0;
+  while (i < 16 && !(a.lane[i] >= b.lane[i])) ++i;
+  return i;
+}
+/// First lane in which a < b does not hold (NaN counts), or 8.
+inline int first_not_less(const F64& a, const F64& b) {
+  int i = 0;
+  while (i < 8 && a.lane[i] < b.lane[i]) ++i;
+  return i;
+}
+
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA
