@@ -91,7 +91,13 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
                        [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
-    for (const Op& op : plan_->graph.ops) std::visit([this](const auto& o) { run(o); }, op);
+    for (const OpRun& part : plan_->runs) {
+      if (part.by_row) {
+        run_rows(part);
+      } else {
+        std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+      }
+    }
   } catch (const std::bad_alloc&) {
     // Some layers hold the new rows and some the old ones: the rows are lost.
     for (const SequenceStep& step : batch)
@@ -103,24 +109,35 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   return scores;
 }
 
-void Executor::run(const op::Embed& o) {
-  const WeightView& table = weight(o.table);
-  const Codec& format = codec(table.type);
-  const std::int64_t n = width(o.out), row_bytes = format.row_bytes(n);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), n, [&](std::int64_t r, int) {
-    const std::int64_t token = rows_[static_cast<std::size_t>(r)].token;
-    format.dequantize(table.data.data() + token * row_bytes, out + r * n, n);
+void Executor::run_rows(const OpRun& run) {
+  const std::span<const Op> ops = std::span(plan_->graph.ops).subspan(run.first, run.last - run.first);
+  std::int64_t cost = 0, count = 0;
+  for (const Op& op : ops) {
+    if (const auto* rope = std::get_if<op::Rope>(&op)) rope_table(*rope).grow(last_position_ + 1);
+    for (const std::vector<ValueId>& ids : {inputs(op), outputs(op)})
+      for (ValueId id : ids) {
+        cost += width(id);
+        count = rows(id);
+      }
+    if (std::holds_alternative<op::SwiGlu>(op)) cost += 8 * width(std::get<op::SwiGlu>(op).out);
+  }
+  parallel_items(pool_, count, cost / 3, [&](std::int64_t r, int) {
+    for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
   });
 }
 
-void Executor::run(const op::RmsNorm& o) {
+void Executor::row(const op::Embed& o, std::int64_t r) {
+  const WeightView& table = weight(o.table);
+  const Codec& format = codec(table.type);
+  const std::int64_t n = width(o.out), token = rows_[static_cast<std::size_t>(r)].token;
+  format.dequantize(table.data.data() + token * format.row_bytes(n), value(o.out) + r * n, n);
+}
+
+void Executor::row(const op::RmsNorm& o, std::int64_t r) {
   const std::int64_t n = width(o.x), slice = n / o.groups;
   const float *x = value(o.x), *gain = vector(o.gain);
   float* out = value(o.out);
-  parallel_items(pool_, rows(o.x), n, [&](std::int64_t r, int) {
-    for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
-  });
+  for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
 }
 
 void Executor::run(const op::Linear& o) {
@@ -128,66 +145,48 @@ void Executor::run(const op::Linear& o) {
   linear_.run(args, width(o.out), value(o.out));
 }
 
-const RopeTable& Executor::rope_table(const op::Rope& o) {
+RopeTable& Executor::rope_table(const op::Rope& o) {
   for (RopeEntry& entry : ropes_)
-    if (entry.spec.dims == o.dims && entry.spec.theta == o.theta && entry.spec.scale == o.scale &&
-        entry.spec.factors == o.factors) {
-      entry.table.grow(last_position_ + 1);
-      return entry.table;
-    }
+    if (entry.serves(o)) return entry.table;
   const float* factors = vector(o.factors);
   ropes_.push_back({o, RopeTable(o.dims, o.theta, o.scale,
                                  factors == nullptr ? std::span<const float>()
                                                     : std::span(factors, static_cast<std::size_t>(o.dims / 2)))});
-  ropes_.back().table.grow(last_position_ + 1);
   return ropes_.back().table;
 }
 
-void Executor::run(const op::Rope& o) {
+void Executor::row(const op::Rope& o, std::int64_t r) {
   const RopeTable& table = rope_table(o);
   const std::int64_t n = width(o.x);
-  const float* x = value(o.x);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.x), n, [&](std::int64_t r, int) {
-    const Position position = rows_[static_cast<std::size_t>(r)].position;
-    kernels_.rope(
-        {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
-        x + r * n, out + r * n);
-  });
+  const Position position = rows_[static_cast<std::size_t>(r)].position;
+  kernels_.rope(
+      {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
+      value(o.x) + r * n, value(o.out) + r * n);
 }
 
-void Executor::run(const op::StoreKv& o) {
+void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t n = width(o.k);
-  const float *k = value(o.k), *v = value(o.v);
-  parallel_items(pool_, rows(o.k), 2 * n, [&](std::int64_t r, int) {
-    const Row& row = rows_[static_cast<std::size_t>(r)];
-    CpuKvCache& kv = cache(row.sequence);
-    const KvShape shape = kv.shape(o.layer);
-    const std::int64_t offset = row.position * kv.position_bytes(o.layer);
-    for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
-      const std::int64_t from = r * n + head * shape.head_dim;
-      kernels_.encode(kv.type(), k + from, shape.head_dim, kv.k(o.layer, head) + offset);
-      kernels_.encode(kv.type(), v + from, shape.head_dim, kv.v(o.layer, head) + offset);
-    }
-  });
+  const Row& at = rows_[static_cast<std::size_t>(r)];
+  CpuKvCache& kv = cache(at.sequence);
+  const KvShape shape = kv.shape(o.layer);
+  const std::int64_t offset = at.position * kv.position_bytes(o.layer);
+  for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+    const std::int64_t from = r * n + head * shape.head_dim;
+    kernels_.encode(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
+    kernels_.encode(kv.type(), value(o.v) + from, shape.head_dim, kv.v(o.layer, head) + offset);
+  }
 }
 
 void Executor::run(const op::Attention& o) { attention_.run(o, value(o.q), value(o.out)); }
 
-void Executor::run(const op::SwiGlu& o) {
+void Executor::row(const op::SwiGlu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  const float *gate = value(o.gate), *up = value(o.up);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), 8 * n,
-                 [&](std::int64_t r, int) { kernels_.swiglu(gate + r * n, up + r * n, n, out + r * n); });
+  kernels_.swiglu(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);
 }
 
-void Executor::run(const op::Add& o) {
+void Executor::row(const op::Add& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  const float *a = value(o.a), *b = value(o.b);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), n,
-                 [&](std::int64_t r, int) { kernels_.add(a + r * n, b + r * n, n, out + r * n); });
+  kernels_.add(value(o.a) + r * n, value(o.b) + r * n, n, value(o.out) + r * n);
 }
 
 void Executor::run(const op::GatherScored& o) {
