@@ -1,5 +1,6 @@
-// Micro-benchmarks of the CPU backend's kernels. `items_per_second` counts operations (a multiply and an add are two),
-// or logits for the head; `bytes_per_second` counts the weights that are read.
+// Micro-benchmarks of the CPU backend's products with weights; bench_attention.cpp has the rest. `items_per_second`
+// counts operations (a multiply and an add are two), or logits for the head; `bytes_per_second` counts the weights that
+// are read.
 //
 //   dllm_bench_kernels --benchmark_filter='linear/avx512/Q4_0'
 //   DLLM_BENCH_THREADS=2 dllm_bench_kernels        (default: every CPU)
@@ -63,57 +64,6 @@ void linear(benchmark::State& state, const KernelSet* set, TensorType type, std:
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(data.size()));
 }
 
-/// 32 query rows of one layer of an 8B model (32 heads, 8 kv heads, head_dim 128) against a float16 cache.
-void attention(benchmark::State& state, const KernelSet* set, std::int64_t keys) {
-  const std::int64_t rows = 32, heads = 32, kv_heads = 8, dim = 128;
-  Random random(2);
-  const std::vector<float> q = random_floats(random, rows * heads * dim);
-  const std::vector<std::byte> k = random_words(random, TensorType::kF16, keys * kv_heads * dim);
-  const std::vector<std::byte> v = random_words(random, TensorType::kF16, keys * kv_heads * dim);
-  std::vector<float> out(q.size());
-  ThreadPool pool(threads());
-  std::vector<float> scores(static_cast<std::size_t>(pool.size() * (keys + 16)));
-  const KeyRange range{0, keys};
-  for (auto _ : state)
-    parallel(pool, rows * kv_heads, [&](std::int64_t item, int worker) {
-      const std::int64_t row = item % rows, kv = item / rows;
-      for (std::int64_t head = kv * (heads / kv_heads); head < (kv + 1) * (heads / kv_heads); ++head) {
-        AttentionArgs args;
-        args.q = q.data() + (row * heads + head) * dim;
-        args.k = k.data() + kv * dim * 2;
-        args.v = v.data() + kv * dim * 2;
-        args.half = true, args.stride = kv_heads * dim, args.head_dim = dim, args.scale = 0.088f;
-        args.ranges = &range, args.range_count = 1;
-        args.scores = scores.data() + worker * (keys + 16);
-        args.out = out.data() + (row * heads + head) * dim;
-        set->attention(args);
-      }
-    });
-  state.SetItemsProcessed(state.iterations() * 4 * rows * heads * keys * dim);
-}
-
-/// Reduction of one row of 126464 logits in chunks, without the product that makes them.
-void reduction(benchmark::State& state, ScoreRequest request) {
-  const std::int64_t vocab = 126464, chunk = 1024;
-  Random random(3);
-  const std::vector<float> logits = random_floats(random, vocab, 12.f);
-  std::vector<float> scratch(static_cast<std::size_t>(chunk));
-  const ReductionSpec spec(request, vocab);
-  for (auto _ : state) {
-    Partial all;
-    for (std::int64_t first = 0; first < vocab; first += chunk) {
-      const std::int64_t size = std::min(chunk, vocab - first);
-      std::copy_n(logits.begin() + first, size, scratch.begin());
-      merge(
-          spec,
-          reduce_chunk(spec, 5, static_cast<TokenId>(first), std::span(scratch).first(static_cast<std::size_t>(size))),
-          all);
-    }
-    benchmark::DoNotOptimize(finish(spec, 5, all));
-  }
-  state.SetItemsProcessed(state.iterations() * vocab);
-}
-
 /// The fused head: `rows` scored rows, width 1024, 32768 tokens of Q8_0.
 void head(benchmark::State& state, const KernelSet* set, std::int64_t rows) {
   const std::int64_t k = 1024, vocab = 32768;
@@ -149,9 +99,6 @@ void register_set(const KernelSet* set) {
     for (std::int64_t rows : {1, 8, 32, 128})
       add("linear/" + isa + "/" + std::string(format->name) + "/rows:" + std::to_string(rows),
           [set, type = format->type, rows](benchmark::State& state) { linear(state, set, type, rows); });
-  for (std::int64_t keys : {256, 2048})
-    add("attention/" + isa + "/keys:" + std::to_string(keys),
-        [set, keys](benchmark::State& state) { attention(state, set, keys); });
   for (std::int64_t rows : {1, 32})
     add("head/" + isa + "/rows:" + std::to_string(rows),
         [set, rows](benchmark::State& state) { head(state, set, rows); });
@@ -159,20 +106,15 @@ void register_set(const KernelSet* set) {
 
 }  // namespace
 
+void register_attention();  // bench_attention.cpp
+
 void register_all() {
   KernelSetEntry entries[kMaxKernelSets];
   const int count = list_kernel_sets(entries);
   // The scalar set is the oracle, not a product: it is left out.
   for (int i = 1; i < count; ++i)
     if (entries[i].available) register_set(entries[i].set);
-  ScoreRequest request;
-  benchmark::RegisterBenchmark("reduction/argmax", [request](benchmark::State& state) {
-    reduction(state, request);
-  })->Unit(benchmark::kMicrosecond);
-  request.temperature = 0.7;
-  benchmark::RegisterBenchmark("reduction/gumbel", [request](benchmark::State& state) {
-    reduction(state, request);
-  })->Unit(benchmark::kMicrosecond);
+  register_attention();
 }
 
 }  // namespace dllm::cpu

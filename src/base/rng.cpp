@@ -26,9 +26,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c, std::arr
 
 double uniform01(const RngKey& key, RngPurpose purpose, std::uint32_t step, std::uint32_t position,
                  std::uint32_t index) {
-  // The request occupies 30 bits above the 2 bits of purpose, so streams of different purposes never meet.
-  const std::uint32_t stream = (key.request << 2) | static_cast<std::uint32_t>(purpose);
-  const auto bits = philox4x32({index, position, step, stream},
+  const auto bits = philox4x32({index, position, step, rng_stream(key, purpose)},
                                {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
   const std::uint64_t mantissa = (std::uint64_t{bits[0]} << 20) | (bits[1] >> 12);
   // Half a unit keeps both ends out: ln(0) and ln(1) would make infinite Gumbel draws. 52 bits, because with 53 the

@@ -18,6 +18,11 @@ struct RngKey {
   std::uint32_t request = 0;
 };
 
+/// The fourth word of the counter: request (30 bits) and purpose, whose streams never meet.
+constexpr std::uint32_t rng_stream(const RngKey& key, RngPurpose purpose) {
+  return (key.request << 2) | static_cast<std::uint32_t>(purpose);
+}
+
 /// Uniform double in the open interval (0, 1) with 52 bits, keyed by (seed, request, purpose, step, position, index).
 /// `index` is the token for Gumbel noise, else 0.
 double uniform01(const RngKey& key, RngPurpose purpose, std::uint32_t step, std::uint32_t position,

@@ -62,24 +62,41 @@ Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
   return {};
 }
 
-cpu::KvElement kv_element(CpuKvType type, const Graph& graph, const Weights& weights) {
-  if (type != CpuKvType::kAuto) return type == CpuKvType::kF32 ? cpu::KvElement::kF32 : cpu::KvElement::kF16;
+TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights) {
+  switch (type) {
+    case CpuKvType::kF32:
+      return TensorType::kF32;
+    case CpuKvType::kF16:
+      return TensorType::kF16;
+    case CpuKvType::kBF16:
+      return TensorType::kBF16;
+    case CpuKvType::kQ8_0:
+      return TensorType::kQ8_0;
+    case CpuKvType::kAuto:
+      break;
+  }
   const bool all_f32 = std::all_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
     const auto* linear = std::get_if<op::Linear>(&op);
     return linear == nullptr || weights[static_cast<std::size_t>(linear->weight)].type == TensorType::kF32;
   });
-  return all_f32 ? cpu::KvElement::kF32 : cpu::KvElement::kF16;
+  return all_f32 ? TensorType::kF32 : TensorType::kF16;
 }
 
-std::vector<std::int64_t> kv_widths(const Graph& graph) {
-  std::vector<std::int64_t> widths;
+Expected<std::vector<cpu::KvShape>> kv_shapes(const Graph& graph, TensorType type) {
+  const std::int64_t block = codec(type).block_elems;
+  std::vector<cpu::KvShape> shapes;
   for (const Op& op : graph.ops)
-    if (const auto* store = std::get_if<op::StoreKv>(&op)) {
-      const auto layer = static_cast<std::size_t>(store->layer);
-      if (widths.size() <= layer) widths.resize(layer + 1, 0);
-      widths[layer] = graph.values[static_cast<std::size_t>(store->k)].width;
+    if (const auto* attention = std::get_if<op::Attention>(&op)) {
+      if (attention->head_dim % block != 0)
+        return Error{ErrorCode::kUsage,
+                     fmt::format("a {} cache stores blocks of {}, which do not divide the model's head dimension of {}",
+                                 codec(type).name, block, attention->head_dim),
+                     "--cache-type", "use f16 or bf16"};
+      const auto layer = static_cast<std::size_t>(attention->layer);
+      if (shapes.size() <= layer) shapes.resize(layer + 1);
+      shapes[layer] = {attention->kv_heads, attention->head_dim};
     }
-  return widths;
+  return shapes;
 }
 
 }  // namespace
@@ -96,16 +113,16 @@ std::vector<CpuIsa> cpu_isas() {
 class CpuBackend::Impl {
  public:
   Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads, bool exact,
-       cpu::KvElement kv, std::vector<std::int64_t> widths)
+       TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
         executor_(std::move(graph), std::move(weights), kernels, threads, exact),
         kv_(kv),
-        kv_widths_(std::move(widths)) {}
+        kv_shapes_(std::move(kv_shapes)) {}
 
   ModelDesc desc_;
   cpu::Executor executor_;
-  cpu::KvElement kv_;
-  std::vector<std::int64_t> kv_widths_;
+  TensorType kv_;
+  std::vector<cpu::KvShape> kv_shapes_;
 };
 
 CpuBackend::CpuBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -124,10 +141,11 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
                    fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
     for (std::size_t i = 0; i < weights.size(); ++i) DLLM_CHECK_OK(check_weight(graph.weights[i], weights[i]));
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
-    const cpu::KvElement kv = kv_element(options.kv, graph, weights);
+    const TensorType kv = storage_type(options.kv, graph, weights);
+    DLLM_TRY(std::vector<cpu::KvShape> shapes, kv_shapes(graph, kv));
     return std::unique_ptr<CpuBackend>(new CpuBackend(
         std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                               options.activations == CpuActivations::kF32, kv, kv_widths(graph))));
+                               options.activations == CpuActivations::kF32, kv, std::move(shapes))));
   } catch (const std::bad_alloc&) {
     return out_of_memory("the CPU backend's setup");
   } catch (const std::system_error& error) {
@@ -138,11 +156,22 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
 const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }
 std::string_view CpuBackend::isa() const { return impl_->executor_.kernels().name; }
 int CpuBackend::threads() const { return impl_->executor_.threads(); }
-std::string_view CpuBackend::kv_type() const { return impl_->kv_ == cpu::KvElement::kF32 ? "f32" : "f16"; }
+std::string_view CpuBackend::kv_type() const {
+  switch (impl_->kv_) {
+    case TensorType::kF16:
+      return "f16";
+    case TensorType::kBF16:
+      return "bf16";
+    case TensorType::kQ8_0:
+      return "q8_0";
+    default:
+      return "f32";
+  }
+}
 std::int64_t CpuBackend::arena_bytes() const { return impl_->executor_.arena_bytes(); }
 
 Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {
-  DLLM_TRY(std::unique_ptr<KvCache> cache, cpu::CpuKvCache::create(capacity, impl_->kv_widths_, impl_->kv_));
+  DLLM_TRY(std::unique_ptr<KvCache> cache, cpu::CpuKvCache::create(capacity, impl_->kv_shapes_, impl_->kv_));
   return cache;
 }
 

@@ -26,6 +26,8 @@ enum class CpuKvType {
   kAuto,  ///< float32 if every matrix of the model is float32, else float16
   kF32,
   kF16,
+  kBF16,
+  kQ8_0,  ///< blocks of 32 values with a float16 scale; the model's head_dim must be a multiple of 32
 };
 
 struct CpuOptions {
@@ -50,8 +52,9 @@ using GraphFactory = std::function<Graph(StepShape)>;
 /// Runs a model's graph on the CPU. Every kernel set gives the same bits, and so does every number of threads.
 class CpuBackend final : public Backend {
  public:
-  /// `weights` are views: their owner must outlive the backend. Errors: kUsage (unknown or unavailable isa, threads),
-  /// kInvalidFile (a required weight is missing, or has the wrong size), kResource.
+  /// `weights` are views: their owner must outlive the backend. Errors: kUsage (unknown or unavailable isa, threads, a
+  /// KV type that the model's heads do not fit), kInvalidFile (a required weight is missing, or has the wrong size),
+  /// kResource.
   static Expected<std::unique_ptr<CpuBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
                                                       CpuOptions options = {});
   ~CpuBackend() override;
@@ -62,7 +65,7 @@ class CpuBackend final : public Backend {
 
   std::string_view isa() const;
   int threads() const;
-  /// "f32" or "f16".
+  /// "f32", "f16", "bf16" or "q8_0".
   std::string_view kv_type() const;
   /// Memory of the planned activations, for reports.
   std::int64_t arena_bytes() const;

@@ -131,15 +131,39 @@ TEST(CpuBackend, ExactActivationsMatchDoublePrecisionOnQuantizedWeights) {
   }
 }
 
-TEST(CpuBackend, HalfPrecisionCacheIsClose) {
-  const TinyModel model({}, 8);
-  CpuOptions options;
-  options.kv = CpuKvType::kF16;
-  auto half = make(model, options), full = make(model);
-  auto a = cache_of(*half, 24), b = cache_of(*full, 24);
-  const Scores x = run(*half, step_of(*a, rows_of(0, 24), {{0, 24}}));
+TEST(CpuBackend, SmallerCacheTypesAreClose) {
+  TinyShape shape;
+  shape.head_dim = 32, shape.width = 128;
+  const TinyModel model(shape, 8);
+  auto full = make(model);
+  auto b = cache_of(*full, 24);
   const Scores y = run(*full, step_of(*b, rows_of(0, 24), {{0, 24}}));
-  for (std::size_t i = 0; i < x.logits.size(); ++i) ASSERT_NEAR(x.logits[i], y.logits[i], 2e-2);
+  struct Case {
+    CpuKvType type;
+    const char* name;
+    double tolerance;
+  };
+  for (const Case& c : {Case{CpuKvType::kF16, "f16", 0.02}, Case{CpuKvType::kBF16, "bf16", 0.15},
+                        Case{CpuKvType::kQ8_0, "q8_0", 0.15}}) {
+    CpuOptions options;
+    options.kv = c.type;
+    auto small = make(model, options);
+    EXPECT_EQ(small->kv_type(), c.name);
+    auto a = cache_of(*small, 24);
+    const Scores x = run(*small, step_of(*a, rows_of(0, 24), {{0, 24}}));
+    EXPECT_NE(x.logits, y.logits) << c.name;
+    for (std::size_t i = 0; i < x.logits.size(); ++i) ASSERT_NEAR(x.logits[i], y.logits[i], c.tolerance) << c.name;
+  }
+}
+
+TEST(CpuBackend, BlocksOfTheCacheMustDivideTheHead) {
+  const TinyModel model({}, 8);  // head_dim 16
+  CpuOptions options;
+  options.kv = CpuKvType::kQ8_0;
+  const auto backend = CpuBackend::create(ModelDesc{}, model.factory(), model.weights(), options);
+  ASSERT_FALSE(backend.has_value());
+  EXPECT_EQ(backend.error().code, ErrorCode::kUsage);
+  EXPECT_NE(backend.error().what.find("16"), std::string::npos);
 }
 
 TEST(CpuBackend, EveryIsaAndThreadCountGivesTheSameBits) {

@@ -2,33 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <cstdint>
 #include <new>
 
 namespace dllm::cpu {
 namespace {
 
+constexpr std::int64_t kAlignment = 64;
+
 Error out_of_memory(Position capacity) {
   return {ErrorCode::kResource, fmt::format("no memory for a KV cache of {} positions", capacity), "",
-          "lower the context length or use a 16-bit cache"};
+          "lower the context length or use a smaller cache type"};
 }
 
 }  // namespace
 
-Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, std::vector<std::int64_t> widths,
-                                                         KvElement element) {
+bool ZeroPages::allocate(std::int64_t bytes) {
+  // calloc takes large blocks straight from the system, untouched.
+  block_.reset(std::calloc(static_cast<std::size_t>(bytes + kAlignment), 1));
+  const auto address = reinterpret_cast<std::uintptr_t>(block_.get());
+  data_ = block_ ? static_cast<std::byte*>(block_.get()) + (kAlignment - address % kAlignment) % kAlignment : nullptr;
+  return data_ != nullptr;
+}
+
+Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, const std::vector<KvShape>& layers,
+                                                         TensorType type) {
   if (capacity < 0) return out_of_memory(capacity);
   try {
-    std::unique_ptr<CpuKvCache> cache(new CpuKvCache(capacity, std::move(widths), element));
-    for (std::int64_t width : cache->widths_) {
-      // calloc takes large blocks straight from the system: untouched zero pages.
-      const auto zeros = [&] {
-        return static_cast<std::byte*>(std::calloc(static_cast<std::size_t>(capacity) + 1,
-                                                   static_cast<std::size_t>(width) * cache->element_bytes()));
-      };
+    std::unique_ptr<CpuKvCache> cache(new CpuKvCache(capacity, type));
+    const Codec& format = codec(type);
+    cache->layers_.reserve(layers.size());
+    for (const KvShape& shape : layers) {
+      assert(shape.head_dim % format.block_elems == 0);
       Layer layer;
-      layer.k.reset(zeros());
-      layer.v.reset(zeros());
-      if (!layer.k || !layer.v) return out_of_memory(capacity);
+      layer.shape = shape;
+      layer.position_bytes = format.row_bytes(shape.head_dim);
+      layer.head_bytes = (capacity * layer.position_bytes + kAlignment - 1) / kAlignment * kAlignment;
+      const std::int64_t bytes = shape.kv_heads * layer.head_bytes;
+      if (!layer.k.allocate(bytes) || !layer.v.allocate(bytes)) return out_of_memory(capacity);
       cache->layers_.push_back(std::move(layer));
     }
     return cache;

@@ -6,41 +6,62 @@
 
 #include "backend/kv_cache.h"
 #include "dllm/error.h"
+#include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
 
-/// Storage of K/V elements.
-enum class KvElement { kF32, kF16 };
+/// K (and V) of one position of a layer: `kv_heads` slices of `head_dim`.
+struct KvShape {
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
 
-/// Per layer K and V as [position][kv_heads * head_dim]. The memory comes from the operating system as zero pages that
-/// cost nothing until a row is written, so a generous capacity is free.
+/// Zeroed memory aligned to a cache line, so that rows of 64 bytes and more do not straddle lines. Large blocks come
+/// from the operating system as zero pages that cost nothing until they are written.
+class ZeroPages {
+ public:
+  /// False, and no memory, if there is none.
+  bool allocate(std::int64_t bytes);
+  std::byte* get() const { return data_; }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<void, Free> block_;
+  std::byte* data_ = nullptr;
+};
+
+/// Per layer K and V as [kv_head][position][head_dim], the last in rows of the cache's tensor type. Heads are outermost
+/// because attention walks the positions of one head: a tile of 64 positions is then one stretch of memory instead of
+/// 64 rows on as many pages. A generous capacity is free.
 class CpuKvCache final : public KvCache {
  public:
-  /// `widths[layer]` = kv_heads * head_dim. Errors: kResource.
-  static Expected<std::unique_ptr<CpuKvCache>> create(Position capacity, std::vector<std::int64_t> widths,
-                                                      KvElement element);
+  /// `type`: F32, F16, BF16, or Q8_0 with every head_dim a multiple of 32. Errors: kResource.
+  static Expected<std::unique_ptr<CpuKvCache>> create(Position capacity, const std::vector<KvShape>& layers,
+                                                      TensorType type);
 
-  KvElement element() const { return element_; }
-  std::int64_t width(std::int32_t layer) const { return widths_[static_cast<std::size_t>(layer)]; }
-  std::size_t element_bytes() const { return element_ == KvElement::kF32 ? 4 : 2; }
-  /// Position 0 of the layer.
-  std::byte* k(std::int32_t layer) { return layers_[static_cast<std::size_t>(layer)].k.get(); }
-  std::byte* v(std::int32_t layer) { return layers_[static_cast<std::size_t>(layer)].v.get(); }
+  TensorType type() const { return type_; }
+  const KvShape& shape(std::int32_t layer) const { return at(layer).shape; }
+  /// Bytes from one position of a head to the next.
+  std::int64_t position_bytes(std::int32_t layer) const { return at(layer).position_bytes; }
+  /// Position 0 of a head.
+  std::byte* k(std::int32_t layer, std::int64_t kv_head) { return at(layer).k.get() + kv_head * at(layer).head_bytes; }
+  std::byte* v(std::int32_t layer, std::int64_t kv_head) { return at(layer).v.get() + kv_head * at(layer).head_bytes; }
 
   using KvCache::record;
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
   struct Layer {
-    std::unique_ptr<std::byte, Free> k, v;
+    KvShape shape;
+    std::int64_t position_bytes = 0;
+    std::int64_t head_bytes = 0;
+    ZeroPages k, v;
   };
-  CpuKvCache(Position capacity, std::vector<std::int64_t> widths, KvElement element)
-      : KvCache(capacity), element_(element), widths_(std::move(widths)) {}
+  CpuKvCache(Position capacity, TensorType type) : KvCache(capacity), type_(type) {}
+  const Layer& at(std::int32_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
-  KvElement element_;
-  std::vector<std::int64_t> widths_;
+  TensorType type_;
   std::vector<Layer> layers_;
 };
 

@@ -33,6 +33,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       kernels_(kernels),
       pool_(threads),
       linear_(kernels, pool_),
+      attention_(kernels, pool_),
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
@@ -57,17 +58,12 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   batch_ = batch;
   rows_.clear();
   last_position_ = -1;
-  std::int64_t most_keys = 0;
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     for (const PlanRow& row : plan.rows) {
       rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token});
       last_position_ = std::max(last_position_, row.position);
     }
-    std::int64_t keys = 0;
-    for (const PositionRange& range : plan.visible) keys += range.size();
-    most_keys = std::max(most_keys, keys);
-    ranges_per_worker_ = std::max(ranges_per_worker_, plan.visible.size());
   }
   head_.arrange(batch, head_vocab(plan_ ? plan_->graph : factory_({1, 1})));
 
@@ -82,10 +78,7 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     arena_.reserve(bytes_of<float>(plan.arena_floats));
     plan_ = std::move(plan);
   }
-  const std::size_t workers = static_cast<std::size_t>(pool_.size());
-  scores_per_worker_ = (most_keys + 15) / 16 * 16;
-  attention_scores_.reserve(bytes_of<float>(scores_per_worker_ * pool_.size()));
-  if (ranges_.size() < ranges_per_worker_ * workers) ranges_.resize(ranges_per_worker_ * workers);
+  attention_.begin(batch);
   linear_.forget();
 }
 
@@ -100,7 +93,13 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
                        [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
-    for (const Op& op : plan_->graph.ops) std::visit([this](const auto& o) { run(o); }, op);
+    for (const OpRun& part : plan_->runs) {
+      if (part.by_row) {
+        run_rows(part);
+      } else {
+        std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+      }
+    }
   } catch (const std::bad_alloc&) {
     // Some layers hold the new rows and some the old ones: the rows are lost.
     for (const SequenceStep& step : batch)
@@ -112,24 +111,35 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   return scores;
 }
 
-void Executor::run(const op::Embed& o) {
-  const WeightView& table = weight(o.table);
-  const Codec& format = codec(table.type);
-  const std::int64_t n = width(o.out), row_bytes = format.row_bytes(n);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), n, [&](std::int64_t r, int) {
-    const std::int64_t token = rows_[static_cast<std::size_t>(r)].token;
-    format.dequantize(table.data.data() + token * row_bytes, out + r * n, n);
+void Executor::run_rows(const OpRun& run) {
+  const std::span<const Op> ops = std::span(plan_->graph.ops).subspan(run.first, run.last - run.first);
+  std::int64_t cost = 0, count = 0;
+  for (const Op& op : ops) {
+    if (const auto* rope = std::get_if<op::Rope>(&op)) rope_table(*rope).grow(last_position_ + 1);
+    for (const std::vector<ValueId>& ids : {inputs(op), outputs(op)})
+      for (ValueId id : ids) {
+        cost += width(id);
+        count = rows(id);
+      }
+    if (std::holds_alternative<op::SwiGlu>(op)) cost += 8 * width(std::get<op::SwiGlu>(op).out);
+  }
+  parallel_items(pool_, count, cost / 3, [&](std::int64_t r, int) {
+    for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
   });
 }
 
-void Executor::run(const op::RmsNorm& o) {
+void Executor::row(const op::Embed& o, std::int64_t r) {
+  const WeightView& table = weight(o.table);
+  const Codec& format = codec(table.type);
+  const std::int64_t n = width(o.out), token = rows_[static_cast<std::size_t>(r)].token;
+  format.dequantize(table.data.data() + token * format.row_bytes(n), value(o.out) + r * n, n);
+}
+
+void Executor::row(const op::RmsNorm& o, std::int64_t r) {
   const std::int64_t n = width(o.x), slice = n / o.groups;
   const float *x = value(o.x), *gain = vector(o.gain);
   float* out = value(o.out);
-  parallel_items(pool_, rows(o.x), n, [&](std::int64_t r, int) {
-    for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
-  });
+  for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
 }
 
 void Executor::run(const op::Linear& o) {
@@ -138,113 +148,48 @@ void Executor::run(const op::Linear& o) {
   linear_.run(args, width(o.out), value(o.out));
 }
 
-const RopeTable& Executor::rope_table(const op::Rope& o) {
+RopeTable& Executor::rope_table(const op::Rope& o) {
   for (RopeEntry& entry : ropes_)
-    if (entry.spec.dims == o.dims && entry.spec.theta == o.theta && entry.spec.scale == o.scale &&
-        entry.spec.factors == o.factors) {
-      entry.table.grow(last_position_ + 1);
-      return entry.table;
-    }
+    if (entry.serves(o)) return entry.table;
   const float* factors = vector(o.factors);
   ropes_.push_back({o, RopeTable(o.dims, o.theta, o.scale,
                                  factors == nullptr ? std::span<const float>()
                                                     : std::span(factors, static_cast<std::size_t>(o.dims / 2)))});
-  ropes_.back().table.grow(last_position_ + 1);
   return ropes_.back().table;
 }
 
-void Executor::run(const op::Rope& o) {
+void Executor::row(const op::Rope& o, std::int64_t r) {
   const RopeTable& table = rope_table(o);
   const std::int64_t n = width(o.x);
-  const float* x = value(o.x);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.x), n, [&](std::int64_t r, int) {
-    const Position position = rows_[static_cast<std::size_t>(r)].position;
-    kernels_.rope(
-        {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
-        x + r * n, out + r * n);
-  });
+  const Position position = rows_[static_cast<std::size_t>(r)].position;
+  kernels_.rope(
+      {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
+      value(o.x) + r * n, value(o.out) + r * n);
 }
 
-void Executor::run(const op::StoreKv& o) {
+void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t n = width(o.k);
-  const float *k = value(o.k), *v = value(o.v);
-  parallel_items(pool_, rows(o.k), 2 * n, [&](std::int64_t r, int) {
-    const Row& row = rows_[static_cast<std::size_t>(r)];
-    CpuKvCache& kv = cache(row.sequence);
-    const std::size_t bytes = static_cast<std::size_t>(n) * kv.element_bytes();
-    const auto store = [&](const float* from, std::byte* to) {
-      if (kv.element() == KvElement::kF32) {
-        std::memcpy(to, from, bytes);
-      } else {
-        kernels_.to_half(from, n, reinterpret_cast<std::uint16_t*>(to));
-      }
-    };
-    store(k + r * n, kv.k(o.layer) + static_cast<std::size_t>(row.position) * bytes);
-    store(v + r * n, kv.v(o.layer) + static_cast<std::size_t>(row.position) * bytes);
-  });
-}
-
-std::span<const KeyRange> Executor::visible_keys(const Row& row, int worker) {
-  const StepPlan& plan = batch_[static_cast<std::size_t>(row.sequence)].plan;
-  KeyRange* ranges = ranges_.data() + static_cast<std::size_t>(worker) * ranges_per_worker_;
-  std::size_t count = 0;
-  // j/B <= i/B means j < (i/B + 1) B.
-  const std::int64_t block = plan.causal_block;
-  const std::int64_t limit = block > 0 ? (row.position / block + 1) * block : std::int64_t{1} << 40;
-  for (const PositionRange& range : plan.visible) {
-    const std::int64_t end = std::min<std::int64_t>(range.end, limit);
-    if (range.begin < end) ranges[count++] = {range.begin, end};
-  }
-  return {ranges, count};
-}
-
-void Executor::attend_row(const op::Attention& o, std::int64_t r, std::int64_t kv_head, int worker) {
-  const Row& row = rows_[static_cast<std::size_t>(r)];
-  CpuKvCache& kv = cache(row.sequence);
-  const std::span<const KeyRange> ranges = visible_keys(row, worker);
-  const std::size_t head_bytes =
-      static_cast<std::size_t>(kv_head) * static_cast<std::size_t>(o.head_dim) * kv.element_bytes();
-  AttentionArgs args;
-  args.k = kv.k(o.layer) + head_bytes;
-  args.v = kv.v(o.layer) + head_bytes;
-  args.half = kv.element() == KvElement::kF16;
-  args.stride = kv.width(o.layer);
-  args.head_dim = o.head_dim;
-  args.scale = o.scale;
-  args.ranges = ranges.data();
-  args.range_count = static_cast<std::int64_t>(ranges.size());
-  args.scores = attention_scores_.as<float>() + worker * scores_per_worker_;
-  const std::int64_t group = o.heads / o.kv_heads;
-  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    args.q = value(o.q) + r * width(o.q) + head * o.head_dim;
-    args.out = value(o.out) + r * width(o.out) + head * o.head_dim;
-    kernels_.attention(args);
+  const Row& at = rows_[static_cast<std::size_t>(r)];
+  CpuKvCache& kv = cache(at.sequence);
+  const KvShape shape = kv.shape(o.layer);
+  const std::int64_t offset = at.position * kv.position_bytes(o.layer);
+  for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+    const std::int64_t from = r * n + head * shape.head_dim;
+    kernels_.encode(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
+    kernels_.encode(kv.type(), value(o.v) + from, shape.head_dim, kv.v(o.layer, head) + offset);
   }
 }
 
-void Executor::run(const op::Attention& o) {
-  // Neighbouring items are the rows of one kv head, whose keys stay in cache.
-  const std::int64_t count = rows(o.q);
-  const std::int64_t cost = scores_per_worker_ * o.head_dim * 2 * o.heads / o.kv_heads;
-  parallel_items(pool_, count * o.kv_heads, cost,
-                 [&](std::int64_t item, int worker) { attend_row(o, item % count, item / count, worker); });
+void Executor::run(const op::Attention& o) { attention_.run(o, value(o.q), value(o.out)); }
+
+void Executor::row(const op::SwiGlu& o, std::int64_t r) {
+  const std::int64_t n = width(o.out);
+  kernels_.swiglu(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);
 }
 
-void Executor::run(const op::SwiGlu& o) {
+void Executor::row(const op::Add& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  const float *gate = value(o.gate), *up = value(o.up);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), 8 * n,
-                 [&](std::int64_t r, int) { kernels_.swiglu(gate + r * n, up + r * n, n, out + r * n); });
-}
-
-void Executor::run(const op::Add& o) {
-  const std::int64_t n = width(o.out);
-  const float *a = value(o.a), *b = value(o.b);
-  float* out = value(o.out);
-  parallel_items(pool_, rows(o.out), n,
-                 [&](std::int64_t r, int) { kernels_.add(a + r * n, b + r * n, n, out + r * n); });
+  kernels_.add(value(o.a) + r * n, value(o.b) + r * n, n, value(o.out) + r * n);
 }
 
 void Executor::run(const op::GatherScored& o) {

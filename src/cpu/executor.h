@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "base/thread_pool.h"
+#include "cpu/attention.h"
 #include "cpu/buffer.h"
 #include "cpu/cpu_kv_cache.h"
 #include "cpu/kernels/kernel_set.h"
@@ -47,20 +49,30 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
-  void run(const op::Embed& o);
-  void run(const op::RmsNorm& o);
+  /// Operators that run alone; those that go by rows have row() instead.
   void run(const op::Linear& o);
-  void run(const op::Rope& o);
-  void run(const op::StoreKv& o);
   void run(const op::Attention& o);
-  void run(const op::SwiGlu& o);
-  void run(const op::Add& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
+  template <class O>
+  void run(const O&) {
+    std::abort();
+  }
 
-  void attend_row(const op::Attention& o, std::int64_t row, std::int64_t kv_head, int worker);
-  std::span<const KeyRange> visible_keys(const Row& row, int worker);
-  const RopeTable& rope_table(const op::Rope& o);
+  void run_rows(const OpRun& run);
+  void row(const op::Embed& o, std::int64_t r);
+  void row(const op::RmsNorm& o, std::int64_t r);
+  void row(const op::Rope& o, std::int64_t r);
+  void row(const op::StoreKv& o, std::int64_t r);
+  void row(const op::SwiGlu& o, std::int64_t r);
+  void row(const op::Add& o, std::int64_t r);
+  template <class O>
+  void row(const O&, std::int64_t) {
+    std::abort();
+  }
+
+  /// The entry is made by run_rows() before workers ask for it.
+  RopeTable& rope_table(const op::Rope& o);
 
   float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
   std::int64_t width(ValueId id) const { return plan_->graph.values[static_cast<std::size_t>(id)].width; }
@@ -85,6 +97,7 @@ class Executor {
   ThreadPool pool_;
   LinearRunner linear_;
   PackedWeights packed_;
+  AttentionRunner attention_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
 
@@ -93,12 +106,12 @@ class Executor {
   struct RopeEntry {
     op::Rope spec;
     RopeTable table;
+
+    bool serves(const op::Rope& o) const {
+      return spec.dims == o.dims && spec.theta == o.theta && spec.scale == o.scale && spec.factors == o.factors;
+    }
   };
   std::vector<RopeEntry> ropes_;
-  Buffer attention_scores_;
-  std::int64_t scores_per_worker_ = 0;
-  std::vector<KeyRange> ranges_;  ///< [worker][ranges_per_worker_]
-  std::size_t ranges_per_worker_ = 0;
 
   // The step that runs now.
   std::span<const SequenceStep> batch_;

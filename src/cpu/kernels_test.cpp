@@ -278,37 +278,6 @@ TEST_P(Kernels, RopeRotatesPairsOfBothLayouts) {
   EXPECT_EQ(in_place, out);
 }
 
-TEST_P(Kernels, AttentionMatchesDoublePrecision) {
-  for (std::int64_t dim : {8, 24, 32, 64, 128}) {
-    const std::int64_t positions = 50, stride = dim + 8;
-    const std::vector<float> q = random_floats(random_, dim, 3.f), k = random_floats(random_, positions * stride),
-                             v = random_floats(random_, positions * stride);
-    const KeyRange ranges[] = {{2, 3}, {7, 40}};
-    const float scale = 0.37f;
-    std::vector<float> scores(64), out(static_cast<std::size_t>(dim));
-    AttentionArgs args;
-    args.q = q.data(), args.k = k.data(), args.v = v.data(), args.stride = stride, args.head_dim = dim;
-    args.scale = scale, args.ranges = ranges, args.range_count = 2, args.scores = scores.data(), args.out = out.data();
-    set().attention(args);
-    std::vector<double> expected(static_cast<std::size_t>(dim), 0);
-    double total = 0;
-    for (const KeyRange& range : ranges)
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const double p = std::exp(dot(q.data(), k.data() + i * stride, dim).sum * static_cast<double>(scale));
-        total += p;
-        for (std::int64_t d = 0; d < dim; ++d)
-          expected[static_cast<std::size_t>(d)] += p * static_cast<double>(v[static_cast<std::size_t>(i * stride + d)]);
-      }
-    for (std::size_t d = 0; d < expected.size(); ++d) ASSERT_NEAR(out[d], expected[d] / total, 3e-6);
-    // How the visible set is cut into ranges does not matter, to the bit.
-    const KeyRange cut[] = {{2, 3}, {7, 20}, {20, 21}, {21, 40}};
-    std::vector<float> again(out.size());
-    args.ranges = cut, args.range_count = 4, args.out = again.data();
-    set().attention(args);
-    EXPECT_EQ(again, out);
-  }
-}
-
 TEST(KernelSets, AreListedAndFoundByName) {
   KernelSetEntry entries[kMaxKernelSets];
   const int count = list_kernel_sets(entries);

@@ -28,9 +28,33 @@ bool runs_in_place(const Op& op) {
          std::holds_alternative<op::SwiGlu>(op) || std::holds_alternative<op::Add>(op);
 }
 
+bool is_by_row(const Op& op) {
+  return runs_in_place(op) || std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::StoreKv>(op);
+}
+
+/// The longest runs. Operators over all rows and over the scored ones do not mix; GatherScored, which changes from one
+/// to the other, stands between them.
+std::vector<OpRun> make_runs(const Graph& graph) {
+  std::vector<OpRun> runs;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const bool by_row = is_by_row(graph.ops[i]);
+    if (by_row && !runs.empty() && runs.back().by_row) {
+      runs.back().last = i + 1;
+    } else {
+      runs.push_back({i, i + 1, by_row});
+    }
+  }
+  return runs;
+}
+
 /// Assigns values to blocks; block_of[value] indexes the result.
-std::vector<Block> make_blocks(const Graph& graph, const std::vector<bool>& scored,
+std::vector<Block> make_blocks(const Graph& graph, const std::vector<OpRun>& runs, const std::vector<bool>& scored,
                                std::vector<std::size_t>& block_of) {
+  std::vector<std::int32_t> run_of;
+  for (const OpRun& run : runs) run_of.resize(run.last, static_cast<std::int32_t>(&run - runs.data()));
+  const auto in_runs = [&run_of](const Lifetime& life) {
+    return Lifetime{run_of[index(life.first)], run_of[index(life.last)]};
+  };
   const std::vector<Lifetime> lives = lifetimes(graph);
   std::vector<Block> blocks;
   block_of.resize(graph.values.size());
@@ -47,9 +71,9 @@ std::vector<Block> make_blocks(const Graph& graph, const std::vector<bool>& scor
           }
       if (block == blocks.size()) {
         const std::int64_t floats = value.rows * value.width;
-        blocks.push_back({(floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats, lives[index(out)], 0});
+        blocks.push_back({(floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats, in_runs(lives[index(out)]), 0});
       }
-      blocks[block].life.last = std::max(blocks[block].life.last, lives[index(out)].last);
+      blocks[block].life.last = std::max(blocks[block].life.last, in_runs(lives[index(out)]).last);
       block_of[index(out)] = block;
     }
   }
@@ -82,7 +106,8 @@ ExecutionPlan make_plan(Graph graph) {
     }
 
   std::vector<std::size_t> block_of;
-  std::vector<Block> blocks = make_blocks(graph, plan.scored, block_of);
+  plan.runs = make_runs(graph);
+  std::vector<Block> blocks = make_blocks(graph, plan.runs, plan.scored, block_of);
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -7,21 +7,33 @@
 
 namespace dllm::cpu {
 
+/// Consecutive operators [first, last) that run as one loop: either a single operator, or operators that compute each
+/// row from the same row of their inputs (norms, RoPE, stores to the cache, SwiGLU, residual additions, embedding). The
+/// latter are run row by row, all operators of the run on one row before the next: a residual addition, the norm after
+/// it and so on find the row in the first-level cache, and a step has a third of the parallel loops. The kernels are
+/// the same, and so are the bits.
+struct OpRun {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  bool by_row = false;
+};
+
 /// A graph with a place in the arena for each value. The graph is built for a capacity of rows; a step of any smaller
 /// shape runs in the same places, so the steps of a generation (whose scored rows shrink) share one plan.
 struct ExecutionPlan {
   Graph graph;
   std::vector<std::int64_t> offset;  ///< by value: floats from the start of the arena, multiples of 16 (64 bytes)
-  std::vector<bool> scored;          ///< by value: it holds the scored rows only
+  std::vector<OpRun> runs;
+  std::vector<bool> scored;  ///< by value: it holds the scored rows only
   std::int64_t arena_floats = 0;
 
   bool fits(StepShape shape) const { return shape.rows <= graph.shape.rows && shape.scored <= graph.shape.scored; }
 };
 
-/// Places values by their lifetimes: two values share memory only if no operator sees both alive. Largest first, each
-/// into the smallest gap that holds it (interval packing is NP-hard; this greedy rule is within some per cent of the
-/// peak of live bytes on transformer graphs). An elementwise operator takes over the memory of an operand that dies
-/// with it.
+/// Groups the operators into runs and places values by their lifetimes: two values share memory only if no run sees
+/// both alive (within a run rows are in different states). Largest first, each into the smallest gap that holds it
+/// (interval packing is NP-hard; this greedy rule is within some per cent of the peak of live bytes on transformer
+/// graphs). An elementwise operator takes over the memory of an operand that dies with it.
 ExecutionPlan make_plan(Graph graph);
 
 }  // namespace dllm::cpu

@@ -9,12 +9,8 @@ namespace dllm::cpu {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Below it e^d is 0 in float64.
-constexpr double kUnderflow = -746;
 /// A nucleus seldom holds more tokens; if it does, the head runs once more for that row.
 constexpr std::int64_t kNucleusList = 256;
-/// No Gumbel draw is larger: -ln(-ln(1 - 2^-53)) = 36.74.
-constexpr double kLargestGumbel = 37;
 
 /// beta (a - b) in float64, with equal infinities at distance 0.
 double distance(float a, float b, double beta) {
@@ -24,7 +20,7 @@ double distance(float a, float b, double beta) {
 /// Adds the terms of a tail and of its maximum, which lies d (<= 0) above `to`'s: sum e^(d + d_i) = e^d (1 + rest), and
 /// the weighted sum of (d + d_i) e^(d + d_i) = e^d (weighted + d (1 + rest)).
 void add_shifted(const Tail& from, double d, Tail& to) {
-  if (!(d > kUnderflow)) return;
+  if (!(d > kLeastExponent)) return;
   const double e = std::exp(d), mass = 1 + from.rest;
   to.rest += e * mass;
   to.weighted += e * (from.weighted + d * mass);
@@ -44,43 +40,52 @@ double key_of(const ReductionSpec& spec, Position position, TokenId token, float
 /// Whether the key of a scan is the noisy one: with filters only the few kept tokens draw, at the end.
 bool draws_in_scan(const ReductionSpec& spec) { return spec.draws && !spec.filters; }
 
-/// Largest and second largest of a chunk without rules.
-void find_top(TokenId first, std::span<const float> z, Partial& out) {
-  for (std::size_t i = 0; i < z.size(); ++i) {
-    if (!(z[i] > out.second.logit) && !(out.second.token == kNoToken && z[i] == z[i])) continue;
-    const TopToken here{first + static_cast<TokenId>(i), z[i]};
-    if (out.top.token == kNoToken || z[i] > out.top.logit) {
-      out.second = out.top;
-      out.top = here;
-    } else {
-      out.second = here;
-    }
+/// Largest and second largest of a chunk without rules. Leaves the largest out of `z`, as NaN.
+void find_top(const KernelSet& kernels, TokenId first, std::span<float> z, Partial& out) {
+  const auto n = static_cast<std::int64_t>(z.size());
+  for (TopToken* place : {&out.top, &out.second}) {
+    const std::int64_t i = kernels.arg_max(z.data(), n);
+    if (i < 0) return;
+    float& logit = z[static_cast<std::size_t>(i)];
+    *place = {first + static_cast<TokenId>(i), logit};
+    if (place == &out.top) logit = std::numeric_limits<float>::quiet_NaN();
   }
 }
 
-void sum_tail(TokenId first, std::span<const float> z, const TopToken& top, double beta, Tail& tail) {
-  const auto skip = static_cast<std::size_t>(top.token - first);
-  const auto sum = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const double d = distance(z[i], top.logit, beta);
-      if (!(d > kUnderflow)) continue;  // NaN too
-      const double e = std::exp(d);
-      tail.rest += e;
-      tail.weighted += d * e;
-    }
-  };
-  sum(0, skip);
-  sum(skip + 1, z.size());
+/// The sums over a chunk whose largest logit is left out, as NaN.
+void sum_tail(const KernelSet& kernels, std::span<const float> z, float top, double beta, Tail& tail) {
+  if (std::isfinite(top)) {
+    double sums[2];
+    kernels.exp_sums(z.data(), static_cast<std::int64_t>(z.size()), top, beta, sums);
+    tail = {sums[0], sums[1]};
+    return;
+  }
+  // Infinite logits at distance 0 of each other; everything else is infinitely far.
+  tail.rest = static_cast<double>(std::count(z.begin(), z.end(), top));
 }
 
-void draw(const ReductionSpec& spec, Position position, TokenId first, std::span<const float> z, Partial& out) {
-  if (out.top.token == kNoToken) return;
+void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
+          std::span<const float> z, Partial& out) {
   // The arg-max first: its key rules out the many tokens that even the largest noise would not lift above it.
   offer(out.chosen, out.top.token, out.top.logit, key_of(spec, position, out.top.token, out.top.logit));
-  for (std::size_t i = 0; i < z.size(); ++i) {
+  const ScoreRequest& r = spec.request;
+  const DrawArgs args{.logits = z.data(),
+                      .count = static_cast<std::int64_t>(z.size()),
+                      .inverse_temperature = spec.inverse_temperature,
+                      .seed = r.rng.seed,
+                      .first_token = static_cast<std::uint32_t>(first),
+                      .position = static_cast<std::uint32_t>(position),
+                      .step = r.step,
+                      .stream = rng_stream(r.rng, RngPurpose::kToken)};
+  for (std::int64_t i = 0;; ++i) {
+    // The kernel bounds keys by other roundings. A key that is not finite bounds nothing: all tokens are looked at.
+    const double best = out.chosen.key;
+    i = kernels.next_draw(args, i, best - 1e-12 * (std::abs(best) + 64));
+    if (i == args.count) return;
+    const float logit = z[static_cast<std::size_t>(i)];
+    if (std::isnan(logit)) continue;
     const TokenId token = first + static_cast<TokenId>(i);
-    if (!(static_cast<double>(z[i]) / spec.request.temperature + kLargestGumbel >= out.chosen.key)) continue;
-    if (token != out.top.token) offer(out.chosen, token, z[i], key_of(spec, position, token, z[i]));
+    offer(out.chosen, token, logit, key_of(spec, position, token, logit));
   }
 }
 
@@ -179,7 +184,8 @@ void merge(const ReductionSpec& spec, const Partial& b, Partial& a) {
   std::copy(high.tail, high.tail + 2, a.tail);
 }
 
-Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first, std::span<float> z) {
+Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
+                     std::span<float> z) {
   const TokenId end = first + static_cast<TokenId>(z.size());
   // Ruled tokens leave the loops (as NaN) and are added one by one at the end.
   std::vector<TokenRule>::const_iterator rule = spec.request.rules.begin(), last = spec.request.rules.end();
@@ -197,17 +203,17 @@ Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first
     // More rules than fit: split the chunk where the next one stands.
     const auto cut = static_cast<std::size_t>(rule->token - first);
     for (int i = 0; i < count; ++i) z[static_cast<std::size_t>(ruled[i].token - first)] = saved[i];
-    Partial all = reduce_chunk(spec, position, first, z.first(cut));
-    merge(spec, reduce_chunk(spec, position, rule->token, z.subspan(cut)), all);
+    Partial all = reduce_chunk(kernels, spec, position, first, z.first(cut));
+    merge(spec, reduce_chunk(kernels, spec, position, rule->token, z.subspan(cut)), all);
     return all;
   }
 
   Partial all;
-  find_top(first, z, all);
+  find_top(kernels, first, z, all);
   if (all.top.token != kNoToken) {
-    for (int s = 0; s < spec.sums; ++s) sum_tail(first, z, all.top, spec.beta[s], all.tail[s]);
+    for (int t = 0; t < spec.sums; ++t) sum_tail(kernels, z, all.top.logit, spec.beta[t], all.tail[t]);
     if (draws_in_scan(spec)) {
-      draw(spec, position, first, z, all);
+      draw(kernels, spec, position, first, z, all);
     } else {
       offer(all.chosen, all.top.token, all.top.logit, static_cast<double>(all.top.logit));
     }
@@ -217,18 +223,21 @@ Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first
   return all;
 }
 
-void TopList::offer(TokenId first, std::span<const float> z) {
+void TopList::offer(const KernelSet& kernels, TokenId first, std::span<const float> z) {
   auto size = static_cast<std::int64_t>(*size_);
-  for (std::size_t i = 0; i < z.size(); ++i) {
-    const TopToken here{first + static_cast<TokenId>(i), z[i]};
+  const auto count = static_cast<std::int64_t>(z.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Once the list is full, only what reaches its worst member is looked at.
+    if (size == capacity_) i = kernels.find_at_least(z.data(), i, count, storage_[0].logit);
+    if (i == count) break;
+    const TopToken here{first + static_cast<TokenId>(i), z[static_cast<std::size_t>(i)]};
+    if (std::isnan(here.logit)) continue;
     if (size == capacity_) {
-      if (!better(here, storage_[0])) continue;  // NaN is never better
+      if (!better(here, storage_[0])) continue;
       std::pop_heap(storage_, storage_ + size, better);
-      storage_[size - 1] = here;
-    } else {
-      if (std::isnan(z[i])) continue;
-      storage_[size++] = here;
+      --size;
     }
+    storage_[size++] = here;
     std::push_heap(storage_, storage_ + size, better);
   }
   *size_ = static_cast<std::int32_t>(size);

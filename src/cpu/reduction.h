@@ -7,6 +7,7 @@
 
 #include "backend/scores.h"
 #include "backend/step_plan.h"
+#include "cpu/kernels/kernel_set.h"
 
 // From logits to scores, a chunk of the vocabulary at a time. Definitions, for one row with logits z (float32):
 //
@@ -73,14 +74,15 @@ struct Partial {
 void merge(const ReductionSpec& spec, const Partial& b, Partial& a);
 
 /// Reduces tokens [first, first + logits.size()). `logits` is used as scratch. `position` keys the draws.
-Partial reduce_chunk(const ReductionSpec& spec, Position position, TokenId first, std::span<float> logits);
+Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
+                     std::span<float> logits);
 
 /// The best tokens so far, as a heap whose front is the worst kept one.
 class TopList {
  public:
   TopList(TopToken* storage, std::int64_t capacity, std::int32_t* size)
       : storage_(storage), capacity_(capacity), size_(size) {}
-  void offer(TokenId first, std::span<const float> logits);
+  void offer(const KernelSet& kernels, TokenId first, std::span<const float> logits);
 
  private:
   TopToken* storage_;

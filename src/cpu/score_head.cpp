@@ -109,8 +109,9 @@ void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int6
     if (spec(unit).request.logits)
       std::memcpy(scores[static_cast<std::size_t>(unit.sequence)].logits.data() + unit.index * vocab_ + first,
                   logits.data(), size * sizeof(float));
-    if (spec(unit).list > 0) TopList(list(worker, u), spec(unit).list, list_size(worker, u)).offer(first, logits);
-    partial(u, chunk) = reduce_chunk(spec(unit), unit.position, first, logits);
+    if (spec(unit).list > 0)
+      TopList(list(worker, u), spec(unit).list, list_size(worker, u)).offer(kernels_, first, logits);
+    partial(u, chunk) = reduce_chunk(kernels_, spec(unit), unit.position, first, logits);
   }
 }
 

@@ -84,9 +84,13 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
     cpu.kv = CpuKvType::kF32;
   } else if (options.cache_type == "f16") {
     cpu.kv = CpuKvType::kF16;
+  } else if (options.cache_type == "bf16") {
+    cpu.kv = CpuKvType::kBF16;
+  } else if (options.cache_type == "q8_0") {
+    cpu.kv = CpuKvType::kQ8_0;
   } else if (!options.cache_type.empty()) {
     return Error{ErrorCode::kUsage, fmt::format("unknown cache type '{}'", options.cache_type), "--cache-type",
-                 "known: f32, f16"};
+                 "known: f32, f16, bf16, q8_0"};
   }
   if (options.activations == "int8") {
     cpu.activations = CpuActivations::kInt8;

@@ -1,100 +1,367 @@
 // No include guard: compiled once per instruction set.
 //
-// One query head over its visible keys: scores, maximum, exponentials and their sum, then the values. Everything runs
-// over the visible keys in ascending position, so a result is a function of the visible set alone: cached or not, alone
-// or in a batch, with one thread or many, the bits are the same. (A flash-style single pass would rescale by running
-// maxima, which keeps that property only for a fixed chunking of the keys.)
+// Attention with one pass over the keys (online softmax: Milakov and Gimelshein 2018, "Online normalizer calculation
+// for softmax"; tiled as in FlashAttention, Dao et al. 2022). A lane is a query. Everything is then vertical: scores
+// are sums over dimensions of (key element, broadcast) x (queries), outputs are sums over keys of (value element,
+// broadcast) x (weights of the queries), maxima and sums of the softmax run from key to key, and no step looks across
+// lanes. So
+//
+// - a query's result cannot depend on the queries that share its vectors;
+// - K needs no transposition; only queries and outputs do, once per call, not once per key;
+// - query heads that share a kv head and rows of the step fill lanes alike.
+//
+// The order of operations, which every set shares: keys come in tiles of kKeyTile positions, aligned to position 0, so
+// that the tiling is a property of the cache and not of the ranges that the plan names. Within a tile the visible keys
+// ascend. Per query and tile, with s in units of log2 (the scale and log2 e are multiplied into the query):
+//
+//   s_j = fma over dimensions, ascending, from 0          t' = max(t, s_0, s_1, ...)
+//   w_j = 2^(s_j - t'),  c = 2^(t - t')                   l' = fma(l, c, w_0 + w_1 + ...)
+//   o_d = fma over j, ascending, from o_d c, of v_jd w_j
+//
+// A tile in which a query sees nothing leaves its state as it was, bit for bit (c = 1), which makes the result a
+// function of the visible set alone. Where the queries of a tile see different keys (only causal plans), the tile runs
+// with lanes masked by selection, not by weights of zero: 0 x NaN would let a query see what it may not.
+//
+// Rejected: vectors of keys (K transposed per tile: 64 shuffles per 256 elements, and horizontal maxima and sums);
+// vectors of head dimensions (a horizontal sum per score, the former kernel); BF16 and VNNI dot products (other bits
+// than the other sets).
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-struct FloatCache {
-  using Element = float;
-  static F32 load_row(const float* p) { return load(p); }
-  static F32 load_tail(const float* p, int n) { return load_n(p, n); }
-};
-struct HalfCache {
-  using Element = std::uint16_t;
-  static F32 load_row(const std::uint16_t* p) { return load_half(p); }
-  static F32 load_tail(const std::uint16_t* p, int n) {
-    std::uint16_t words[16] = {};
-    __builtin_memcpy(words, p, static_cast<std::size_t>(n) * 2);
-    return load_half(words);
-  }
+constexpr std::int64_t kLanes = 16 * kAttentionVectors;  ///< queries of a group
+
+/// What one call carries from tile to tile, all in the caller's scratch.
+struct AttentionGroup {
+  float* q;      ///< [vectors][stride][16], scaled
+  float* out;    ///< [vectors][stride][16], not yet divided
+  float* top;    ///< [vectors][16]
+  float* sum;    ///< [vectors][16]
+  float* limit;  ///< [vectors][16], int32 bits: the first position that the query may not see
+  std::int64_t first;
+  int queries;
+  std::int32_t least, most;  ///< of the limits
 };
 
-template <class Cache>
-inline float dot(const float* q, const typename Cache::Element* k, std::int64_t head_dim) {
-  F32 sum = set1(0.f);
-  std::int64_t i = 0;
-  for (; i + 16 <= head_dim; i += 16) sum = fma(load(q + i), Cache::load_row(k + i), sum);
-  if (i < head_dim) {
-    const int n = static_cast<int>(head_dim - i);
-    sum = fma(load_n(q + i, n), Cache::load_tail(k + i, n), sum);
+struct KeyTile {
+  const float* k;  ///< [keys][stride], rows beyond `count` hold anything finite or not: their scores are not read
+  const float* v;
+  float* scores;           ///< [keys][vectors][16]
+  std::int32_t* position;  ///< [keys]
+  int count;
+};
+
+/// Rows of the next tile, fetched while this one is computed: one line of memory after the other, evenly over the
+/// iterations of the register tiles, which have load slots to spare. The hardware does not run ahead far enough over so
+/// short a stretch; fetching in bursts between register tiles was no help either (it fills the miss buffers).
+struct Ahead {
+  const std::byte* k;
+  const std::byte* v;
+  std::int64_t bytes;  ///< of each; 0: nothing to fetch
+};
+
+/// Converts one row of the cache to floats; what lies between head_dim and the next multiple of 16 becomes 0.
+template <TensorType kType>
+inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
+  if constexpr (kType == TensorType::kQ8_0) {
+    const auto* block = reinterpret_cast<const std::uint8_t*>(src);
+    for (std::int64_t i = 0; i < head_dim; i += 32, block += 34) {
+      const F32 scale = set1(half_at(block));
+      const auto* codes = reinterpret_cast<const std::int8_t*>(block + 2);
+      store(dst + i, mul(scale, to_f32(load_int8(codes))));
+      store(dst + i + 16, mul(scale, to_f32(load_int8(codes + 16))));
+    }
+  } else if constexpr (kType == TensorType::kF32) {
+    const auto* row = reinterpret_cast<const float*>(src);
+    std::int64_t i = 0;
+    for (; i + 16 <= head_dim; i += 16) store(dst + i, load(row + i));
+    if (i < head_dim) store(dst + i, load_n(row + i, static_cast<int>(head_dim - i)));
+  } else {
+    const auto* row = reinterpret_cast<const std::uint16_t*>(src);
+    const auto widen = [](const std::uint16_t* p) { return kType == TensorType::kF16 ? load_half(p) : load_bf16(p); };
+    std::int64_t i = 0;
+    for (; i + 16 <= head_dim; i += 16) store(dst + i, widen(row + i));
+    if (i < head_dim) {
+      std::uint16_t words[16] = {};
+      __builtin_memcpy(words, row + i, static_cast<std::size_t>(head_dim - i) * 2);
+      store(dst + i, widen(words));
+    }
   }
-  return reduce_add(sum);
 }
 
-/// exp(scores - maximum) in place over `padded` lanes (the padding holds -inf); returns the sum.
-inline float softmax_numerators(float* scores, std::int64_t padded) {
-  F32 top = load(scores);
-  for (std::int64_t i = 16; i < padded; i += 16) top = max(load(scores + i), top);
-  const F32 offset = set1(reduce_max(top));
-  F32 sum = set1(0.f);
-  for (std::int64_t i = 0; i < padded; i += 16) {
-    const F32 e = exp(sub(load(scores + i), offset));
-    store(scores + i, e);
-    sum = add(sum, e);
-  }
-  return reduce_add(sum);
+template <TensorType kType>
+void widen_rows(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
+                float* dst) {
+  for (int j = 0; j < tile.count; ++j)
+    widen_row<kType>(base + tile.position[j] * args.position_bytes, args.head_dim, dst + j * stride);
 }
 
-/// out[0 .. kVectors * 16) of the weighted sum of values; `width` < that only in the last, partial slice.
-template <class Cache, int kVectors>
-inline void mix_values(const AttentionArgs& args, std::int64_t dim, float inverse) {
-  const auto* v = static_cast<const typename Cache::Element*>(args.v) + dim;
-  const int tail = static_cast<int>(args.head_dim - dim < 16 ? args.head_dim - dim : 16);
-  F32 sum[kVectors];
-#pragma GCC unroll 8
-  for (int j = 0; j < kVectors; ++j) sum[j] = set1(0.f);
-  const float* p = args.scores;
-  for (std::int64_t r = 0; r < args.range_count; ++r)
-    for (std::int64_t i = args.ranges[r].begin; i < args.ranges[r].end; ++i, ++p) {
-      const F32 weight = set1(*p);
-      if (kVectors == 1 && tail < 16) {
-        sum[0] = fma(weight, Cache::load_tail(v + i * args.stride, tail), sum[0]);
-      } else {
-#pragma GCC unroll 8
-        for (int j = 0; j < kVectors; ++j) sum[j] = fma(weight, Cache::load_row(v + i * args.stride + 16 * j), sum[j]);
+void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
+                float* dst) {
+  switch (args.type) {
+    case TensorType::kF16:
+      return widen_rows<TensorType::kF16>(base, args, stride, tile, dst);
+    case TensorType::kBF16:
+      return widen_rows<TensorType::kBF16>(base, args, stride, tile, dst);
+    case TensorType::kQ8_0:
+      return widen_rows<TensorType::kQ8_0>(base, args, stride, tile, dst);
+    default:
+      return widen_rows<TensorType::kF32>(base, args, stride, tile, dst);
+  }
+}
+
+/// Scores of kKeys keys for kVectors vectors of queries. kStride: constant offsets instead of a pointer per key.
+template <int kKeys, int kVectors, int kStride>
+inline void score_block(const float* k, const float* q, std::int64_t dims, std::int64_t runtime_stride,
+                        const std::byte* ahead, std::int64_t ahead_step, float* scores) {
+  const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
+  F32 acc[kKeys][kVectors];
+#pragma GCC unroll 16
+  for (int j = 0; j < kKeys; ++j)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[j][v] = set1(0.f);
+  for (std::int64_t d = 0; d < dims; ++d, ahead += ahead_step) {
+    __builtin_prefetch(ahead, 0, 2);
+    F32 query[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) query[v] = load(q + (v * stride + d) * 16);
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) {
+      const F32 key = set1(k[j * stride + d]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[j][v] = fma(key, query[v], acc[j][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < kKeys; ++j)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(scores + (j * kVectors + v) * 16, acc[j][v]);
+}
+
+/// Scores to weights for one vector of queries; updates its maximum and sum, returns the factor of what came before.
+template <int kVectors, bool kMasked>
+inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
+  const I32 limit = as_i32(load(group.limit + 16 * v));
+  const F32 before = load(group.top + 16 * v);
+  float* scores = tile.scores + 16 * v;
+  F32 top = before;
+  for (int j = 0; j < tile.count; ++j) {
+    F32 s = load(scores + j * kVectors * 16);
+    if constexpr (kMasked) {
+      s = select_greater(limit, set1(tile.position[j]), s, set1(-__builtin_inff()));
+      store(scores + j * kVectors * 16, s);
+    }
+    top = max(s, top);  // the second operand wins against NaN, which stays in the weights instead
+  }
+  F32 sum = set1(0.f);
+  for (int j = 0; j < tile.count; ++j) {
+    F32 weight = exp2_weight(sub(load(scores + j * kVectors * 16), top));
+    if constexpr (kMasked) weight = select_greater(limit, set1(tile.position[j]), weight, set1(0.f));
+    store(scores + j * kVectors * 16, weight);
+    sum = add(sum, weight);
+  }
+  const F32 factor = exp2_weight(sub(before, top));
+  store(group.top + 16 * v, top);
+  store(group.sum + 16 * v, fma(load(group.sum + 16 * v), factor, sum));
+  return factor;
+}
+
+/// Adds the tile's weighted values to kDims dimensions of the outputs.
+template <int kDims, int kVectors, int kStride, bool kMasked>
+inline void mix_block(const AttentionGroup& group, const KeyTile& tile, std::int64_t dim, std::int64_t runtime_stride,
+                      const std::byte* ahead, std::int64_t ahead_step, const F32 (&factor)[kVectors]) {
+  const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
+  float* out = group.out + dim * 16;
+  F32 acc[kDims][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kDims; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = mul(load(out + (v * stride + i) * 16), factor[v]);
+  const float *value = tile.v + dim, *weights = tile.scores;
+  for (int j = 0; j < tile.count; ++j, value += stride, weights += kVectors * 16, ahead += ahead_step) {
+    __builtin_prefetch(ahead, 0, 2);
+    F32 weight[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) weight[v] = load(weights + 16 * v);
+#pragma GCC unroll 16
+    for (int i = 0; i < kDims; ++i) {
+      const F32 element = set1(value[i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const F32 next = fma(element, weight[v], acc[i][v]);
+        if constexpr (kMasked) {
+          acc[i][v] = select_greater(as_i32(load(group.limit + 16 * v)), set1(tile.position[j]), next, acc[i][v]);
+        } else {
+          acc[i][v] = next;
+        }
       }
     }
-#pragma GCC unroll 8
-  for (int j = 0; j < kVectors; ++j)
-    store_n(args.out + dim + 16 * j, mul(sum[j], set1(inverse)), kVectors == 1 ? tail : 16);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kDims; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(out + (v * stride + i) * 16, acc[i][v]);
 }
 
-template <class Cache>
-void attend(const AttentionArgs& args) {
-  const auto* k = static_cast<const typename Cache::Element*>(args.k);
-  std::int64_t keys = 0;
-  for (std::int64_t r = 0; r < args.range_count; ++r)
-    for (std::int64_t i = args.ranges[r].begin; i < args.ranges[r].end; ++i)
-      args.scores[keys++] = dot<Cache>(args.q, k + i * args.stride, args.head_dim) * args.scale;
-  if (keys == 0) {
-    for (std::int64_t i = 0; i < args.head_dim; ++i) args.out[i] = 0.f;
-    return;
+template <int kVectors, int kStride, bool kMasked>
+void attend_tile(const AttentionGroup& group, const KeyTile& tile, const Ahead& ahead, std::int64_t head_dim,
+                 std::int64_t stride) {
+  // A group of one vector takes twice the keys: the same number of accumulators.
+  constexpr int kKeys = kAttentionKeys * kAttentionVectors / kVectors;
+  const std::int64_t key_step = ahead.bytes / ((tile.count + kKeys - 1) / kKeys * head_dim);
+  const std::int64_t value_step = ahead.bytes / ((head_dim + kKeys - 1) / kKeys * tile.count);
+  for (int j = 0; j < tile.count; j += kKeys)
+    score_block<kKeys, kVectors, kStride>(tile.k + j * stride, group.q, head_dim, stride,
+                                          ahead.k + j / kKeys * head_dim * key_step, key_step,
+                                          tile.scores + j * kVectors * 16);
+  F32 factor[kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) factor[v] = weigh<kVectors, kMasked>(group, tile, v);
+  for (std::int64_t dim = 0; dim < head_dim; dim += kKeys)
+    mix_block<kKeys, kVectors, kStride, kMasked>(group, tile, dim, stride,
+                                                 ahead.v + dim / kKeys * tile.count * value_step, value_step, factor);
+}
+
+template <int kStride>
+void attend_group(const AttentionGroup& group, const KeyTile& tile, const Ahead& ahead, std::int64_t head_dim,
+                  std::int64_t stride) {
+  if (tile.position[0] >= group.most) return;
+  const bool masked = tile.position[tile.count - 1] >= group.least;
+  if (kAttentionVectors == 1 || group.queries > 16) {
+    if (masked) return attend_tile<kAttentionVectors, kStride, true>(group, tile, ahead, head_dim, stride);
+    return attend_tile<kAttentionVectors, kStride, false>(group, tile, ahead, head_dim, stride);
   }
-  const std::int64_t padded = (keys + 15) / 16 * 16;
-  for (std::int64_t i = keys; i < padded; ++i) args.scores[i] = -__builtin_inff();
-  const float inverse = 1.f / softmax_numerators(args.scores, padded);
-  std::int64_t dim = 0;
-  for (; dim + 64 <= args.head_dim; dim += 64) mix_values<Cache, 4>(args, dim, inverse);
-  for (; dim < args.head_dim; dim += 16) mix_values<Cache, 1>(args, dim, inverse);
+  if (masked) return attend_tile<1, kStride, true>(group, tile, ahead, head_dim, stride);
+  attend_tile<1, kStride, false>(group, tile, ahead, head_dim, stride);
+}
+
+inline const float* query(const AttentionArgs& args, std::int64_t index) {
+  return args.q + index / args.group * args.row_stride + index % args.group * args.head_dim;
+}
+
+void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup& group) {
+  const F32 scale = set1(args.scale * 1.44269504f);
+  group.least = group.most = args.limits[group.first / args.group];
+  for (int v = 0; 16 * v < group.queries; ++v) {
+    float* plane = group.q + v * stride * 16;
+    const int lanes = group.queries - 16 * v < 16 ? group.queries - 16 * v : 16;
+    for (std::int64_t dim = 0; dim < args.head_dim; dim += 16) {
+      alignas(64) float block[16][16] = {};
+      const int dims = count_of(dim, args.head_dim);
+      for (int i = 0; i < lanes; ++i)
+        store(block[i], mul(load_n(query(args, group.first + 16 * v + i) + dim, dims), scale));
+      transpose16(reinterpret_cast<const std::uint32_t*>(block), 16,
+                  reinterpret_cast<std::uint32_t*>(plane + dim * 16));
+    }
+    for (int i = 0; i < 16; ++i) {
+      // Lanes without a query repeat the last one's limit: they cost no mask.
+      const int lane = i < lanes ? i : lanes - 1;
+      const std::int32_t limit = args.limits[(group.first + 16 * v + lane) / args.group];
+      __builtin_memcpy(group.limit + 16 * v + i, &limit, sizeof limit);
+      group.least = limit < group.least ? limit : group.least;
+      group.most = limit > group.most ? limit : group.most;
+    }
+    // A finite start keeps 2^(top - top) at 1 for lanes that have seen nothing yet.
+    store(group.top + 16 * v, set1(-1e30f));
+    store(group.sum + 16 * v, set1(0.f));
+    for (std::int64_t i = 0; i < stride; ++i) store(group.out + (v * stride + i) * 16, set1(0.f));
+  }
+}
+
+void end_group(const AttentionArgs& args, std::int64_t stride, const AttentionGroup& group) {
+  for (int v = 0; 16 * v < group.queries; ++v) {
+    alignas(64) float inverse[16], block[16][16];
+    for (int i = 0; i < 16; ++i) {
+      const float sum = group.sum[16 * v + i];
+      inverse[i] = sum == 0.f ? 0.f : 1.f / sum;  // nothing visible: zeros
+    }
+    const int lanes = group.queries - 16 * v < 16 ? group.queries - 16 * v : 16;
+    for (std::int64_t dim = 0; dim < args.head_dim; dim += 16) {
+      float* plane = group.out + (v * stride + dim) * 16;
+      for (int i = 0; i < 16; ++i) store(plane + 16 * i, mul(load(plane + 16 * i), load(inverse)));
+      transpose16(reinterpret_cast<const std::uint32_t*>(plane), 16, reinterpret_cast<std::uint32_t*>(block));
+      const int dims = count_of(dim, args.head_dim);
+      for (int i = 0; i < lanes; ++i) {
+        const std::int64_t index = group.first + 16 * v + i;
+        float* out = args.out + index / args.group * args.row_stride + index % args.group * args.head_dim;
+        store_n(out + dim, load(block[i]), dims);
+      }
+    }
+  }
+}
+
+/// Visible positions of the tile, ascending; `range` is the first range that may reach into it.
+inline int list_visible(const AttentionArgs& args, std::int64_t tile_end, std::int64_t end, std::int64_t& range,
+                        std::int64_t& next, std::int32_t* position) {
+  int count = 0;
+  while (range < args.range_count) {
+    const KeyRange& r = args.ranges[range];
+    if (next < r.begin) next = r.begin;
+    const std::int64_t stop = r.end < end ? r.end : end;
+    for (; next < stop && next < tile_end; ++next) position[count++] = static_cast<std::int32_t>(next);
+    if (next < stop || next >= end) break;
+    ++range;
+  }
+  return count;
+}
+
+/// The rows of the next tile, up to where its range ends.
+inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64_t next) {
+  if (range == args.range_count) return {args.k, args.v, 0};
+  const KeyRange& r = args.ranges[range];
+  const std::int64_t begin = next > r.begin ? next : r.begin, rows = r.end - begin;
+  return {args.k + begin * args.position_bytes, args.v + begin * args.position_bytes,
+          args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
+}
+
+template <int kStride>
+void attend(const AttentionArgs& args) {
+  const std::int64_t stride = kStride > 0 ? kStride : (args.head_dim + 15) / 16 * 16;
+  auto* memory = static_cast<float*>(args.scratch);
+  const auto take = [&memory](std::int64_t floats) {
+    float* at = memory;
+    memory += floats;
+    return at;
+  };
+  float *k = take(kKeyTile * stride), *v = take(kKeyTile * stride);
+  KeyTile tile = {k, v, take(kKeyTile * kLanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0};
+  // The first tile arrives while the queries are laid out.
+  const Ahead first = next_rows(args, 0, 0);
+  for (std::int64_t i = 0; i < first.bytes; i += 64) {
+    __builtin_prefetch(first.k + i, 0, 2);
+    __builtin_prefetch(first.v + i, 0, 2);
+  }
+  AttentionGroup groups[kAttentionQueries / 16];
+  int count = 0;
+  std::int64_t end = 0;
+  for (std::int64_t i = args.begin; i < args.end; i += kLanes) {
+    AttentionGroup& group = groups[count++];
+    const int queries = static_cast<int>(args.end - i < kLanes ? args.end - i : kLanes);
+    group = {take(stride * kLanes), take(stride * kLanes), take(kLanes), take(kLanes), take(kLanes), i, queries, 0, 0};
+    begin_group(args, stride, group);
+    end = group.most > end ? group.most : end;
+  }
+  std::int64_t range = 0, next = 0;
+  while (range < args.range_count) {
+    if (next < args.ranges[range].begin) next = args.ranges[range].begin;
+    if (next >= end) break;
+    tile.count = list_visible(args, next / kKeyTile * kKeyTile + kKeyTile, end, range, next, tile.position);
+    if (tile.count == 0) continue;
+    widen_tile(args.k, args, stride, tile, k);
+    widen_tile(args.v, args, stride, tile, v);
+    Ahead ahead = next_rows(args, range, next);
+    for (int g = 0; g < count; ++g) {
+      attend_group<kStride>(groups[g], tile, ahead, args.head_dim, stride);
+      ahead.bytes = 0;
+    }
+  }
+  for (int g = 0; g < count; ++g) end_group(args, stride, groups[g]);
 }
 
 void attention(const AttentionArgs& args) {
-  if (args.half) return attend<HalfCache>(args);
-  attend<FloatCache>(args);
+  // One constant stride serves every head_dim of the models at hand (64, 96, 128).
+  if (args.head_dim <= kAttentionStride) return attend<kAttentionStride>(args);
+  attend<0>(args);
 }
 
 }  // namespace

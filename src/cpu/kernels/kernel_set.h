@@ -86,20 +86,53 @@ struct KeyRange {
   std::int64_t end = 0;
 };
 
-/// One query head against the visible keys, in the order of the ranges.
+/// Queries of one sequence and one kv head. Query i is head i % group of row i / group.
 struct AttentionArgs {
-  const float* q = nullptr;  ///< [head_dim]
-  const void* k = nullptr;   ///< position 0 of the kv head: float or IEEE half
-  const void* v = nullptr;
-  bool half = false;
-  std::int64_t stride = 0;  ///< elements from one position to the next
+  TensorType type = TensorType::kF32;  ///< of K and V: F32, F16, BF16, or Q8_0 if head_dim is a multiple of 32
+  const std::byte* k = nullptr;        ///< position 0 of the kv head
+  const std::byte* v = nullptr;
+  std::int64_t position_bytes = 0;  ///< from one position to the next
   std::int64_t head_dim = 0;
+  std::int64_t group = 1;  ///< query heads per kv head
   float scale = 1.f;
-  const KeyRange* ranges = nullptr;
+  const KeyRange* ranges = nullptr;  ///< visible positions: sorted, disjoint
   std::int64_t range_count = 0;
-  float* scores = nullptr;  ///< scratch: number of visible keys, rounded up to a multiple of 16
-  float* out = nullptr;     ///< [head_dim]; zeros if no key is visible
+  const std::int32_t* limits = nullptr;  ///< per row: of those, it sees the positions below its limit
+  const float* q = nullptr;              ///< row 0, first head of the group; heads are head_dim apart
+  float* out = nullptr;                  ///< laid out as q; zeros where no key is visible
+  std::int64_t row_stride = 0;           ///< floats from row to row, of q and of out
+  std::int64_t begin = 0;                ///< queries [begin, end), at most kAttentionQueries
+  std::int64_t end = 0;
+  void* scratch = nullptr;  ///< attention_scratch_bytes(head_dim), 64-byte aligned
 };
+
+/// Positions of a tile of the online softmax, part of its definition. 64 positions of 128 dimensions are 32 KiB of K
+/// and as much of V once widened: a quarter of the smallest L2 caches.
+inline constexpr std::int64_t kKeyTile = 64;
+/// Queries of a call: enough to share the widening of a tile (4 % of the work at 128).
+inline constexpr std::int64_t kAttentionQueries = 128;
+inline constexpr std::int64_t kAttentionStride = 128;
+constexpr std::size_t attention_scratch_bytes(std::int64_t head_dim) {
+  const std::int64_t stride = head_dim <= kAttentionStride ? kAttentionStride : (head_dim + 15) / 16 * 16;
+  // K and V; scores (of a group of at most 64 queries) and positions; queries, outputs and three numbers each.
+  return static_cast<std::size_t>(2 * kKeyTile * stride + kKeyTile * 65 + kAttentionQueries * (2 * stride + 3)) *
+         sizeof(float);
+}
+
+/// Gumbel draws of the tokens first_token, first_token + 1, ... of one row, keyed as base/rng.h says.
+struct DrawArgs {
+  const float* logits = nullptr;
+  std::int64_t count = 0;
+  double inverse_temperature = 1;
+  std::uint64_t seed = 0;
+  std::uint32_t first_token = 0;
+  std::uint32_t position = 0;
+  std::uint32_t step = 0;
+  std::uint32_t stream = 0;  ///< request and purpose
+};
+
+/// Below it e^d is subnormal; beside the 1 of the largest logit it is nothing.
+inline constexpr double kLeastExponent = -708;
 
 struct KernelSet {
   const char* name;
@@ -119,7 +152,20 @@ struct KernelSet {
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*add)(const float* a, const float* b, std::int64_t n, float* out);
   void (*attention)(const AttentionArgs& args);
+  /// Row of the KV cache: F32, F16, BF16 (rounded to nearest even), or Q8_0 (n a multiple of 32; scale max|x| / 127 as
+  /// float16, x / scale rounded to nearest even).
+  void (*encode)(TensorType type, const float* x, std::int64_t n, std::byte* out);
   void (*to_half)(const float* x, std::int64_t n, std::uint16_t* out);
+  /// Index of the first largest value; NaN does not count; -1 if there is nothing else.
+  std::int64_t (*arg_max)(const float* z, std::int64_t n);
+  /// First index in [begin, n) with z >= bound, or n.
+  std::int64_t (*find_at_least)(const float* z, std::int64_t begin, std::int64_t n, float bound);
+  /// sums[0] = sum of e^d and sums[1] = sum of d e^d, d = (z - top) beta in float64, over d > kLeastExponent (not over
+  /// NaN). Eight lanes, then a tree. `top` is finite and at least every z.
+  void (*exp_sums)(const float* z, std::int64_t n, float top, double beta, double* sums);
+  /// First index in [begin, count) of a token whose key z/T + g may reach `bound`, or count. Never passes over one that
+  /// does (up to rounding: leave a part in 10^12); a few that do not are reported too.
+  std::int64_t (*next_draw)(const DrawArgs& args, std::int64_t begin, double bound);
   /// e^x with a relative error below 2e-7; exact at -inf, overflow and NaN. Exposed for its test.
   void (*exp)(const float* x, std::int64_t n, float* out);
 };

@@ -16,6 +16,7 @@
 #include "cpu/kernels/pairs-inl.h"
 #endif
 #include "cpu/kernels/linear-inl.h"
+#include "cpu/kernels/reduce-inl.h"
 
 #define DLLM_STRINGIFY_IMPL(name) #name
 #define DLLM_STRINGIFY(name) DLLM_STRINGIFY_IMPL(name)
@@ -33,7 +34,12 @@ constinit const KernelSet kKernels = {
     .swiglu = swiglu,
     .add = add_rows,
     .attention = attention,
+    .encode = encode,
     .to_half = to_half,
+    .arg_max = arg_max,
+    .find_at_least = find_at_least,
+    .exp_sums = exp_sums,
+    .next_draw = next_draw,
     .exp = exp_row,
 };
 

@@ -61,5 +61,56 @@ void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
   }
 }
 
+void to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
+  const I32 magnitude = set1(std::int32_t{0x7fffffff}), infinity = set1(std::int32_t{0x7f800000});
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const I32 bits = as_i32(load_n(x + i, count));
+    // Half a unit less one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
+    const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
+    const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
+    const F32 kept =
+        select_greater(bit_and(bits, magnitude), infinity, as_f32(set1(std::int32_t{0x7fc00000})), as_f32(rounded));
+    std::uint16_t words[16];
+    store_words(words, shift_right<16>(as_i32(kept)));
+    __builtin_memcpy(out + i, words, static_cast<std::size_t>(count) * 2);
+  }
+}
+
+void to_q8_0(const float* x, std::int64_t n, std::byte* out) {
+  const I32 magnitude = set1(std::int32_t{0x7fffffff});
+  const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
+  for (std::int64_t i = 0; i < n; i += 32, out += 34) {
+    // Compared as integers, absolute values order with NaN above infinity: neither can hide, the scale shows them.
+    const I32 peak = max(bit_and(as_i32(load(x + i)), magnitude), bit_and(as_i32(load(x + i + 16)), magnitude));
+    const std::int32_t peak_bits = reduce_max(peak);
+    float amax;
+    __builtin_memcpy(&amax, &peak_bits, 4);
+    std::uint16_t scale[16];
+    store_half(scale, set1(amax / 127.f));
+    __builtin_memcpy(out, scale, 2);
+    const F32 inverse = set1(amax < 0x1.0p-120f ? 0.f : 127.f / amax);
+    std::int8_t codes[32];
+    for (int half = 0; half < 32; half += 16) {
+      const F32 scaled = min(max(mul(load(x + i + half), inverse), set1(-127.f)), set1(127.f));
+      store_bytes(codes + half, sub(as_i32(add(scaled, magic)), as_i32(magic)));
+    }
+    __builtin_memcpy(out + 2, codes, 32);
+  }
+}
+
+void encode(TensorType type, const float* x, std::int64_t n, std::byte* out) {
+  switch (type) {
+    case TensorType::kF16:
+      return to_half(x, n, reinterpret_cast<std::uint16_t*>(out));
+    case TensorType::kBF16:
+      return to_bf16(x, n, reinterpret_cast<std::uint16_t*>(out));
+    case TensorType::kQ8_0:
+      return to_q8_0(x, n, out);
+    default:
+      __builtin_memcpy(out, x, static_cast<std::size_t>(n) * sizeof(float));
+  }
+}
+
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA

@@ -24,7 +24,8 @@ class Check {
   void all() {
     for (std::int64_t n : {1, 5, 16, 17, 24, 64, 100, 1040}) rows(n);
     for (std::int64_t dim : {8, 24, 32, 64, 72, 128, 200})
-      for (bool half : {false, true}) attention(dim, half);
+      for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0})
+        if (type != TensorType::kQ8_0 || dim % 32 == 0) attention(dim, type);
     for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
       for (std::int64_t m : {1, 2, 5, 11, 12, 13, 30}) float_linear(k, m);
     for (const testing::BlockLayout& layout : testing::kBlockLayouts)
@@ -68,6 +69,7 @@ class Check {
     oracle_.to_half(a.data(), n, expected.data());
     set_.to_half(a.data(), n, actual.data());
     same("to_half", expected, actual);
+    encode(TensorType::kBF16, a);
     for (bool interleaved : {false, true}) {
       const std::int64_t heads = 3, dim = (n + 1) / 2 * 2 + 4, dims = dim - 4;
       const std::vector<float> x = random_floats(random_, heads * dim);
@@ -76,7 +78,48 @@ class Check {
       });
     }
     const std::int64_t k = (n + 31) / 32 * 32;
+    for (float amplitude : {0.1f, 20.f, 900.f}) reductions(n, amplitude);
     quantize(random_floats(random_, k, 100.f));
+    encode(TensorType::kQ8_0, random_floats(random_, k, 100.f));
+  }
+
+  void reductions(std::int64_t n, float amplitude) {
+    std::vector<float> z = random_floats(random_, n, amplitude);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      if (random_.below(7) == 0) z[i] = z[static_cast<std::size_t>(random_.below(n))];  // ties
+      if (random_.below(9) == 0) z[i] = std::numeric_limits<float>::quiet_NaN();
+      if (random_.below(9) == 0) z[i] = -std::numeric_limits<float>::infinity();
+    }
+    std::vector<std::int64_t> found[2];
+    std::vector<double> sums[2];
+    DrawArgs args;
+    args.logits = z.data(), args.count = n, args.inverse_temperature = 1.7, args.seed = random_.bits();
+    args.first_token = 1024, args.position = 77, args.step = 5, args.stream = 12;
+    for (int i = 0; i < 2; ++i) {
+      const KernelSet& s = i == 0 ? oracle_ : set_;
+      found[i].push_back(s.arg_max(z.data(), n));
+      for (float bound : {-amplitude, 0.f, amplitude / 2})
+        for (std::int64_t at = s.find_at_least(z.data(), 0, n, bound); at < n;
+             at = s.find_at_least(z.data(), at + 1, n, bound))
+          found[i].push_back(at);
+      for (double bound : {-30.0, 0.0, 5.0, 1.7 * static_cast<double>(amplitude)})
+        for (std::int64_t at = s.next_draw(args, 0, bound); at < n; at = s.next_draw(args, at + 1, bound))
+          found[i].push_back(at);
+      sums[i].resize(2);
+      s.exp_sums(z.data(), n, amplitude, 1.3, sums[i].data());
+    }
+    found[0].resize(found[0].size() > found[1].size() ? found[0].size() : found[1].size(), -2);
+    found[1].resize(found[0].size(), -2);
+    same("searches", found[0], found[1]);
+    same("exp_sums", sums[0], sums[1]);
+  }
+
+  void encode(TensorType type, const std::vector<float>& x) {
+    std::vector<unsigned char> expected(x.size() * 4), actual = expected;
+    const auto n = static_cast<std::int64_t>(x.size());
+    oracle_.encode(type, x.data(), n, reinterpret_cast<std::byte*>(expected.data()));
+    set_.encode(type, x.data(), n, reinterpret_cast<std::byte*>(actual.data()));
+    same(type == TensorType::kBF16 ? "encode bf16" : "encode q8_0", expected, actual);
   }
 
   void quantize(const std::vector<float>& x) {
@@ -95,26 +138,36 @@ class Check {
     same("quantize_row sums", sums[0], sums[1]);
   }
 
-  void attention(std::int64_t dim, bool half) {
-    const std::int64_t positions = 70, heads = 2, stride = heads * dim;
-    const std::vector<float> q = random_floats(random_, dim, 2.f);
-    std::vector<float> k = random_floats(random_, positions * stride), v = random_floats(random_, positions * stride);
-    std::vector<std::uint16_t> k16(k.size()), v16(v.size());
-    oracle_.to_half(k.data(), positions * stride, k16.data());
-    oracle_.to_half(v.data(), positions * stride, v16.data());
-    const KeyRange ranges[] = {{0, 3}, {5, 38}, {60, 70}};
-    for (std::int64_t count = 0; count <= 3; ++count)
-      compare("attention", dim, [&](const KernelSet& s, float* out) {
-        float scores[80];
-        AttentionArgs args;
-        args.q = q.data();
-        args.k = half ? static_cast<const void*>(k16.data() + dim) : k.data() + dim;
-        args.v = half ? static_cast<const void*>(v16.data() + dim) : v.data() + dim;
-        args.half = half, args.stride = stride, args.head_dim = dim, args.scale = 0.3f;
-        args.ranges = ranges, args.range_count = count, args.scores = scores, args.out = out;
-        s.attention(args);
-      });
+  /// Rows and groups that fill, and do not fill, every width of query vectors; causal limits of every kind.
+  void attention(std::int64_t dim, TensorType type) {
+    const std::int64_t positions = 150, row_bytes = testing::cache_row_bytes(type, dim);
+    std::vector<std::byte> k(static_cast<std::size_t>(positions * row_bytes)), v(k);
+    for (std::int64_t p = 0; p < positions; ++p) {
+      oracle_.encode(type, random_floats(random_, dim).data(), dim, k.data() + p * row_bytes);
+      oracle_.encode(type, random_floats(random_, dim).data(), dim, v.data() + p * row_bytes);
+    }
+    const KeyRange ranges[] = {{0, 3}, {5, 38}, {60, 66}, {130, 150}};
+    const std::vector<std::int32_t> all(60, 1000), causal = {1, 2, 30, 31, 63, 64, 65, 66, 131, 140, 150};
+    for (const auto& [rows, group] : {Queries{1, 1}, {3, 1}, {5, 7}, {11, 1}, {11, 3}, {60, 1}}) {
+      const std::vector<float> q = random_floats(random_, rows * group * dim, 2.f);
+      for (std::int64_t count : {0, 1, 2, 4})
+        for (const std::vector<std::int32_t>& limits : {all, causal}) {
+          if (static_cast<std::int64_t>(limits.size()) < rows) continue;
+          compare("attention", rows * group * dim, [&](const KernelSet& s, float* out) {
+            alignas(64) static unsigned char scratch[attention_scratch_bytes(200)];
+            AttentionArgs args;
+            args.type = type, args.k = k.data(), args.v = v.data(), args.position_bytes = row_bytes;
+            args.head_dim = dim, args.group = group, args.scale = 0.3f, args.ranges = ranges, args.range_count = count;
+            args.limits = limits.data(), args.q = q.data(), args.out = out, args.row_stride = group * dim;
+            args.end = rows * group, args.scratch = scratch;
+            s.attention(args);
+          });
+        }
+    }
   }
+  struct Queries {
+    std::int64_t rows, group;
+  };
 
   void linear(LinearArgs args, std::int64_t n, const char* what) {
     const std::vector<float> bias = random_floats(random_, n);
@@ -171,6 +224,8 @@ class Check {
     compare("swiglu of special values", n,
             [&](const KernelSet& s, float* out) { s.swiglu(x.data(), x.data(), n, out); });
     quantize(x);
+    encode(TensorType::kBF16, x);
+    encode(TensorType::kQ8_0, x);
     std::vector<float> halves(x.begin(), x.end());  // ties and ends of float16
     for (int i = 0; i < 65536; ++i) {
       const auto bits = static_cast<std::uint32_t>(i) << 16 | 0x0fffu | static_cast<std::uint32_t>(i & 1) << 12;
@@ -184,11 +239,13 @@ class Check {
     for (std::size_t i = 0; i < halves.size(); ++i)
       if (halves[i] != halves[i]) expected[i] = actual[i] = 0;
     same("to_half of special values", expected, actual);
+    encode(TensorType::kBF16, halves);
     // Ties of the rounding to int8: with a maximum of 127 the scale is 1.
     std::vector<float> ties(32, 0.f);
     ties[0] = 127.f;
     for (std::size_t i = 1; i < 32; ++i) ties[i] = static_cast<float>(i) - 16.5f;
     quantize(ties);
+    encode(TensorType::kQ8_0, ties);
   }
 
   const KernelSet& oracle_;

@@ -14,6 +14,10 @@ namespace {
 // accumulators, 2 weights, 1 broadcast and temporaries; its float accumulators live in L1.
 constexpr int kFloatRows = 6;
 constexpr int kInt8Rows = 4;
+// Attention tile: 4 x 2 registers of accumulators, 2 of queries, 1 broadcast: 6 loads for 8 fma. Six keys would fit as
+// well, but do not divide the tile of keys.
+constexpr int kAttentionKeys = 4;
+constexpr int kAttentionVectors = 1;
 
 struct F32 {
   __m256 lo, hi;
@@ -58,6 +62,11 @@ inline I32 add(I32 a, I32 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_
 inline I32 sub(I32 a, I32 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 inline I32 bit_and(I32 a, I32 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 inline I32 max(I32 a, I32 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+/// a > b ? x : y
+inline F32 select_greater(I32 a, I32 b, F32 x, F32 y) {
+  return {_mm256_blendv_ps(y.lo, x.lo, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo))),
+          _mm256_blendv_ps(y.hi, x.hi, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi)))};
+}
 template <int kBits>
 inline I32 shift_left(I32 a) {
   return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
@@ -112,6 +121,17 @@ inline __m256 widen_bf16(const std::uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_8_words(p)), 16));
 }
 inline F32 load_bf16(const std::uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+inline I32 load_int8(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, I32 a) {
+  // Cleared high halves keep the pack from saturating; the permutation undoes its interleaving of halves.
+  const __m256i low = _mm256_set1_epi32(0xffff);
+  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(a.lo, low), _mm256_and_si256(a.hi, low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+}
 inline void store_bytes(std::int8_t* p, I32 a) {
   // |lane| <= 127, so the saturating packs keep the values; the permutation undoes their interleaving of halves.
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
@@ -170,6 +190,57 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
   transpose8(src + 8, stride, dst + 8 * 16);
   transpose8(src + 8 * stride, stride, dst + 8);
   transpose8(src + 8 * stride + 8, stride, dst + 8 * 16 + 8);
+}
+
+// Eight lanes of 64 bits, for reductions in double precision and for random numbers.
+struct F64 {
+  __m256d lo, hi;
+};
+struct I64 {
+  __m256i lo, hi;
+};
+
+inline F64 set1(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
+inline I64 set1(std::int64_t x) { return {_mm256_set1_epi64x(x), _mm256_set1_epi64x(x)}; }
+inline F64 load_wide(const float* p) {
+  return {_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4))};
+}
+inline F64 add(F64 a, F64 b) { return {_mm256_add_pd(a.lo, b.lo), _mm256_add_pd(a.hi, b.hi)}; }
+inline F64 sub(F64 a, F64 b) { return {_mm256_sub_pd(a.lo, b.lo), _mm256_sub_pd(a.hi, b.hi)}; }
+inline F64 mul(F64 a, F64 b) { return {_mm256_mul_pd(a.lo, b.lo), _mm256_mul_pd(a.hi, b.hi)}; }
+inline F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.lo, b.lo, c.lo), _mm256_fmadd_pd(a.hi, b.hi, c.hi)}; }
+inline F64 select_greater(F64 a, F64 b, F64 x, F64 y) {
+  return {_mm256_blendv_pd(y.lo, x.lo, _mm256_cmp_pd(a.lo, b.lo, _CMP_GT_OQ)),
+          _mm256_blendv_pd(y.hi, x.hi, _mm256_cmp_pd(a.hi, b.hi, _CMP_GT_OQ))};
+}
+inline F64 as_f64(I64 a) { return {_mm256_castsi256_pd(a.lo), _mm256_castsi256_pd(a.hi)}; }
+inline I64 as_i64(F64 a) { return {_mm256_castpd_si256(a.lo), _mm256_castpd_si256(a.hi)}; }
+inline I64 add(I64 a, I64 b) { return {_mm256_add_epi64(a.lo, b.lo), _mm256_add_epi64(a.hi, b.hi)}; }
+inline I64 bit_and(I64 a, I64 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+inline I64 bit_or(I64 a, I64 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+inline I64 bit_xor(I64 a, I64 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
+template <int kBits>
+inline I64 shift_left(I64 a) {
+  return {_mm256_slli_epi64(a.lo, kBits), _mm256_slli_epi64(a.hi, kBits)};
+}
+template <int kBits>
+inline I64 shift_right(I64 a) {
+  return {_mm256_srli_epi64(a.lo, kBits), _mm256_srli_epi64(a.hi, kBits)};
+}
+inline I64 mul_low(I64 a, I64 b) { return {_mm256_mul_epu32(a.lo, b.lo), _mm256_mul_epu32(a.hi, b.hi)}; }
+inline double reduce_add(F64 a) {
+  const __m256d four = _mm256_add_pd(a.lo, a.hi);
+  const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+inline int lane_index(int mask, int lanes) { return mask == 0 ? lanes : __builtin_ctz(static_cast<unsigned>(mask)); }
+inline int first_at_least(F32 a, F32 b) {
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ));
+  return lane_index(low | _mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)) << 8, 16);
+}
+inline int first_not_less(F64 a, F64 b) {
+  const int low = _mm256_movemask_pd(_mm256_cmp_pd(a.lo, b.lo, _CMP_NLT_UQ));
+  return lane_index(low | _mm256_movemask_pd(_mm256_cmp_pd(a.hi, b.hi, _CMP_NLT_UQ)) << 4, 8);
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ namespace {
 // and 8 float accumulators, weight, scale and temporaries.
 constexpr int kFloatRows = 12;
 constexpr int kInt8Rows = 8;
+// Attention tile: 8 x 2 accumulators, 2 vectors of queries, 1 broadcast: 10 loads for 16 fma, so that the two load
+// ports keep up with the two FMA units, and 16 chains cover their latency of 4.
+constexpr int kAttentionKeys = 8;
+constexpr int kAttentionVectors = 2;
 
 struct F32 {
   __m512 v;
@@ -48,6 +52,10 @@ inline I32 add(I32 a, I32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I32 sub(I32 a, I32 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 inline I32 bit_and(I32 a, I32 b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I32 max(I32 a, I32 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+/// a > b ? x : y
+inline F32 select_greater(I32 a, I32 b, F32 x, F32 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(a.v, b.v), y.v, x.v)};
+}
 template <int kBits>
 inline I32 shift_left(I32 a) {
   return {_mm512_slli_epi32(a.v, kBits)};
@@ -87,6 +95,13 @@ inline F32 load_bf16(const std::uint16_t* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
+inline I32 load_int8(const std::int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, I32 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
 inline void store_bytes(std::int8_t* p, I32 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
@@ -123,6 +138,48 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     _mm512_storeu_si512(dst + 16 * (i + 12), _mm512_shuffle_i32x4(c, d, 0xdd));
   }
 }
+
+// Eight lanes of 64 bits, for reductions in double precision and for random numbers.
+struct F64 {
+  __m512d v;
+};
+struct I64 {
+  __m512i v;
+};
+
+inline F64 set1(double x) { return {_mm512_set1_pd(x)}; }
+inline I64 set1(std::int64_t x) { return {_mm512_set1_epi64(x)}; }
+inline F64 load_wide(const float* p) { return {_mm512_cvtps_pd(_mm256_loadu_ps(p))}; }
+inline F64 add(F64 a, F64 b) { return {_mm512_add_pd(a.v, b.v)}; }
+inline F64 sub(F64 a, F64 b) { return {_mm512_sub_pd(a.v, b.v)}; }
+inline F64 mul(F64 a, F64 b) { return {_mm512_mul_pd(a.v, b.v)}; }
+inline F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+inline F64 select_greater(F64 a, F64 b, F64 x, F64 y) {
+  return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
+}
+inline F64 as_f64(I64 a) { return {_mm512_castsi512_pd(a.v)}; }
+inline I64 as_i64(F64 a) { return {_mm512_castpd_si512(a.v)}; }
+inline I64 add(I64 a, I64 b) { return {_mm512_add_epi64(a.v, b.v)}; }
+inline I64 bit_and(I64 a, I64 b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I64 bit_or(I64 a, I64 b) { return {_mm512_or_si512(a.v, b.v)}; }
+inline I64 bit_xor(I64 a, I64 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+template <int kBits>
+inline I64 shift_left(I64 a) {
+  return {_mm512_slli_epi64(a.v, kBits)};
+}
+template <int kBits>
+inline I64 shift_right(I64 a) {
+  return {_mm512_srli_epi64(a.v, kBits)};
+}
+inline I64 mul_low(I64 a, I64 b) { return {_mm512_mul_epu32(a.v, b.v)}; }
+inline double reduce_add(F64 a) {
+  const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(a.v), _mm512_extractf64x4_pd(a.v, 1));
+  const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+inline int lane_index(unsigned mask, int lanes) { return mask == 0 ? lanes : __builtin_ctz(mask); }
+inline int first_at_least(F32 a, F32 b) { return lane_index(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ), 16); }
+inline int first_not_less(F64 a, F64 b) { return lane_index(_mm512_cmp_pd_mask(a.v, b.v, _CMP_NLT_UQ), 8); }
 
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA

@@ -15,6 +15,9 @@ namespace {
 // 4 weights, 1 broadcast; its float accumulators live in L1.
 constexpr int kFloatRows = 5;
 constexpr int kInt8Rows = 4;
+// Attention tile: 4 x 4 registers of accumulators, 4 of queries, 1 broadcast.
+constexpr int kAttentionKeys = 4;
+constexpr int kAttentionVectors = 1;
 
 struct F32 {
   float32x4_t v[4];
@@ -93,6 +96,10 @@ inline I32 bit_and(const I32& a, const I32& b) {
 inline I32 max(const I32& a, const I32& b) {
   return map_int([&](int i) { return vmaxq_s32(a.v[i], b.v[i]); });
 }
+/// a > b ? x : y
+inline F32 select_greater(const I32& a, const I32& b, const F32& x, const F32& y) {
+  return map([&](int i) { return vbslq_f32(vcgtq_s32(a.v[i], b.v[i]), x.v[i], y.v[i]); });
+}
 template <int kBits>
 inline I32 shift_left(const I32& a) {
   return map_int([&](int i) { return vshlq_n_s32(a.v[i], kBits); });
@@ -140,6 +147,16 @@ inline void store_half(std::uint16_t* p, const F32& a) {
 inline F32 load_bf16(const std::uint16_t* p) {
   return map([=](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
 }
+inline I32 load_int8(const std::int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
+           vmovl_s16(vget_high_s16(high))}};
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, const I32& a) {
+  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vmovn_u32(vreinterpretq_u32_s32(a.v[i])));
+}
 inline void store_bytes(std::int8_t* p, const I32& a) {
   const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
   const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
@@ -173,6 +190,101 @@ inline void transpose4(const std::uint32_t* src, std::ptrdiff_t stride, std::uin
 inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
   for (int i = 0; i < 16; i += 4)
     for (int j = 0; j < 16; j += 4) transpose4(src + i * stride + j, stride, dst + 16 * j + i);
+}
+
+// Eight lanes of 64 bits, for reductions in double precision and for random numbers.
+struct F64 {
+  float64x2_t v[4];
+};
+struct I64 {
+  uint64x2_t v[4];
+};
+
+template <class Op>
+inline F64 map_wide(Op op) {
+  return {{op(0), op(1), op(2), op(3)}};
+}
+template <class Op>
+inline I64 map_long(Op op) {
+  return {{op(0), op(1), op(2), op(3)}};
+}
+inline F64 set1(double x) {
+  return map_wide([=](int) { return vdupq_n_f64(x); });
+}
+inline I64 set1(std::int64_t x) {
+  return map_long([=](int) { return vdupq_n_u64(static_cast<std::uint64_t>(x)); });
+}
+inline F64 load_wide(const float* p) {
+  return map_wide([=](int i) { return vcvt_f64_f32(vld1_f32(p + 2 * i)); });
+}
+inline F64 add(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return vaddq_f64(a.v[i], b.v[i]); });
+}
+inline F64 sub(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return vsubq_f64(a.v[i], b.v[i]); });
+}
+inline F64 mul(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return vmulq_f64(a.v[i], b.v[i]); });
+}
+inline F64 fma(const F64& a, const F64& b, const F64& c) {
+  return map_wide([&](int i) { return vfmaq_f64(c.v[i], a.v[i], b.v[i]); });
+}
+inline F64 select_greater(const F64& a, const F64& b, const F64& x, const F64& y) {
+  return map_wide([&](int i) { return vbslq_f64(vcgtq_f64(a.v[i], b.v[i]), x.v[i], y.v[i]); });
+}
+inline F64 as_f64(const I64& a) {
+  return map_wide([&](int i) { return vreinterpretq_f64_u64(a.v[i]); });
+}
+inline I64 as_i64(const F64& a) {
+  return map_long([&](int i) { return vreinterpretq_u64_f64(a.v[i]); });
+}
+inline I64 add(const I64& a, const I64& b) {
+  return map_long([&](int i) { return vaddq_u64(a.v[i], b.v[i]); });
+}
+inline I64 bit_and(const I64& a, const I64& b) {
+  return map_long([&](int i) { return vandq_u64(a.v[i], b.v[i]); });
+}
+inline I64 bit_or(const I64& a, const I64& b) {
+  return map_long([&](int i) { return vorrq_u64(a.v[i], b.v[i]); });
+}
+inline I64 bit_xor(const I64& a, const I64& b) {
+  return map_long([&](int i) { return veorq_u64(a.v[i], b.v[i]); });
+}
+template <int kBits>
+inline I64 shift_left(const I64& a) {
+  return map_long([&](int i) { return vshlq_n_u64(a.v[i], kBits); });
+}
+template <int kBits>
+inline I64 shift_right(const I64& a) {
+  return map_long([&](int i) { return vshrq_n_u64(a.v[i], kBits); });
+}
+inline I64 mul_low(const I64& a, const I64& b) {
+  return map_long([&](int i) { return vmull_u32(vmovn_u64(a.v[i]), vmovn_u64(b.v[i])); });
+}
+inline double reduce_add(const F64& a) {
+  const float64x2_t two = vaddq_f64(vaddq_f64(a.v[0], a.v[2]), vaddq_f64(a.v[1], a.v[3]));
+  return vgetq_lane_f64(two, 0) + vgetq_lane_f64(two, 1);
+}
+inline int first_at_least(const F32& a, const F32& b) {
+  uint32x4_t any = vdupq_n_u32(0);
+  for (int i = 0; i < 4; ++i) any = vorrq_u32(any, vcgeq_f32(a.v[i], b.v[i]));
+  if (vmaxvq_u32(any) == 0) return 16;
+  float x[16], y[16];
+  store(x, a);
+  store(y, b);
+  int i = 0;
+  while (!(x[i] >= y[i])) ++i;
+  return i;
+}
+inline int first_not_less(const F64& a, const F64& b) {
+  double x[8], y[8];
+  for (int i = 0; i < 4; ++i) {
+    vst1q_f64(x + 2 * i, a.v[i]);
+    vst1q_f64(y + 2 * i, b.v[i]);
+  }
+  int i = 0;
+  while (i < 8 && x[i] < y[i]) ++i;
+  return i;
 }
 
 }  // namespace

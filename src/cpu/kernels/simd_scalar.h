@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kFloatRows = 4;  ///< rows of x per register tile
 constexpr int kInt8Rows = 4;
+constexpr int kAttentionKeys = 4;     ///< keys (or dimensions) by
+constexpr int kAttentionVectors = 1;  ///< vectors of queries in a register tile of attention
 
 struct F32 {
   float lane[16];
@@ -90,6 +92,10 @@ inline I32 bit_and(const I32& a, const I32& b) {
 }
 inline I32 max(const I32& a, const I32& b) {
   return map_int([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+/// a > b ? x : y
+inline F32 select_greater(const I32& a, const I32& b, const F32& x, const F32& y) {
+  return map([&](int i) { return a.lane[i] > b.lane[i] ? x.lane[i] : y.lane[i]; });
 }
 template <int kBits>
 inline I32 shift_left(const I32& a) {
@@ -181,6 +187,13 @@ inline void store_half(std::uint16_t* p, const F32& a) {
 inline F32 load_bf16(const std::uint16_t* p) {
   return as_f32(map_int([=](int i) { return wrap(std::uint32_t{p[i]} << 16); }));
 }
+inline I32 load_int8(const std::int8_t* p) {
+  return map_int([=](int i) { return std::int32_t{p[i]}; });
+}
+/// The low half of each lane.
+inline void store_words(std::uint16_t* p, const I32& a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<std::uint16_t>(bits(a.lane[i]));
+}
 /// The low byte of each lane.
 inline void store_bytes(std::int8_t* p, const I32& a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.lane[i]);
@@ -209,6 +222,105 @@ inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
 inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
   for (int i = 0; i < 16; ++i)
     for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
+}
+
+// Eight lanes of 64 bits, for reductions in double precision and for random numbers.
+struct F64 {
+  double lane[8];
+};
+struct I64 {
+  std::uint64_t lane[8];
+};
+
+template <class Op>
+inline F64 map_wide(Op op) {
+  F64 r;
+  for (int i = 0; i < 8; ++i) r.lane[i] = op(i);
+  return r;
+}
+template <class Op>
+inline I64 map_long(Op op) {
+  I64 r;
+  for (int i = 0; i < 8; ++i) r.lane[i] = op(i);
+  return r;
+}
+inline F64 set1(double x) {
+  return map_wide([=](int) { return x; });
+}
+inline I64 set1(std::int64_t x) {
+  return map_long([=](int) { return static_cast<std::uint64_t>(x); });
+}
+inline F64 load_wide(const float* p) {
+  return map_wide([=](int i) { return static_cast<double>(p[i]); });
+}
+inline F64 add(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline F64 sub(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline F64 mul(const F64& a, const F64& b) {
+  return map_wide([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline F64 fma(const F64& a, const F64& b, const F64& c) {
+  return map_wide([&](int i) { return __builtin_fma(a.lane[i], b.lane[i], c.lane[i]); });
+}
+/// a > b ? x : y; y where a or b is NaN
+inline F64 select_greater(const F64& a, const F64& b, const F64& x, const F64& y) {
+  return map_wide([&](int i) { return a.lane[i] > b.lane[i] ? x.lane[i] : y.lane[i]; });
+}
+inline F64 as_f64(const I64& a) {
+  F64 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+inline I64 as_i64(const F64& a) {
+  I64 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  return r;
+}
+inline I64 add(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline I64 bit_and(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] & b.lane[i]; });
+}
+inline I64 bit_or(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] | b.lane[i]; });
+}
+inline I64 bit_xor(const I64& a, const I64& b) {
+  return map_long([&](int i) { return a.lane[i] ^ b.lane[i]; });
+}
+template <int kBits>
+inline I64 shift_left(const I64& a) {
+  return map_long([&](int i) { return a.lane[i] << kBits; });
+}
+template <int kBits>
+inline I64 shift_right(const I64& a) {  // logical
+  return map_long([&](int i) { return a.lane[i] >> kBits; });
+}
+/// Product of the low halves.
+inline I64 mul_low(const I64& a, const I64& b) {
+  return map_long([&](int i) { return (a.lane[i] & 0xffffffffu) * (b.lane[i] & 0xffffffffu); });
+}
+/// Sum over lanes as a tree: i with i+4, then i+2, i+1.
+inline double reduce_add(const F64& a) {
+  F64 t = a;
+  for (int half = 4; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) t.lane[i] = t.lane[i] + t.lane[i + half];
+  return t.lane[0];
+}
+/// First lane with a >= b (false for NaN), or 16.
+inline int first_at_least(const F32& a, const F32& b) {
+  int i = 0;
+  while (i < 16 && !(a.lane[i] >= b.lane[i])) ++i;
+  return i;
+}
+/// First lane in which a < b does not hold (NaN counts), or 8.
+inline int first_not_less(const F64& a, const F64& b) {
+  int i = 0;
+  while (i < 8 && a.lane[i] < b.lane[i]) ++i;
+  return i;
 }
 
 }  // namespace

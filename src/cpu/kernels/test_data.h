@@ -151,4 +151,10 @@ struct TestRows {
   std::int64_t count, k;
 };
 
+/// Bytes of a row of `n` values of the KV cache.
+inline std::int64_t cache_row_bytes(TensorType type, std::int64_t n) {
+  if (type == TensorType::kQ8_0) return n / 32 * 34;
+  return n * (type == TensorType::kF32 ? 4 : 2);
+}
+
 }  // namespace dllm::cpu::testing

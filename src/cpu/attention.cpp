@@ -1,0 +1,96 @@
+#include "cpu/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/cpu_kv_cache.h"
+#include "cpu/linear.h"
+
+namespace dllm::cpu {
+
+void AttentionRunner::begin(std::span<const SequenceStep> batch) {
+  sequences_.clear();
+  ranges_.clear();
+  limits_.clear();
+  for (const SequenceStep& step : batch) {
+    const StepPlan& plan = step.plan;
+    Sequence sequence{static_cast<CpuKvCache*>(step.cache),
+                      static_cast<std::int64_t>(limits_.size()),
+                      static_cast<std::int64_t>(plan.rows.size()),
+                      ranges_.size(),
+                      plan.visible.size(),
+                      0};
+    for (const PositionRange& range : plan.visible) {
+      ranges_.push_back({range.begin, range.end});
+      sequence.keys += range.size();
+    }
+    // j/B <= i/B means j < (i/B + 1) B.
+    const std::int64_t block = plan.causal_block;
+    constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
+    for (const PlanRow& row : plan.rows)
+      limits_.push_back(
+          static_cast<std::int32_t>(block > 0 ? std::min(kAll, (row.position / block + 1) * block) : kAll));
+    sequences_.push_back(sequence);
+  }
+}
+
+void AttentionRunner::cut(const op::Attention& o) {
+  const std::int64_t group = o.heads / o.kv_heads, threads = pool_.size();
+  const auto count = [&](std::int64_t queries) {
+    std::int64_t tasks = 0;
+    for (const Sequence& s : sequences_) tasks += o.kv_heads * ((s.rows * group + queries - 1) / queries);
+    return tasks;
+  };
+  // Many queries share the widening of K and V; 32 fill the widest register tile, 16 the narrowest. Four tasks per
+  // thread finish evenly; half-filled tiles are worth it only to threads that would be idle.
+  std::int64_t queries = kAttentionQueries;
+  while (threads > 1 && queries > 32 && count(queries) < 4 * threads) queries /= 2;
+  while (queries > 16 && count(queries) < threads) queries /= 2;
+  tasks_.clear();
+  // The tasks of one kv head are neighbours: its keys stay in the shared cache.
+  for (std::size_t s = 0; s < sequences_.size(); ++s) {
+    const std::int64_t all = sequences_[s].rows * group;
+    for (std::int64_t head = 0; head < o.kv_heads; ++head)
+      for (std::int64_t begin = 0; begin < all; begin += queries)
+        tasks_.push_back({s, head, begin, std::min(all, begin + queries)});
+  }
+}
+
+void AttentionRunner::attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker) {
+  const Sequence& sequence = sequences_[task.sequence];
+  AttentionArgs args;
+  args.type = sequence.cache->type();
+  args.k = sequence.cache->k(o.layer, task.kv_head);
+  args.v = sequence.cache->v(o.layer, task.kv_head);
+  args.position_bytes = sequence.cache->position_bytes(o.layer);
+  args.head_dim = o.head_dim;
+  args.group = o.heads / o.kv_heads;
+  args.scale = o.scale;
+  args.ranges = ranges_.data() + sequence.first_range;
+  args.range_count = static_cast<std::int64_t>(sequence.ranges);
+  args.limits = limits_.data() + sequence.first_row;
+  args.row_stride = std::int64_t{o.heads} * o.head_dim;
+  const std::int64_t origin = sequence.first_row * args.row_stride + task.kv_head * args.group * o.head_dim;
+  args.q = q + origin;
+  args.out = out + origin;
+  args.begin = task.begin;
+  args.end = task.end;
+  args.scratch = scratch_.data() + attention_scratch_bytes(o.head_dim) * static_cast<std::size_t>(worker);
+  kernels_.attention(args);
+}
+
+void AttentionRunner::run(const op::Attention& o, const float* q, float* out) {
+  cut(o);
+  scratch_.reserve(attention_scratch_bytes(o.head_dim) * static_cast<std::size_t>(pool_.size()));
+  std::int64_t keys = 0, queries = 0;
+  for (const Task& task : tasks_) {
+    keys = std::max(keys, sequences_[task.sequence].keys);
+    queries = std::max(queries, task.end - task.begin);
+  }
+  // Sixteen lanes at a time.
+  parallel_items(
+      pool_, static_cast<std::int64_t>(tasks_.size()), keys * o.head_dim * ((queries + 15) / 16),
+      [&](std::int64_t task, int worker) { attend(o, tasks_[static_cast<std::size_t>(task)], q, out, worker); });
+}
+
+}  // namespace dllm::cpu

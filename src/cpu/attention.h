@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/kernels/kernel_set.h"
+#include "graph/graph.h"
+
+namespace dllm::cpu {
+
+class CpuKvCache;
+
+/// Attention of a batch: visible ranges become kernel arguments, queries become tasks. A task is some queries (rows and
+/// the heads that share a kv head) of one sequence against one kv head. A query's result does not depend on its task,
+/// so the cut follows the number of threads.
+class AttentionRunner {
+ public:
+  AttentionRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  /// Takes the plans of a step; its caches must outlive run(). Throws std::bad_alloc, as run() does.
+  void begin(std::span<const SequenceStep> batch);
+  /// q and out: [rows of the batch][heads][head_dim].
+  void run(const op::Attention& o, const float* q, float* out);
+
+ private:
+  struct Sequence {
+    CpuKvCache* cache;
+    std::int64_t first_row, rows;
+    std::size_t first_range, ranges;
+    std::int64_t keys;  ///< visible to some row
+  };
+  struct Task {
+    std::size_t sequence;
+    std::int64_t kv_head, begin, end;
+  };
+
+  void cut(const op::Attention& o);
+  void attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker);
+
+  const KernelSet& kernels_;
+  ThreadPool& pool_;
+  std::vector<Sequence> sequences_;
+  std::vector<KeyRange> ranges_;      ///< of all sequences
+  std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are hidden by causality
+  std::vector<Task> tasks_;
+  Buffer scratch_;
+};
+
+}  // namespace dllm::cpu
