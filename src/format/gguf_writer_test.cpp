@@ -241,7 +241,9 @@ TEST(GgufWriter, StreamsATensorInPieces) {
     const auto size = writer.file_bytes();
     EXPECT_TRUE(size);
     auto written = writer.write(dir / "x.gguf");
-    if (written) EXPECT_EQ(std::filesystem::file_size(dir / "x.gguf"), *size);
+    if (written) {
+      EXPECT_EQ(std::filesystem::file_size(dir / "x.gguf"), *size);
+    }
     return written;
   };
   ASSERT_TRUE(write(pieces({"123", "", "45678"})));
