@@ -125,9 +125,10 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     for (std::size_t i = 0; i < weights.size(); ++i) DLLM_CHECK_OK(check_weight(graph.weights[i], weights[i]));
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     const cpu::KvElement kv = kv_element(options.kv, graph, weights);
-    return std::unique_ptr<CpuBackend>(new CpuBackend(
-        std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                               options.activations == CpuActivations::kF32, kv, kv_widths(graph))));
+    auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
+                                       options.activations == CpuActivations::kF32, kv, kv_widths(graph));
+    impl->executor_.set_profile(options.profile);
+    return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return out_of_memory("the CPU backend's setup");
   } catch (const std::system_error& error) {

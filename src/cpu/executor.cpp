@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <variant>
@@ -98,7 +99,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
                        [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
-    for (const Op& op : plan_->graph.ops) std::visit([this](const auto& o) { run(o); }, op);
+    for (const Op& op : plan_->graph.ops) run_op(op);
   } catch (const std::bad_alloc&) {
     // Some layers hold the new rows and some the old ones: the rows are lost.
     for (const SequenceStep& step : batch)
@@ -108,6 +109,14 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   scores_ = nullptr;
   batch_ = {};
   return scores;
+}
+
+void Executor::run_op(const Op& op) {
+  const auto visit = [&] { std::visit([this](const auto& o) { run(o); }, op); };
+  if (profile_ == nullptr) return visit();
+  const auto start = std::chrono::steady_clock::now();
+  visit();
+  profile_->add(op_name(op), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Executor::run(const op::Embed& o) {

@@ -13,6 +13,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
 #include "cpu/plan.h"
+#include "cpu/profile.h"
 #include "cpu/rope_table.h"
 #include "cpu/score_head.h"
 #include "model/weights.h"
@@ -32,6 +33,9 @@ class Executor {
   /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
 
+  /// `profile` is borrowed; nullptr: none.
+  void set_profile(Profile* profile) { profile_ = profile; }
+
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
@@ -47,6 +51,7 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
+  void run_op(const Op& op);
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
   void run(const op::Linear& o);
@@ -104,6 +109,7 @@ class Executor {
   std::vector<Row> rows_;
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace dllm::cpu
