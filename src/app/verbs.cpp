@@ -12,6 +12,7 @@ std::unique_ptr<Verb> make_tokenize();
 std::unique_ptr<Verb> make_detokenize();
 std::unique_ptr<Verb> make_logits();
 std::unique_ptr<Verb> make_eval();
+std::unique_ptr<Verb> make_bench();
 
 const std::vector<VerbEntry>& verbs() {
   static const std::vector<VerbEntry> entries = {
@@ -26,6 +27,8 @@ const std::vector<VerbEntry>& verbs() {
       {"detokenize", "[OPTIONS] [ID...]", "Turn token ids into text", make_detokenize},
       {"logits", "-m FILE --tokens 1,2,3 -o out.f32", "Write the raw predictions of one forward pass", make_logits},
       {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
+      {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
+       make_bench},
   };
   return entries;
 }

@@ -262,10 +262,10 @@ Expected<void> GgufWriter::write(const std::string& path) {
     const std::uint64_t expected = data_bytes(entry.type, entry.shape);
     std::uint64_t produced = 0;
     const auto mismatch = [&] {
-      return Error{ErrorCode::kMismatch,
-                   fmt::format("tensor {} was produced with {} bytes instead of {}", quote_name(entry.name), produced,
-                               expected),
-                   path, ""};
+      return Error{
+          ErrorCode::kMismatch,
+          fmt::format("tensor {} was produced with {} bytes instead of {}", quote_name(entry.name), produced, expected),
+          path, ""};
     };
     DLLM_CHECK_OK(entry.stream([&](std::span<const std::byte> bytes) -> Expected<void> {
       produced += bytes.size();
