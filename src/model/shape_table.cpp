@@ -72,12 +72,12 @@ constexpr std::string_view kLlamaTiny = R"({
 
 const std::vector<ModelShape>& model_shapes() {
   static const std::vector<ModelShape> all = {
-      {"llada-8b", "LLaDA-8B-Base and -Instruct", kLlada8b, "llada", llada_tokens()},
-      {"llada-1.5", "LLaDA-1.5, the dimensions of LLaDA-8B", kLlada8b, "llada", llada_tokens()},
+      {"llada-8b", "LLaDA-8B-Base and -Instruct", kLlada8b, "bailingmoe", llada_tokens()},
+      {"llada-1.5", "LLaDA-1.5, the dimensions of LLaDA-8B", kLlada8b, "bailingmoe", llada_tokens()},
       {"dream-7b", "Dream-v0-7B, Dream-Coder-7B, DiffuCoder-7B", kDream7b, "qwen2", dream_tokens()},
       {"llama-3-8b", "Llama-3-8B, the autoregressive counterpart", kLlama38b, "llama-bpe", llama3_tokens()},
-      {"llada-100m", "a small LLaDA with a tied head, for quick comparisons", kLlada100m, "llada", llada_tokens()},
-      {"llada-tiny", "a LLaDA for tests", kLladaTiny, "llada", llada_tokens()},
+      {"llada-100m", "a small LLaDA with a tied head, for quick comparisons", kLlada100m, "bailingmoe", llada_tokens()},
+      {"llada-tiny", "a LLaDA for tests", kLladaTiny, "bailingmoe", llada_tokens()},
       {"dream-tiny", "a Dream for tests", kDreamTiny, "qwen2", dream_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };
