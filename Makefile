@@ -2,10 +2,10 @@
 JOBS ?= $(shell nproc)
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
-.PHONY: help setup build run test check bench format lint fuzz coverage clean
+.PHONY: help setup build run test check bench bench-compare format lint fuzz coverage clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 setup:  ## install the Debian packages that are missing (sudo where needed)
 	@scripts/setup
@@ -29,11 +29,14 @@ check: setup  ## the fast tier: format, arrows between modules, fast tests (< 5 
 	@cmake --build --preset dev -j $(JOBS)
 	@ctest --preset dev -j $(JOBS) -L fast
 
-bench: setup  ## kernel micro-benchmarks
+bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench
 	@cmake --preset bench --log-level=WARNING
 	@cmake --build --preset bench -j $(JOBS) --target dllm_bench_kernels
-	build/bench/bench/dllm_bench_kernels
+	build/bench/bench/dllm_bench_kernels $(BENCH_FLAGS)
+
+bench-compare: setup  ## speed against another revision: make bench-compare REV=main
+	@scripts/bench_compare.py $(REV)
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix

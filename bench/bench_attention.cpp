@@ -27,15 +27,11 @@
 #endif
 
 namespace dllm::cpu {
+
+int bench_threads();  // bench_kernels.cpp
 namespace {
 
 using testing::Random;
-
-int threads() {
-  const char* value = std::getenv("DLLM_BENCH_THREADS");
-  const int wanted = value == nullptr ? 0 : std::atoi(value);
-  return wanted > 0 ? wanted : default_thread_count();
-}
 
 /// `rows` queries of one layer (head_dim 128) that see `keys` positions. As many layers as fill 64 MiB take turns, so
 /// that K and V come from memory as they do in a model.
@@ -56,7 +52,7 @@ void attention(benchmark::State& state, const KernelSet* set, TensorType type, s
         set->encode(type, row.data(), dim, cache->k(layer, head) + p * cache->position_bytes(layer));
         set->encode(type, row.data(), dim, cache->v(layer, head) + p * cache->position_bytes(layer));
       }
-  ThreadPool pool(threads());
+  ThreadPool pool(bench_threads());
   AttentionRunner runner(*set, pool);
   SequenceStep step;
   step.cache = cache.get();
@@ -167,7 +163,7 @@ __attribute__((target("avx512f"))) float spin(std::int64_t rounds) {
 }
 
 void fma_peak(benchmark::State& state) {
-  ThreadPool pool(threads());
+  ThreadPool pool(bench_threads());
   const std::int64_t rounds = 1 << 20;
   std::vector<float> sums(static_cast<std::size_t>(pool.size()));
   for (auto _ : state)

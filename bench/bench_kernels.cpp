@@ -21,15 +21,20 @@
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
-namespace {
 
-using testing::Random;
-
-int threads() {
+int bench_threads() {
   const char* value = std::getenv("DLLM_BENCH_THREADS");
   const int wanted = value == nullptr ? 0 : std::atoi(value);
   return wanted > 0 ? wanted : default_thread_count();
 }
+
+// Each file registers its own benchmarks; a new kernel costs a file here and a line in register_all().
+void register_attention();
+void register_peaks();
+
+namespace {
+
+using testing::Random;
 
 std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64_t elems) {
   for (const testing::BlockLayout& layout : testing::kBlockLayouts)
@@ -52,7 +57,7 @@ void linear(benchmark::State& state, const KernelSet* set, TensorType type, std:
   const std::vector<float> x = random_floats(random, rows * k);
   std::vector<float> out(static_cast<std::size_t>(rows * n));
   const WeightView weight{type, {k, n}, data};
-  ThreadPool pool(threads());
+  ThreadPool pool(bench_threads());
   LinearRunner runner(*set, pool);
   const auto packed = packed_matrix(weight, pool);
   for (auto _ : state) {
@@ -71,7 +76,7 @@ void head(benchmark::State& state, const KernelSet* set, std::int64_t rows) {
   const std::vector<std::byte> data = random_weight(random, TensorType::kQ8_0, vocab * k);
   const std::vector<float> x = random_floats(random, rows * k);
   const WeightView weight{TensorType::kQ8_0, {k, vocab}, data};
-  ThreadPool pool(threads());
+  ThreadPool pool(bench_threads());
   LinearRunner runner(*set, pool);
   const PackedMatrix packed(weight, pool);
   ScoreHead score_head(*set, pool, runner);
@@ -106,9 +111,8 @@ void register_set(const KernelSet* set) {
 
 }  // namespace
 
-void register_attention();  // bench_attention.cpp
-
 void register_all() {
+  register_peaks();
   KernelSetEntry entries[kMaxKernelSets];
   const int count = list_kernel_sets(entries);
   // The scalar set is the oracle, not a product: it is left out.

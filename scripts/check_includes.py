@@ -24,7 +24,7 @@ ALLOWED = {
     "decode": ["backend", "model", "base"],
     "engine": ["decode", "cpu", "backend", "model", "text", "format", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
-    "app": ["eval", "engine", "quant", "decode", "cpu", "backend", "model", "text", "format", "numerics", "base"],
+    "app": ["eval", "engine", "quant", "decode", "cpu", "backend", "model", "graph", "text", "format", "numerics", "base"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <fmt/ranges.h>
-#include <map>
-#include <utility>
-
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -12,6 +9,7 @@
 #include "app/options.h"
 #include "app/report.h"
 #include "app/verb.h"
+#include "app/write_report.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "model/source.h"
@@ -22,62 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (const Recipe& recipe : recipes()) names.emplace_back(recipe.name);
-  return names;
-}
-
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-Apply into_type(std::optional<TensorType>& target) {
-  return [&target](const std::string& value) -> Expected<void> {
-    target = tensor_type_from_name(value);
-    if (target) return {};
-    std::vector<std::string> names;
-    for (const Codec* codec : all_codecs()) names.emplace_back(codec->name);
-    return bad_value(fmt::format("'{}' is unknown", value), choice_hint(value, names));
-  };
-}
-
-nlohmann::ordered_json report_json(const WriteReport& report, const std::string& path, const std::string& type) {
-  nlohmann::ordered_json types, fallbacks = nlohmann::ordered_json::array();
-  for (const auto& [tensor_type, count] : report.tensors_by_type) types[std::string(codec(tensor_type).name)] = count;
-  for (const Fallback& f : report.fallbacks)
-    fallbacks.push_back({{"tensor", f.tensor}, {"wanted", codec(f.wanted).name}, {"written", codec(f.written).name}});
-  return {{"file", path},
-          {"type", type},
-          {"tensors", report.tensors},
-          {"elements", report.elements},
-          {"bytes_in", report.bytes_in},
-          {"bytes_out", report.bytes_out},
-          {"bits_per_weight", report.bits_per_weight()},
-          {"tensors_by_type", types},
-          {"fallbacks", fallbacks},
-          {"warnings", report.warnings}};
-}
-
-std::string report_text(const WriteReport& report, const std::string& path) {
-  std::string text = fmt::format("{}: {} tensors, {} -> {}, {:.2f} bits per weight\n", path, report.tensors,
-                                 human_bytes(static_cast<double>(report.bytes_in)),
-                                 human_bytes(static_cast<double>(report.bytes_out)), report.bits_per_weight());
-  for (const auto& [type, count] : report.tensors_by_type)
-    text += fmt::format("  {:<6}{:>6}\n", codec(type).name, count);
-  return text;
-}
-
-/// One warning per pair of types: rows of one tensor may fit other blocks than those of the next.
-std::string fallback_lines(const std::vector<Fallback>& fallbacks) {
-  std::map<std::pair<TensorType, TensorType>, int> counts;
-  for (const Fallback& f : fallbacks) ++counts[{f.wanted, f.written}];
-  std::string text;
-  for (const auto& [types, count] : counts)
-    text += fmt::format("warning: {} tensors whose rows do not fit the blocks of {} are written as {}\n", count,
-                        codec(types.first).name, codec(types.second).name);
   return text;
 }
 

@@ -10,6 +10,10 @@
 namespace dllm::app {
 namespace {
 
+double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+}  // namespace
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -17,10 +21,6 @@ std::string cpu_name() {
       if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
   return "unknown";
 }
-
-double ratio(double a, double b) { return b > 0 ? a / b : 0; }
-
-}  // namespace
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 

@@ -7,10 +7,12 @@ std::unique_ptr<Verb> make_chat();
 std::unique_ptr<Verb> make_inspect();
 std::unique_ptr<Verb> make_convert();
 std::unique_ptr<Verb> make_quantize();
+std::unique_ptr<Verb> make_make_model();
 std::unique_ptr<Verb> make_tokenize();
 std::unique_ptr<Verb> make_detokenize();
 std::unique_ptr<Verb> make_logits();
 std::unique_ptr<Verb> make_eval();
+std::unique_ptr<Verb> make_bench();
 
 const std::vector<VerbEntry>& verbs() {
   static const std::vector<VerbEntry> entries = {
@@ -19,10 +21,14 @@ const std::vector<VerbEntry>& verbs() {
       {"inspect", "[OPTIONS] FILE", "Show what is inside a model file", make_inspect},
       {"convert", "[OPTIONS] DIR", "Make a GGUF file of a Hugging Face model directory", make_convert},
       {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Make a smaller GGUF file of another", make_quantize},
+      {"make-model", "--shape NAME --type TYPE -o FILE", "Make a GGUF file of true shape and random weights",
+       make_make_model},
       {"tokenize", "[OPTIONS] [TEXT]", "Turn text into token ids", make_tokenize},
       {"detokenize", "[OPTIONS] [ID...]", "Turn token ids into text", make_detokenize},
       {"logits", "-m FILE --tokens 1,2,3 -o out.f32", "Write the raw predictions of one forward pass", make_logits},
       {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
+      {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
+       make_bench},
   };
   return entries;
 }

@@ -143,9 +143,10 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     const TensorType kv = storage_type(options.kv, graph, weights);
     DLLM_TRY(std::vector<cpu::KvShape> shapes, kv_shapes(graph, kv));
-    return std::unique_ptr<CpuBackend>(new CpuBackend(
-        std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                               options.activations == CpuActivations::kF32, kv, std::move(shapes))));
+    auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
+                                       options.activations == CpuActivations::kF32, kv, std::move(shapes));
+    impl->executor_.set_profile(options.profile);
+    return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return out_of_memory("the CPU backend's setup");
   } catch (const std::system_error& error) {

@@ -14,6 +14,10 @@
 
 namespace dllm {
 
+namespace cpu {
+class Profile;
+}
+
 /// How activations meet quantized weights.
 enum class CpuActivations {
   kAuto,  ///< int8 wherever the weight's format has an integer kernel
@@ -35,6 +39,7 @@ struct CpuOptions {
   std::string isa;  ///< name of a kernel set; empty: the best that this processor runs
   CpuKvType kv = CpuKvType::kAuto;
   CpuActivations activations = CpuActivations::kAuto;
+  cpu::Profile* profile = nullptr;  ///< borrowed; gets the time of every operator (cpu/profile.h)
 };
 
 /// A kernel set of this build, for `--isa` and its help.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <variant>
@@ -93,13 +94,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
                        [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
-    for (const OpRun& part : plan_->runs) {
-      if (part.by_row) {
-        run_rows(part);
-      } else {
-        std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
-      }
-    }
+    for (const OpRun& part : plan_->runs) run_part(part);
   } catch (const std::bad_alloc&) {
     // Some layers hold the new rows and some the old ones: the rows are lost.
     for (const SequenceStep& step : batch)
@@ -109,6 +104,20 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   scores_ = nullptr;
   batch_ = {};
   return scores;
+}
+
+void Executor::run_part(const OpRun& part) {
+  const auto work = [&] {
+    if (part.by_row) return run_rows(part);
+    std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+  };
+  if (profile_ == nullptr) return work();
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  std::string kind;
+  for (std::size_t i = part.first; i < part.last; ++i)
+    kind += (kind.empty() ? "" : "+") + std::string(op_name(plan_->graph.ops[i]));
+  profile_->add(kind, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 void Executor::run_rows(const OpRun& run) {

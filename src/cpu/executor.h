@@ -15,6 +15,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
 #include "cpu/plan.h"
+#include "cpu/profile.h"
 #include "cpu/rope_table.h"
 #include "cpu/score_head.h"
 #include "model/weights.h"
@@ -34,6 +35,9 @@ class Executor {
   /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
 
+  /// `profile` is borrowed; nullptr: none.
+  void set_profile(Profile* profile) { profile_ = profile; }
+
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
@@ -50,6 +54,7 @@ class Executor {
   void decode_vectors(const Graph& graph);
 
   /// Operators that run alone; those that go by rows have row() instead.
+  void run_part(const OpRun& part);
   void run(const op::Linear& o);
   void run(const op::Attention& o);
   void run(const op::GatherScored& o);
@@ -118,6 +123,7 @@ class Executor {
   std::vector<Row> rows_;
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace dllm::cpu

@@ -10,6 +10,7 @@
 #include "cpu/cpu_backend.h"
 #include "engine/embedded_model.h"
 #include "engine/generate.h"
+#include "engine/load.h"
 #include "engine/method.h"
 #include "model/model.h"
 
@@ -66,8 +67,6 @@ LanguageModel::~LanguageModel() = default;
 LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
-namespace {
-
 Expected<ModelSource> open_or_embedded(const std::string& path) {
   if (!path.empty()) return open_source(path);
   DLLM_TRY(auto file, GgufFile::parse(MappedFile::wrap(embedded_model(), "embedded tiny-llada")));
@@ -102,8 +101,6 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
   }
   return cpu;
 }
-
-}  // namespace
 
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(CpuOptions cpu, cpu_options(options));

@@ -59,15 +59,22 @@ class GgufWriter {
  public:
   /// Produces the bytes of one tensor; the span must stay valid until the next call.
   using Producer = std::function<Expected<std::span<const std::byte>>()>;
+  /// Takes the next bytes of a tensor; they are written before it returns.
+  using Sink = std::function<Expected<void>(std::span<const std::byte>)>;
+  /// Hands the bytes of one tensor to `sink` piece by piece, for tensors that shall never be in memory as a whole.
+  using Stream = std::function<Expected<void>(const Sink& sink)>;
 
   /// `general.alignment` is obeyed; 32 if the key is absent.
   explicit GgufWriter(Metadata metadata);
   /// `name` unique, at most 63 bytes (llama.cpp's limit); `shape` 1-4 dims; the row length fits the type's block.
   Expected<void> add(std::string name, TensorType type, Shape shape, Producer producer);
+  Expected<void> add_stream(std::string name, TensorType type, Shape shape, Stream stream);
+  /// Bytes of the file that write() will make, for a look at the free space beforehand. Errors: as write()'s.
+  Expected<std::uint64_t> file_bytes() const;
   /// Writes to `path + ".part"`, then renames: an existing file is replaced only by a complete one, and a failure
   /// leaves no .part behind. The bytes depend on metadata, tensors and their order only. Errors: kIo; kUsage (a
-  /// metadata value that its declared type cannot hold); kMismatch (a producer's span has not the tensor's size); the
-  /// producers'.
+  /// metadata value that its declared type cannot hold); kMismatch (a producer's bytes are not as many as the
+  /// tensor's); the producers'.
   Expected<void> write(const std::string& path);
 
  private:
@@ -75,7 +82,7 @@ class GgufWriter {
     std::string name;
     TensorType type;
     Shape shape;
-    Producer producer;
+    Stream stream;
   };
   Expected<std::string> header(std::uint64_t alignment) const;
 

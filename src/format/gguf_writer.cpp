@@ -188,6 +188,14 @@ std::uint64_t data_bytes(TensorType type, const Shape& shape) {
 GgufWriter::GgufWriter(Metadata metadata) : metadata_(std::move(metadata)) {}
 
 Expected<void> GgufWriter::add(std::string name, TensorType type, Shape shape, Producer producer) {
+  return add_stream(std::move(name), type, std::move(shape),
+                    [producer = std::move(producer)](const Sink& sink) -> Expected<void> {
+                      DLLM_TRY(const auto bytes, producer());
+                      return sink(bytes);
+                    });
+}
+
+Expected<void> GgufWriter::add_stream(std::string name, TensorType type, Shape shape, Stream stream) {
   if (name.empty() || name.size() > kMaxNameBytes)
     return Error{ErrorCode::kUsage,
                  fmt::format("tensor name {} has {} bytes, not 1 to {}", quote_name(name), name.size(), kMaxNameBytes),
@@ -196,7 +204,7 @@ Expected<void> GgufWriter::add(std::string name, TensorType type, Shape shape, P
     return Error{ErrorCode::kUsage, fmt::format("tensor {} {}", quote_name(name), *problem), "", ""};
   if (!names_.insert(name).second)
     return Error{ErrorCode::kUsage, fmt::format("tensor {} is added twice", quote_name(name)), "", ""};
-  entries_.push_back({std::move(name), type, std::move(shape), std::move(producer)});
+  entries_.push_back({std::move(name), type, std::move(shape), std::move(stream)});
   return {};
 }
 
@@ -233,6 +241,16 @@ Expected<std::string> GgufWriter::header(std::uint64_t alignment) const {
   return out;
 }
 
+Expected<std::uint64_t> GgufWriter::file_bytes() const {
+  DLLM_TRY(const std::uint64_t alignment, gguf::alignment_of(metadata_));
+  DLLM_TRY(const std::string head, header(alignment));
+  // header() has refused sizes that overflow.
+  std::uint64_t size = gguf::align_up(head.size(), alignment).value_or(0);
+  for (const Entry& entry : entries_)
+    size += gguf::align_up(data_bytes(entry.type, entry.shape), alignment).value_or(0);
+  return size;
+}
+
 Expected<void> GgufWriter::write(const std::string& path) {
   DLLM_TRY(const std::uint64_t alignment, gguf::alignment_of(metadata_));
   DLLM_TRY(const std::string head, header(alignment));
@@ -241,14 +259,20 @@ Expected<void> GgufWriter::write(const std::string& path) {
   DLLM_CHECK_OK(file.append(head.data(), head.size()));
   DLLM_CHECK_OK(file.pad_to(alignment));
   for (const Entry& entry : entries_) {
-    DLLM_TRY(const auto bytes, entry.producer());
     const std::uint64_t expected = data_bytes(entry.type, entry.shape);
-    if (bytes.size() != expected)
-      return Error{ErrorCode::kMismatch,
-                   fmt::format("tensor {} was produced with {} bytes instead of {}", quote_name(entry.name),
-                               bytes.size(), expected),
-                   path, ""};
-    DLLM_CHECK_OK(file.append(bytes.data(), bytes.size()));
+    std::uint64_t produced = 0;
+    const auto mismatch = [&] {
+      return Error{
+          ErrorCode::kMismatch,
+          fmt::format("tensor {} was produced with {} bytes instead of {}", quote_name(entry.name), produced, expected),
+          path, ""};
+    };
+    DLLM_CHECK_OK(entry.stream([&](std::span<const std::byte> bytes) -> Expected<void> {
+      produced += bytes.size();
+      if (produced > expected) return mismatch();
+      return file.append(bytes.data(), bytes.size());
+    }));
+    if (produced != expected) return mismatch();
     DLLM_CHECK_OK(file.pad_to(alignment));
   }
   return file.commit();

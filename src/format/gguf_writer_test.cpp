@@ -226,6 +226,37 @@ TEST(GgufWriter, KeepsTheOldFileWhenAProducerFails) {
   EXPECT_FALSE(std::filesystem::exists(path + ".part"));
 }
 
+TEST(GgufWriter, StreamsATensorInPieces) {
+  const TempDir dir;
+  const auto pieces = [](std::vector<std::string> parts) -> GgufWriter::Stream {
+    return [parts = std::move(parts)](const GgufWriter::Sink& sink) -> Expected<void> {
+      for (const std::string& part : parts)
+        if (auto taken = sink(as_bytes(part)); !taken) return taken;
+      return {};
+    };
+  };
+  const auto write = [&](GgufWriter::Stream stream) {
+    GgufWriter writer{Metadata()};
+    EXPECT_TRUE(writer.add_stream("x", TensorType::kF32, {2}, std::move(stream)));
+    const auto size = writer.file_bytes();
+    EXPECT_TRUE(size);
+    auto written = writer.write(dir / "x.gguf");
+    if (written) {
+      EXPECT_EQ(std::filesystem::file_size(dir / "x.gguf"), *size);
+    }
+    return written;
+  };
+  ASSERT_TRUE(write(pieces({"123", "", "45678"})));
+  const auto file = GgufFile::open(dir / "x.gguf");
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(std::ranges::equal(file->tensors()[0].data, as_bytes("12345678")));
+  for (const auto& wrong : {pieces({"1234"}), pieces({"12345678", "9"}), pieces({})}) {
+    const auto written = write(wrong);
+    ASSERT_FALSE(written);
+    EXPECT_EQ(written.error().code, ErrorCode::kMismatch);
+  }
+}
+
 TEST(GgufWriter, ReportsWhatTheSystemRefuses) {
   const TempDir dir;
   GgufWriter writer{Metadata()};

@@ -1,7 +1,10 @@
 #include "model/source.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/try.h"
 
@@ -29,6 +32,14 @@ Expected<ModelSource> open_source(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) return source_from_hf(path);
   DLLM_TRY(auto file, GgufFile::open(path));
   return source_from_gguf(std::move(file));
+}
+
+std::string size_label(const std::vector<SourceTensor>& tensors) {
+  double count = 0;
+  for (const SourceTensor& tensor : tensors) count += static_cast<double>(element_count(tensor.shape));
+  for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'B'), std::pair(1e6, 'M')})
+    if (count > unit) return fmt::format("{:.{}f}{}", count / unit, count / unit < 9.5 ? 1 : 0, letter);
+  return fmt::format("{:.{}f}K", count / 1e3, count / 1e3 < 9.5 ? 1 : 0);
 }
 
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer) {

@@ -41,6 +41,9 @@ Expected<ModelSource> open_source(const std::string& path);
 Expected<ModelSource> source_from_gguf(GgufFile file);
 Expected<ModelSource> source_from_hf(const std::string& directory);
 
+/// `general.size_label`: "8.0B", "1.3M"; two digits, in the unit that leaves something before the point.
+std::string size_label(const std::vector<SourceTensor>& tensors);
+
 /// The tensor's bytes in GGUF order: its own, or written to `buffer`.
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer);
 

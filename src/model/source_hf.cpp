@@ -153,15 +153,6 @@ Expected<void> mark_permuted(const Architecture& architecture, ModelSource& sour
   return {};
 }
 
-/// "8.0B", "1.3M": two digits, in the unit that leaves something before the point.
-std::string size_label(const std::vector<SourceTensor>& tensors) {
-  double count = 0;
-  for (const SourceTensor& tensor : tensors) count += static_cast<double>(element_count(tensor.shape));
-  for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'B'), std::pair(1e6, 'M')})
-    if (count > unit) return fmt::format("{:.{}f}{}", count / unit, count / unit < 9.5 ? 1 : 0, letter);
-  return fmt::format("{:.{}f}K", count / 1e3, count / 1e3 < 9.5 ? 1 : 0);
-}
-
 /// `general.file_type` of the checkpoint as it is, by the type of its first matrix.
 std::uint32_t file_type(const std::vector<SourceTensor>& tensors) {
   for (const SourceTensor& tensor : tensors) {

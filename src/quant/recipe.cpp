@@ -135,6 +135,7 @@ const std::vector<Recipe>& recipes() {
       {"Q4_K", 14, kQ4_K, Mix::kNone, "4.5 bits per weight, every matrix"},
       {"Q4_1", 3, kQ4_1, Mix::kHead, "5 bits per weight, blocks of 32"},
       {"Q4_0", 2, kQ4_0, Mix::kHead, "4.5 bits per weight, blocks of 32"},
+      {"MXFP4", 38, kMXFP4, Mix::kHead, "4.25 bits per weight, E2M1 in blocks of 32 (OCP Microscaling)"},
   };
   return all;
 }

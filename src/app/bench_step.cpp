@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/bench.h"
+#include "app/bench_host.h"
+#include "app/bench_stats.h"
+#include "app/bench_work.h"
+#include "app/flags.h"
+#include "base/try.h"
+
+namespace dllm::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Position kFillRows = 128;  // per pass while the cache is filled: large enough for the matrices' full rate
+
+/// The bound that the model's arithmetic has on this machine.
+const cpu::Peaks::Rate& bound_of(const cpu::Peaks& peaks, TensorType type, const std::string& activations) {
+  if (codec(type).is_block() && activations != "f32") return peaks.int8;
+  const bool half = type == TensorType::kF16 || type == TensorType::kBF16;
+  return half && peaks.bf16.per_second > 0 ? peaks.bf16 : peaks.f32;
+}
+
+class StepBench {
+ public:
+  StepBench(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks, const BenchWatch& watch)
+      : model_(model), options_(options), peaks_(peaks), watch_(watch), desc_(model.model->desc()) {}
+
+  Expected<void> fill(Position capacity) {
+    DLLM_TRY(cache_, model_.backend->make_cache(capacity));
+    for (Position begin = 0; begin < capacity; begin += kFillRows) {
+      if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
+      const Position end = std::min<Position>(capacity, begin + kFillRows);
+      tell(fmt::format("filling the cache, {} of {}", begin, capacity));
+      const SequenceStep step = make_step(begin, end, 0);
+      DLLM_TRY(const auto scores, model_.backend->forward({&step, 1}));
+    }
+    return {};
+  }
+
+  Expected<Json> run(Position rows, Position context) {
+    DLLM_TRY(const std::int32_t scored, scored_rows(rows));
+    tell(fmt::format("step of {} rows, context {}, {} threads", rows, context, model_.backend->threads()));
+    const SequenceStep step = make_step(context - rows, context, scored);
+    const auto forward = [&]() -> Expected<void> {
+      DLLM_TRY(const auto scores, model_.backend->forward({&step, 1}));
+      return {};
+    };
+    DLLM_TRY(const auto samples, repeat(options_, watch_, forward, [this] { model_.profile->clear(); }));
+    return record({rows, context, scored}, samples);
+  }
+
+ private:
+  void tell(const std::string& what) const {
+    if (watch_.progress) watch_.progress(what);
+  }
+
+  Expected<std::int32_t> scored_rows(Position rows) const {
+    if (options_.scored == "all") return rows;
+    if (options_.scored == "none") return 0;
+    const auto number = parse_number<std::int32_t>(options_.scored);
+    if (!number || *number < 0)
+      return Error{ErrorCode::kUsage, fmt::format("'{}' is no number of rows", options_.scored), "--scored",
+                   "all, none or a number"};
+    return std::min(*number, rows);
+  }
+
+  SequenceStep make_step(Position begin, Position end, std::int32_t scored) const {
+    SequenceStep step;
+    step.cache = cache_.get();
+    for (Position p = begin; p < end; ++p) step.plan.rows.push_back({p, token(p)});
+    for (std::int32_t i = 0; i < scored; ++i) step.plan.scored.push_back(i);
+    step.plan.visible = {{0, end}};
+    step.plan.causal_block = desc_.causal_block;
+    return step;
+  }
+
+  TokenId token(Position p) const { return bench_token(desc_, options_.generate.seed, p); }
+
+  Json record(const StepSize& size, const std::vector<double>& samples) const {
+    const Graph graph = model_.model->build({size.rows, size.scored});
+    const StepWork work = work_of(graph, model_.model->weights(), desc_, size);
+    const double median = summarize(samples).median;
+    Json json = {{"test", "step"}};
+    json.update(model_.describe());
+    json["activations"] = options_.load.activations.empty() ? "int8" : options_.load.activations;
+    json["seed"] = options_.generate.seed;
+    json["rows"] = size.rows;
+    json["context"] = size.context;
+    json["scored"] = size.scored;
+    json["repetitions"] = samples.size();
+    json["ms"] = summary_json(samples, 1e3);
+    json["rows_per_second"] = static_cast<double>(size.rows) / median;
+    json["gop"] = work.ops() / 1e9;
+    json["gops"] = work.ops() / 1e9 / median;
+    json["weight_gb"] = work.weight_bytes / 1e9;
+    json["weight_gbps"] = work.weight_bytes / 1e9 / median;
+    if (peaks_) add_bounds(work, median, main_type(graph, model_.model->weights()), json);
+    json["operators"] = operators(samples);
+    json["peak_rss_bytes"] = peak_resident_bytes();
+    return json;
+  }
+
+  void add_bounds(const StepWork& work, double median, TensorType type, Json& json) const {
+    const cpu::Peaks::Rate& bound = bound_of(*peaks_, type, options_.load.activations);
+    if (bound.per_second > 0) {
+      json["peak_gops"] = bound.per_second / 1e9;
+      json["peak_instruction"] = bound.instruction;
+      json["peak_percent"] = 100 * work.ops() / median / bound.per_second;
+    }
+    json["read_gbps"] = peaks_->read_bytes_per_second / 1e9;
+    json["read_percent"] = 100 * work.weight_bytes / median / peaks_->read_bytes_per_second;
+  }
+
+  /// Mean milliseconds per step and share of each kind of operator, and what lies between operators.
+  Json operators(const std::vector<double>& samples) const {
+    double total = 0, rest = 0;
+    for (const double sample : samples) total += sample;
+    rest = total;
+    const auto steps = static_cast<double>(samples.size());
+    Json json = Json::object();
+    const auto add = [&](const std::string& name, double seconds) {
+      json[name] = {{"ms", seconds * 1e3 / steps}, {"percent", 100 * seconds / total}};
+    };
+    for (const auto& [name, entry] : model_.profile->entries()) {
+      add(name, entry.seconds);
+      rest -= entry.seconds;
+    }
+    add("between", std::max(0.0, rest));
+    return json;
+  }
+
+  BenchModel& model_;
+  const BenchOptions& options_;
+  const MaybePeaks& peaks_;
+  const BenchWatch& watch_;
+  const ModelDesc& desc_;
+  std::unique_ptr<KvCache> cache_;
+};
+
+}  // namespace
+
+Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks,
+                           const BenchWatch& watch, const BenchSink& sink) {
+  // Ordered as given; a context below the rows means a step without cached positions, which several may mean.
+  std::vector<std::pair<Position, Position>> sizes;
+  std::set<std::pair<Position, Position>> seen;
+  Position capacity = 0;
+  for (const Position context : options.contexts)
+    for (const Position rows : options.rows) {
+      const std::pair size{rows, std::max(rows, context)};
+      if (!seen.insert(size).second) continue;
+      sizes.push_back(size);
+      capacity = std::max(capacity, size.second);
+    }
+  if (capacity > model.model->desc().context_length)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} positions exceed the context of {}", capacity, model.model->desc().context_length),
+                 "--context", "give smaller --rows and --context"};
+  StepBench bench(model, options, peaks, watch);
+  DLLM_CHECK_OK(bench.fill(capacity));
+  for (const auto& [rows, context] : sizes) {
+    DLLM_TRY(const Json record, bench.run(rows, context));
+    sink(record);
+  }
+  return {};
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,55 @@
+#include "app/bench_work.h"
+
+#include <algorithm>
+#include <map>
+#include <variant>
+
+namespace dllm::app {
+namespace {
+
+const WeightView& view(const Weights& weights, WeightId id) { return weights[static_cast<std::size_t>(id)]; }
+
+/// Pairs of a row and a key that it sees.
+double visible_pairs(const ModelDesc& desc, const StepSize& size) {
+  const std::int64_t block = desc.causal_block;
+  if (block == 0) return static_cast<double>(size.rows) * static_cast<double>(size.context);
+  double pairs = 0;
+  for (std::int64_t p = size.context - size.rows; p < size.context; ++p)
+    pairs += static_cast<double>(std::min(size.context, (p / block + 1) * block));
+  return pairs;
+}
+
+}  // namespace
+
+StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size) {
+  StepWork work;
+  const double pairs = visible_pairs(desc, size);
+  for (const Op& op : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op)) {
+      const WeightView& weight = view(weights, linear->weight);
+      work.linear_ops += 2.0 * static_cast<double>(size.rows) * static_cast<double>(element_count(weight.shape));
+      work.weight_bytes += static_cast<double>(weight.data.size());
+    } else if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
+      const WeightView& weight = view(weights, head->weight);
+      work.head_ops += 2.0 * static_cast<double>(size.scored) * static_cast<double>(element_count(weight.shape));
+      if (size.scored > 0) work.weight_bytes += static_cast<double>(weight.data.size());
+    } else if (const auto* attention = std::get_if<op::Attention>(&op)) {
+      work.attention_ops += 4.0 * pairs * static_cast<double>(attention->heads) * attention->head_dim;
+    }
+  }
+  return work;
+}
+
+TensorType main_type(const Graph& graph, const Weights& weights) {
+  std::map<TensorType, std::size_t> bytes;
+  for (const Op& op : graph.ops)
+    if (const auto* linear = std::get_if<op::Linear>(&op))
+      bytes[view(weights, linear->weight).type] += view(weights, linear->weight).data.size();
+  TensorType best = TensorType::kF32;
+  std::size_t most = 0;
+  for (const auto& [type, size] : bytes)
+    if (size > most) best = type, most = size;
+  return best;
+}
+
+}  // namespace dllm::app

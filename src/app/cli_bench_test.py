@@ -1,0 +1,161 @@
+"""`dllm make-model` and `dllm bench`: what they write, print and refuse. No test looks at how long anything took.
+
+    python3 cli_bench_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import csv
+import io
+import json
+import resource
+import subprocess
+import unittest
+
+from cli_case import DLLM, CliCase, clean_environment
+
+QUICK = ("--no-peak", "--repetitions", "1", "--warmup", "0", "--min-time", "0", "-t", "1")
+
+
+class MakeModel(CliCase):
+    def test_writes_a_model_that_answers(self):
+        path = self.dir / "tiny.gguf"
+        report = json.loads(self.ok("make-model", "--shape", "llada-tiny", "--type", "q4_k_m", "-o", path,
+                                    "--report", "json").stdout)
+        self.assertEqual(report["type"], "Q4_K_M")
+        self.assertEqual(report["shape"], "llada-tiny")
+        self.assertGreater(path.stat().st_size, report["bytes_out"])
+        listing = json.loads(self.ok("inspect", path, "-o", "json").stdout)
+        self.assertEqual(listing["architecture"], "llada")
+        answer = self.ok("run", "-m", path, "-n", "8", "--exact-length", "hello").stdout
+        self.assertTrue(answer.strip())
+
+    def test_same_seed_same_bytes(self):
+        def make(name, *words):
+            self.ok("make-model", "--shape", "dream-tiny", "--type", "Q8_0", "-o", self.dir / name, *words)
+            return (self.dir / name).read_bytes()
+        self.assertEqual(make("a.gguf", "-t", "1"), make("b.gguf", "-t", "2", "--seed", "0"))
+        self.assertNotEqual(make("c.gguf", "--seed", "7"), make("d.gguf", "--seed", "8"))
+
+    def test_overrides(self):
+        path = self.dir / "cut.gguf"
+        self.ok("make-model", "--shape", "llada-8b", "--layers", "1", "--vocab", "512", "--type", "q4_0", "-o", path)
+        listing = json.loads(self.ok("inspect", path, "-o", "json").stdout)
+        shapes = {tensor["name"]: tensor["shape"] for tensor in listing["tensors"]}
+        self.assertEqual(shapes["token_embd.weight"], [4096, 512])
+        self.assertEqual(shapes["blk.0.ffn_up.weight"], [4096, 12288])
+        self.assertNotIn("blk.1.ffn_up.weight", shapes)
+
+    def test_list(self):
+        names = [line.split()[0] for line in self.ok("make-model", "--list").stdout.splitlines()]
+        for name in ("llada-8b", "llada-1.5", "dream-7b", "llama-3-8b"):
+            self.assertIn(name, names)
+
+    def test_refuses(self):
+        path = self.dir / "x.gguf"
+        self.fails(2, "make-model")
+        self.fails(2, "make-model", "--shape", "llada-tiny")
+        self.fails(2, "make-model", "--shape", "llada-9b", "-o", path)
+        self.fails(2, "make-model", "--shape", "llada-tiny", "--type", "q3", "-o", path)
+        self.fails(2, "make-model", "--shape", "llada-tiny", "--layers", "0", "-o", path)
+        self.fails(2, "make-model", "--shape", "llada-tiny", "--vocab", "many", "-o", path)
+        self.fails(3, "make-model", "--shape", "llada-tiny", "-o", self.dir / "no" / "such.gguf")
+        path.write_bytes(b"precious")
+        self.assertIn("exists", self.fails(2, "make-model", "--shape", "llada-tiny", "-o", path))
+        self.assertEqual(path.read_bytes(), b"precious")
+
+    def test_full_disk_leaves_nothing_behind(self):
+        path = self.dir / "full.gguf"
+
+        def limit():  # a file that may not pass 100 kB; Python ignores SIGXFSZ, and so does this child
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        result = subprocess.run([DLLM, "make-model", "--shape", "llada-tiny", "-o", path], capture_output=True,
+                                check=False, env=clean_environment(), preexec_fn=limit,
+                                restore_signals=False)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertEqual([p.name for p in self.dir.glob("full*")], [])
+
+
+class Bench(CliCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = cls.dir / "model.gguf"
+        subprocess.run([DLLM, "make-model", "--shape", "llada-tiny", "--type", "q4_0", "-o", cls.model], check=True,
+                       capture_output=True, env=clean_environment())
+
+    def records(self, *words):
+        return json.loads(self.ok("bench", *words, *QUICK, "-o", "json").stdout)
+
+    def test_steps(self):
+        records = self.records("step", "-m", self.model, "-r", "1,4-8*2", "-c", "0,16", "--scored", "2")
+        sizes = [(r["rows"], r["context"], r["scored"]) for r in records]
+        self.assertEqual(sizes, [(1, 1, 1), (4, 4, 2), (8, 8, 2), (1, 16, 1), (4, 16, 2), (8, 16, 2)])
+        for record in records:
+            self.assertEqual(record["test"], "step")
+            self.assertEqual(len(record["ms"]["samples"]), 1)
+            self.assertGreater(record["ms"]["median"], 0)
+            self.assertGreater(record["gops"], 0)
+            self.assertIn("linear", record["operators"])
+            self.assertAlmostEqual(sum(o["percent"] for o in record["operators"].values()), 100, places=3)
+            for key in ("host", "build", "command", "time", "seed", "isa", "threads"):
+                self.assertIn(key, record)
+        # 2 ops per weight and row; 256 x 256 x 4 + 3 x 256 x 512 weights in each of two layers; a head of 256 x 1024
+        layer = 4 * 256 * 256 + 3 * 256 * 512
+        self.assertAlmostEqual(records[0]["gop"] * 1e9, 2 * (2 * layer + 256 * 1024) + 2 * 4 * 1 * 1 * 256, delta=1)
+
+    def test_peaks_give_percentages(self):
+        words = [w for w in QUICK if w != "--no-peak"]
+        peak, step = json.loads(self.ok("bench", "step", "--peak", "-m", self.model, "-r", "4", "-c", "0", *words, "-o",
+                                        "json").stdout)
+        self.assertEqual((peak["test"], step["test"]), ("peak", "step"))
+        self.assertGreater(peak["read_gbps"], 0)
+        if peak["int8"]:
+            self.assertAlmostEqual(step["peak_percent"], 100 * step["gops"] / peak["int8"]["gops"], places=6)
+
+    def test_generation(self):
+        record, = self.records("generate", "-m", self.model, "-p", "5", "-n", "16", "--algorithm", "low-confidence",
+                               "--steps", "4", "--block-length", "8", "--cache", "dual")
+        self.assertEqual((record["prompt_tokens"], record["nfe"], record["answer_tokens"]), (5, 4, 16))
+        self.assertEqual(record["tokens_per_step"], 4)
+        self.assertEqual(record["options"]["cache"], "dual")
+        self.assertEqual(len(record["hash"]), 16)
+
+    def test_load(self):
+        record, = self.records("load", "-m", self.model)
+        self.assertEqual(record["file_bytes"], self.model.stat().st_size)
+        self.assertGreaterEqual(record["ms"]["median"], record["open_ms"]["median"])
+        self.assertGreater(record["peak_rss_bytes"], 0)
+
+    def test_default_is_load_and_step_of_the_embedded_model(self):
+        records = self.records("-r", "2", "-c", "4")
+        self.assertEqual([r["test"] for r in records], ["load", "step"])
+        self.assertEqual(records[0]["path"], "embedded")
+
+    def test_lists_of_models_and_threads(self):
+        records = json.loads(self.ok("bench", "step", "-m", self.model, "-m", self.model, *QUICK[:-1], "1-2", "-r", "1",
+                                     "-c", "0", "-o", "json").stdout)
+        self.assertEqual([r["threads"] for r in records], [1, 2, 1, 2])
+
+    def test_formats(self):
+        words = ("bench", "load", "step", "generate", "-m", self.model, "-r", "1", "-c", "0", "-n", "4", *QUICK)
+        rows = list(csv.DictReader(io.StringIO(self.ok(*words, "-o", "csv").stdout)))
+        self.assertEqual([row["test"] for row in rows], ["load", "step", "generate"])
+        self.assertEqual(json.loads(rows[2]["options"])["length"], 4)
+        lines = self.ok(*words, "-o", "jsonl").stdout.splitlines()
+        self.assertEqual([json.loads(line)["test"] for line in lines], ["load", "step", "generate"])
+        self.assertIn("dllm bench load", self.ok(*words).stdout)
+        self.assertEqual(self.ok(*words).stderr, "")
+
+    def test_refuses(self):
+        self.fails(2, "bench", "stepp")
+        self.fails(2, "bench", "-r", "0")
+        self.fails(2, "bench", "-r", "8-1")
+        self.fails(2, "bench", "-c", "x")
+        self.fails(2, "bench", "--peak", "--no-peak")
+        self.fails(2, "bench", "step", "--scored", "some", *QUICK, "-o", "jsonl")
+        self.fails(2, "bench", "step", "-m", self.model, "-c", "2000", *QUICK, "-o", "jsonl")
+        self.fails(3, "bench", "step", "-m", self.dir / "missing.gguf", *QUICK, "-o", "jsonl")
+        self.fails(2, "bench", "generate", "--threshold", "7", *QUICK, "-o", "jsonl")
+
+
+if __name__ == "__main__":
+    unittest.main()

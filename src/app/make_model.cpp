@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <ostream>
+
+#include "app/report.h"
+#include "app/verb.h"
+#include "app/write_report.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "quant/make_model.h"
+
+namespace dllm::app {
+namespace {
+
+/// An optional size; the library knows its range.
+Apply into_size(std::optional<std::int64_t>& target) {
+  return [&target](const std::string& value) -> Expected<void> {
+    target = parse_number<std::int64_t>(value);
+    if (target) return {};
+    return bad_value(fmt::format("'{}' is not an integer", value));
+  };
+}
+
+class MakeModel final : public Verb {
+ public:
+  void declare(Flags& flags) override {
+    flags.group("Model");
+    std::vector<std::string> names;
+    for (const ModelShape& shape : model_shapes()) names.emplace_back(shape.name);
+    flags.add({.names = {"--shape"},
+               .value = "NAME",
+               .help = "whose dimensions",
+               .choices = std::move(names),
+               .apply = into(shape_)});
+    flags.add({.names = {"--list"}, .help = "list the shapes and stop", .apply = into(list_)});
+    flags.add({.names = {"--layers"},
+               .value = "N",
+               .help = "another number of layers",
+               .default_text = "the shape's",
+               .apply = into_size(options_.shape.layers)});
+    flags.add({.names = {"--vocab"},
+               .value = "N",
+               .help = "another number of tokens",
+               .default_text = "the shape's",
+               .apply = into_size(options_.shape.vocab)});
+    flags.add({.names = {"--context"},
+               .value = "N",
+               .help = "another context length",
+               .default_text = "the shape's",
+               .apply = into_size(options_.shape.context)});
+    flags.add({.names = {"-s", "--seed"},
+               .value = "N",
+               .help = "seed of the weights",
+               .default_text = "0",
+               .apply = into(options_.seed)});
+    flags.group("Types");
+    flags.add({.names = {"--type"},
+               .value = "TYPE",
+               .help = "type of the matrices, as in dllm quantize",
+               .default_text = options_.type,
+               .choices = recipe_names(),
+               .apply = into(options_.type)});
+    flags.add({.names = {"--pure"}, .help = "every matrix gets the same type", .apply = into(options_.recipe.pure)});
+    flags.add({.names = {"--output-tensor-type"},
+               .value = "TYPE",
+               .help = "type of the head",
+               .apply = into_type(options_.recipe.output_type)});
+    flags.add({.names = {"--token-embedding-type"},
+               .value = "TYPE",
+               .help = "type of the embedding",
+               .apply = into_type(options_.recipe.token_embedding_type)});
+    flags.group("Output");
+    flags.add({.names = {"-o", "--outfile"},
+               .value = "FILE",
+               .help = "the GGUF file to write",
+               .takes_path = true,
+               .apply = into(output_)});
+    flags.add({.names = {"--force"}, .help = "replace an existing file", .apply = into(force_)});
+    flags.add({.names = {"-t", "--threads"},
+               .value = "N",
+               .help = "worker threads; the file is the same for any number",
+               .default_text = "one per CPU",
+               .apply = into(threads_, 0, 1024)});
+    report_ = "text";
+    flags.add({.names = {"--report"},
+               .value = "FORMAT",
+               .help = "form of the report on standard output",
+               .default_text = report_,
+               .choices = {"text", "json"},
+               .apply = into(report_, {"text", "json"})});
+  }
+
+  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+    Terminal& terminal = session.terminal;
+    if (list_) return list(terminal);
+    for (const char* name : {"--shape", "--outfile"})
+      if (!flags.given(name)) return Error{ErrorCode::kUsage, "is missing", name, "see dllm make-model --help"};
+    DLLM_TRY(const ModelShape* const shape, find_shape(shape_));
+    DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
+    options_.type = recipe->name;
+    std::error_code ignored;
+    if (std::filesystem::exists(output_, ignored) && !force_)
+      return Error{ErrorCode::kUsage, "the file exists", output_, "--force replaces it"};
+
+    ProgressLine progress(terminal);
+    options_.threads = threads_ > 0 ? threads_ : default_thread_count();
+    options_.progress = [&](std::string_view tensor, double fraction) { progress.show(fraction, tensor); };
+    options_.cancelled = [&] { return session.interrupt.requested(); };
+    session.interrupt.arm();
+    const auto report = make_model(*shape, options_, output_);
+    session.interrupt.disarm();
+    progress.clear();
+    if (!report) return report.error();
+    terminal.err << fallback_lines(report->fallbacks);
+    terminal.out << (report_ == "json" ? json(*report) : report_text(*report, output_));
+    return kExitOk;
+  }
+
+ private:
+  Expected<ExitCode> list(Terminal& terminal) const {
+    for (const ModelShape& shape : model_shapes()) {
+      DLLM_TRY(const ModelSource source, shape_source(shape));
+      DLLM_TRY(const auto label, source.metadata.string("general.size_label"));
+      terminal.out << fmt::format("{:<12}{:>6}  {}\n", shape.name, label.value_or(""), shape.summary);
+    }
+    return kExitOk;
+  }
+
+  std::string json(const WriteReport& report) const {
+    auto result = report_json(report, output_, options_.type);
+    result.erase("bytes_in");  // nothing was read
+    result["shape"] = shape_;
+    result["seed"] = options_.seed;
+    return dump(result) + "\n";
+  }
+
+  MakeOptions options_;
+  std::string shape_, output_, report_;
+  bool list_ = false, force_ = false;
+  std::int32_t threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_make_model() { return std::make_unique<MakeModel>(); }
+
+}  // namespace dllm::app

@@ -1,0 +1,96 @@
+#include "cpu/peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <system_error>
+
+#include "base/thread_pool.h"
+
+namespace dllm::cpu {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 20;  // eight times a large L3
+constexpr double kWarmUpSeconds = 0.02, kRunSeconds = 0.01;
+constexpr int kRuns = 5;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+template <class Body>
+double seconds_of(Body body) {
+  const double start = now();
+  body();
+  return now() - start;
+}
+
+double best_rate(ThreadPool& pool, const PeakLoop& loop) {
+  const auto run = [&](std::int64_t rounds) {
+    return seconds_of([&] { pool.parallel_for(pool.size(), [&](std::int64_t, int) { loop.run(rounds); }); });
+  };
+  // The warm-up brings clocks up and says how many rounds take kRunSeconds.
+  std::int64_t rounds = 1000;
+  double elapsed = run(rounds);
+  for (double spent = elapsed; spent < kWarmUpSeconds; spent += elapsed) elapsed = run(rounds *= 2);
+  rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * kRunSeconds / elapsed));
+  double best = run(rounds);
+  for (int i = 1; i < kRuns; ++i) best = std::min(best, run(rounds));
+  return static_cast<double>(rounds) * loop.ops_per_round * pool.size() / best;
+}
+
+struct FreeMemory {
+  void operator()(std::byte* data) const { std::free(data); }
+};
+
+double best_read(ThreadPool& pool, const std::byte* data) {
+  // Shares of whole 256-byte steps; the last few KiB of an odd split are left out and not counted.
+  const std::size_t share = kReadBytes / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
+  double best = 1e9;
+  for (int i = 0; i < kRuns; ++i)
+    best = std::min(best, seconds_of([&] {
+                      pool.parallel_for(pool.size(), [&](std::int64_t part, int) {
+                        peak_read(data + static_cast<std::size_t>(part) * share, share);
+                      });
+                    }));
+  return static_cast<double>(share) * pool.size() / best;
+}
+
+Expected<Peaks> measure(int threads) {
+  ThreadPool pool(threads);
+  Peaks peaks;
+  peaks.threads = threads;
+  PeakLoop loops[kMaxPeakLoops];
+  const int count = list_peak_loops(loops);
+  for (const PeakLoop& loop : std::span(loops).first(static_cast<std::size_t>(count))) {
+    Peaks::Rate& rate = loop.kind == PeakKind::kInt8   ? peaks.int8
+                        : loop.kind == PeakKind::kBf16 ? peaks.bf16
+                                                       : peaks.f32;
+    const double found = best_rate(pool, loop);
+    if (found > rate.per_second) rate = {found, loop.name};
+  }
+  // 2 MiB alignment lets the kernel back the buffer with huge pages.
+  const std::unique_ptr<std::byte, FreeMemory> data(
+      static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, kReadBytes)));
+  if (!data) return Error{ErrorCode::kResource, "no memory for measuring the bandwidth", "", "256 MiB are needed"};
+  // Written, so that every page is memory of its own; by the threads, so that each page lies near one of them.
+  const std::size_t page = std::size_t{2} << 20;
+  pool.parallel_for(static_cast<std::int64_t>(kReadBytes / page), [&](std::int64_t i, int) {
+    std::memset(data.get() + static_cast<std::size_t>(i) * page, 1, page);
+  });
+  peaks.read_bytes_per_second = best_read(pool, data.get());
+  return peaks;
+}
+
+}  // namespace
+
+Expected<Peaks> measure_peaks(int threads) {
+  try {
+    return measure(threads);
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResource, std::string("cannot start threads: ") + error.what(), "", "ask for fewer"};
+  }
+}
+
+}  // namespace dllm::cpu

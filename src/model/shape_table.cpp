@@ -1,0 +1,87 @@
+// Facts of published checkpoints: their config.json and special tokens (dllm-reference A.1). A row is complete when
+// shape_test.cpp knows its number of parameters.
+#include "model/shape.h"
+
+namespace dllm {
+namespace {
+
+std::vector<ShapeToken> llada_tokens() {
+  return {{"bos", 126080, "<|startoftext|>"},
+          {"eos", 126081, "<|endoftext|>"},
+          {"padding", 126081, "<|endoftext|>"},
+          {"mask", 126336, "<|mdm_mask|>"},
+          {"eot", 126348, "<|eot_id|>"}};
+}
+
+std::vector<ShapeToken> dream_tokens() {
+  return {{"eos", 151643, "<|endoftext|>"},
+          {"padding", 151643, "<|endoftext|>"},
+          {"eot", 151645, "<|im_end|>"},
+          {"bos", 151665, "<|beginoftext|>"},
+          {"mask", 151666, "<|mask|>"}};
+}
+
+std::vector<ShapeToken> llama3_tokens() {
+  return {{"bos", 128000, "<|begin_of_text|>"}, {"eos", 128001, "<|end_of_text|>"}, {"eot", 128009, "<|eot_id|>"}};
+}
+
+constexpr std::string_view kLlada8b = R"({
+  "architectures": ["LLaDAModelLM"],
+  "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
+  "embedding_size": 126464, "max_sequence_length": 4096, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+  "weight_tying": false})";
+
+constexpr std::string_view kDream7b = R"({
+  "architectures": ["DreamModel"],
+  "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+  "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kLlama38b = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+  "rope_theta": 500000.0, "tie_word_embeddings": false})";
+
+// Small models of the same kinds. Their vocabularies end before the published special tokens, which move to the end.
+constexpr std::string_view kLladaTiny = R"({
+  "architectures": ["LLaDAModelLM"],
+  "d_model": 256, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "mlp_hidden_size": 512,
+  "embedding_size": 1024, "max_sequence_length": 1024, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+  "weight_tying": false})";
+
+constexpr std::string_view kLlada100m = R"({
+  "architectures": ["LLaDAModelLM"],
+  "d_model": 768, "n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "mlp_hidden_size": 2048,
+  "embedding_size": 16384, "max_sequence_length": 2048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+  "weight_tying": true})";
+
+constexpr std::string_view kDreamTiny = R"({
+  "architectures": ["DreamModel"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kLlamaTiny = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
+  "rope_theta": 500000.0, "tie_word_embeddings": true})";
+
+}  // namespace
+
+const std::vector<ModelShape>& model_shapes() {
+  static const std::vector<ModelShape> all = {
+      {"llada-8b", "LLaDA-8B-Base and -Instruct", kLlada8b, "bailingmoe", llada_tokens()},
+      {"llada-1.5", "LLaDA-1.5, the dimensions of LLaDA-8B", kLlada8b, "bailingmoe", llada_tokens()},
+      {"dream-7b", "Dream-v0-7B, Dream-Coder-7B, DiffuCoder-7B", kDream7b, "qwen2", dream_tokens()},
+      {"llama-3-8b", "Llama-3-8B, the autoregressive counterpart", kLlama38b, "llama-bpe", llama3_tokens()},
+      {"llada-100m", "a small LLaDA with a tied head, for quick comparisons", kLlada100m, "bailingmoe", llada_tokens()},
+      {"llada-tiny", "a LLaDA for tests", kLladaTiny, "bailingmoe", llada_tokens()},
+      {"dream-tiny", "a Dream for tests", kDreamTiny, "qwen2", dream_tokens()},
+      {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
+  };
+  return all;
+}
+
+}  // namespace dllm

@@ -1,0 +1,108 @@
+#include "quant/make_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/try.h"
+#include "quant/random_weights.h"
+
+namespace dllm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kQuantizationVersion = 2;  // GGML's version of its block formats
+
+Expected<void> check_space(std::uint64_t bytes, const std::string& path) {
+  std::error_code unknown;
+  fs::path folder = fs::path(path).parent_path();
+  const fs::space_info space = fs::space(folder.empty() ? fs::path(".") : folder, unknown);
+  // The file that is replaced stays until the new one is complete, so its bytes do not count as free.
+  if (unknown || space.available >= bytes) return {};
+  return Error{ErrorCode::kIo,
+               fmt::format("the file needs {:.1f} GB, and {:.1f} GB are free", static_cast<double>(bytes) / 1e9,
+                           static_cast<double>(space.available) / 1e9),
+               path, "free some space, or give a smaller --type or --layers"};
+}
+
+WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  WriteReport report;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const SourceTensor& tensor = source.tensors[i];
+    const auto& [type, instead_of] = choices[i];
+    report.tensors += 1;
+    report.elements += element_count(tensor.shape);
+    report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
+    report.tensors_by_type[type] += 1;
+    if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
+  }
+  return report;
+}
+
+class Maker {
+ public:
+  Maker(const ModelSource& source, const std::vector<TypeChoice>& choices, const MakeOptions& options,
+        std::int64_t bytes)
+      : source_(source), choices_(choices), options_(options), bytes_(bytes), weights_(options.seed, options.threads) {}
+
+  Expected<void> write(Metadata metadata, const std::string& path) {
+    GgufWriter writer(std::move(metadata));
+    for (std::size_t i = 0; i < source_.tensors.size(); ++i) {
+      const SourceTensor& tensor = source_.tensors[i];
+      DLLM_CHECK_OK(writer.add_stream(tensor.name, choices_[i].type, tensor.shape,
+                                      [this, i](const GgufWriter::Sink& sink) { return produce(i, sink); }));
+    }
+    DLLM_TRY(const std::uint64_t size, writer.file_bytes());
+    DLLM_CHECK_OK(check_space(size, path));
+    return writer.write(path);
+  }
+
+ private:
+  Expected<void> produce(std::size_t index, const GgufWriter::Sink& sink) {
+    const SourceTensor& tensor = source_.tensors[index];
+    return weights_.stream(static_cast<std::uint32_t>(index), tensor.name, tensor.shape, choices_[index].type,
+                           [&](std::span<const std::byte> bytes) -> Expected<void> {
+                             if (options_.cancelled && options_.cancelled())
+                               return Error{ErrorCode::kCancelled, "the writing was cancelled", tensor.name, ""};
+                             written_ += static_cast<std::int64_t>(bytes.size());
+                             if (options_.progress)
+                               options_.progress(tensor.name,
+                                                 static_cast<double>(written_) / static_cast<double>(bytes_));
+                             return sink(bytes);
+                           });
+  }
+
+  const ModelSource& source_;
+  const std::vector<TypeChoice>& choices_;
+  const MakeOptions& options_;
+  std::int64_t bytes_, written_ = 0;
+  RandomWeights weights_;
+};
+
+}  // namespace
+
+Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& options, const std::string& path) {
+  DLLM_TRY(const Recipe* const recipe, find_recipe(options.type));
+  if (options.threads < 1)
+    return Error{ErrorCode::kUsage, fmt::format("{} is no number of threads", options.threads), "", "at least 1"};
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return Error{ErrorCode::kUsage, "the target is a directory", path, "name a file, such as model.gguf"};
+  DLLM_TRY(const ModelSource source, shape_source(shape, options.shape));
+  DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (codec(choices[i].type).quantize == nullptr)
+      return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),
+                   source.tensors[i].name, ""};
+  Metadata metadata = source.metadata;
+  metadata.set("general.file_type", MetaValue::u32(recipe->file_type));
+  metadata.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));
+  metadata.set("general.description",
+               MetaValue::string(fmt::format("random weights of seed {}, made by dllm make-model", options.seed)));
+  WriteReport report = plan_report(source, choices);
+  DLLM_CHECK_OK(Maker(source, choices, options, report.bytes_out).write(std::move(metadata), path));
+  return report;
+}
+
+}  // namespace dllm

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "dllm/error.h"
+#include "model/shape.h"
+#include "quant/convert.h"
+#include "quant/recipe.h"
+
+namespace dllm {
+
+struct MakeOptions {
+  std::string type = "Q4_0";  ///< a name of recipes()
+  RecipeOptions recipe{};
+  ShapeOverrides shape{};
+  std::uint64_t seed = 0;
+  int threads = 1;  ///< >= 1; the file is the same for every number
+  std::function<void(std::string_view tensor, double fraction)> progress{};
+  /// Asked every few MiB; true ends the write with kCancelled, and the target is left as it was.
+  std::function<bool()> cancelled{};
+};
+
+/// Writes a model of true shape and random weights (RandomWeights) with the types that `dllm quantize` would choose. No
+/// more than some tens of MiB are in memory, whatever the shape. The target is replaced only by a complete file.
+/// Errors: kUsage (type, overrides, target is a directory), kIo (no space: told before anything is written where the
+/// file system says so), kCancelled.
+Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& options, const std::string& path);
+
+}  // namespace dllm
