@@ -101,6 +101,7 @@ void register_set(const KernelSet* set) {
 }  // namespace
 
 void register_attention();  // bench_attention.cpp
+void register_steps();      // bench_step.cpp
 
 void register_all() {
   KernelSetEntry entries[kMaxKernelSets];
@@ -109,6 +110,7 @@ void register_all() {
   for (int i = 1; i < count; ++i)
     if (entries[i].available) register_set(entries[i].set);
   register_attention();
+  register_steps();
 }
 
 }  // namespace dllm::cpu
