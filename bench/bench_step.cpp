@@ -1,9 +1,9 @@
-// Everything of a step that is not a product with weights: attention, norms, RoPE, stores to the cache, SwiGLU,
-// residual additions, loops and barriers, for 32 layers of the LLaDA-8B and Dream-7B shapes. The products are replaced
-// by embedding look-ups that write their outputs (a copy of a row); `products_as_copies` is those alone, to be
-// subtracted.
+// Everything of a step that is not a product with weights, except the quantization of activations and the reduction of
+// logits (`quantize`, `reduction`), for the layers of the LLaDA-8B and Dream-7B shapes: attention, norms, RoPE, stores
+// to the cache, SwiGLU, residual additions, loops and barriers. The products are replaced by embedding look-ups that
+// write their outputs (a copy of a row), which are part of the time.
 //
-//   DLLM_BENCH_THREADS=2 dllm_bench_kernels --benchmark_filter='rest_of_step|products_as_copies'
+//   DLLM_BENCH_THREADS=2 dllm_bench_kernels --benchmark_filter='rest_of_step'
 
 #include <benchmark/benchmark.h>
 
@@ -27,7 +27,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{"llada-8b", 32, 4096, 32, 32, 12288}, {"dream-7b", 28, 3584, 28, 4, 18944}};
 constexpr std::int64_t kHeadDim = 128;
 
-Graph step_graph(const Shape& s, StepShape step, bool rest) {
+Graph step_graph(const Shape& s, StepShape step) {
   GraphBuilder b(step);
   const WeightId row = b.weight("row", {s.width, 1}), wide = b.weight("wide", {s.ff, 1});
   const WeightId kv_row = b.weight("kv", {s.kv_heads * kHeadDim, 1}), gain = b.weight("gain", {s.width});
@@ -39,10 +39,6 @@ Graph step_graph(const Shape& s, StepShape step, bool rest) {
   };
   ValueId x = b.embed(row, "x");
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
-    if (!rest) {
-      for (WeightId output : {row, kv_row, kv_row, row, wide, wide, row}) b.embed(output, "product");
-      continue;
-    }
     b.rms_norm(x, gain, 1e-5f, "norm");
     const ValueId q = b.embed(row, "q"), k = b.embed(kv_row, "k"), v = b.embed(kv_row, "v");
     const ValueId q_rope = rope(q, s.heads);
@@ -60,18 +56,18 @@ Graph step_graph(const Shape& s, StepShape step, bool rest) {
   return b.take();
 }
 
-void step(benchmark::State& state, const Shape& shape, std::int64_t rows, std::int64_t context, bool rest) {
+void step(benchmark::State& state, const Shape& shape, std::int64_t rows, std::int64_t context) {
   const char* wanted = std::getenv("DLLM_BENCH_THREADS");
   const int threads = wanted != nullptr && std::atoi(wanted) > 0 ? std::atoi(wanted) : default_thread_count();
   testing::Random random(7);
   Weights weights;
   std::vector<std::vector<float>> storage;
-  for (const WeightDecl& decl : step_graph(shape, {1, 1}, true).weights) {
+  for (const WeightDecl& decl : step_graph(shape, {1, 1}).weights) {
     storage.push_back(random_floats(random, element_count(decl.shape)));
     weights.push_back({TensorType::kF32, decl.shape, std::as_bytes(std::span(storage.back()))});
   }
-  Executor executor([&](StepShape step_shape) { return step_graph(shape, step_shape, rest); }, weights,
-                    *default_kernel_set(), threads, false);
+  Executor executor([&](StepShape step_shape) { return step_graph(shape, step_shape); }, weights, *default_kernel_set(),
+                    threads, false);
   const std::vector<KvShape> layers(static_cast<std::size_t>(shape.layers), KvShape{shape.kv_heads, kHeadDim});
   auto cache = *CpuKvCache::create(static_cast<Position>(context), layers, TensorType::kF16);
   const auto forward = [&](std::int64_t begin, std::int64_t end) {
@@ -90,15 +86,13 @@ void step(benchmark::State& state, const Shape& shape, std::int64_t rows, std::i
 void register_steps() {
   for (const Shape& shape : kShapes)
     for (std::int64_t rows : {8, 32, 256})
-      for (std::int64_t context : {512, 2048})
-        for (bool rest : {true, false}) {
-          const std::string name = std::string(rest ? "rest_of_step/" : "products_as_copies/") + shape.name +
-                                   "/rows:" + std::to_string(rows) + "/context:" + std::to_string(context);
-          benchmark::RegisterBenchmark(name.c_str(),
-                                       [=](benchmark::State& state) { step(state, shape, rows, context, rest); })
-              ->UseRealTime()
-              ->Unit(benchmark::kMillisecond);
-        }
+      for (std::int64_t context : {512, 2048}) {
+        const std::string name = std::string("rest_of_step/") + shape.name + "/rows:" + std::to_string(rows) +
+                                 "/context:" + std::to_string(context);
+        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { step(state, shape, rows, context); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond);
+      }
 }
 
 }  // namespace dllm::cpu
