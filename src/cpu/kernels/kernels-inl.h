@@ -12,6 +12,8 @@
 #include "cpu/kernels/unpack-inl.h"
 // linear and attention build on them
 #include "cpu/kernels/attention-inl.h"
+// after attention-inl.h
+#include "cpu/kernels/attention-few-inl.h"
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/reduce-inl.h"
 
