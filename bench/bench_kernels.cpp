@@ -111,6 +111,12 @@ void register_set(const KernelSet* set) {
 
 }  // namespace
 
+<<<<<<< HEAD
+=======
+void register_attention();  // bench_attention.cpp
+void register_steps();      // bench_step.cpp
+
+>>>>>>> attn
 void register_all() {
   register_peaks();
   KernelSetEntry entries[kMaxKernelSets];
@@ -119,6 +125,7 @@ void register_all() {
   for (int i = 1; i < count; ++i)
     if (entries[i].available) register_set(entries[i].set);
   register_attention();
+  register_steps();
 }
 
 }  // namespace dllm::cpu

@@ -35,6 +35,7 @@ bool spin_until(Done done) {
 
 ThreadPool::ThreadPool(int threads) {
   assert(threads >= 1);
+  shares_ = std::vector<Share>(static_cast<std::size_t>(threads));
   for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
@@ -73,6 +74,49 @@ void ThreadPool::parallel_for(std::int64_t tasks, const std::function<void(std::
   drain(0);
   // The workers still hold tasks whose results the caller needs next: spin, then give the core away between looks.
   while (!spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) std::this_thread::yield();
+}
+
+bool ThreadPool::take(std::size_t share, std::int64_t grain, bool front, std::int64_t& begin, std::int64_t& end) {
+  std::atomic<std::uint64_t>& range = shares_[share].range;
+  std::uint64_t now = range.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint64_t first = now >> 32, last = now & 0xffffffffu;
+    if (first >= last) return false;
+    const std::uint64_t count = std::min<std::uint64_t>(static_cast<std::uint64_t>(grain), last - first);
+    const std::uint64_t left = front ? (first + count) << 32 | last : first << 32 | (last - count);
+    if (!range.compare_exchange_weak(now, left, std::memory_order_relaxed)) continue;
+    begin = static_cast<std::int64_t>(front ? first : last - count);
+    end = begin + static_cast<std::int64_t>(count);
+    return true;
+  }
+}
+
+void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
+                                 const std::function<void(std::int64_t, std::int64_t, int)>& body) {
+  assert(items < std::int64_t{1} << 32 && grain >= 1);
+  if (items <= 0) return;
+  if (threads_.empty() || items <= grain) return body(0, items, 0);
+  const std::int64_t shares = size();
+  for (std::int64_t i = 0; i < shares; ++i) {
+    const auto first = static_cast<std::uint64_t>(items * i / shares);
+    const auto last = static_cast<std::uint64_t>(items * (i + 1) / shares);
+    shares_[static_cast<std::size_t>(i)].range.store(first << 32 | last, std::memory_order_relaxed);
+  }
+  parallel_for(shares, [&](std::int64_t own, int worker) {
+    std::int64_t begin = 0, end = 0;
+    while (take(static_cast<std::size_t>(own), grain, true, begin, end)) body(begin, end, worker);
+    for (;;) {
+      std::size_t largest = 0;
+      std::uint64_t most = 0;
+      for (std::size_t i = 0; i < shares_.size(); ++i) {
+        const std::uint64_t now = shares_[i].range.load(std::memory_order_relaxed);
+        const std::uint64_t first = now >> 32, last = now & 0xffffffffu;
+        if (last > first && last - first > most) most = last - first, largest = i;
+      }
+      if (most == 0) return;
+      if (take(largest, grain, false, begin, end)) body(begin, end, worker);
+    }
+  });
 }
 
 void ThreadPool::work(int worker) {

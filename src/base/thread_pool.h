@@ -31,11 +31,24 @@ class ThreadPool {
   /// scratch memory that a task may use. Exceptions from a body are fatal by design: kernels do not throw.
   void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t task, int worker)>& body);
 
+  /// Runs body(begin, end, worker) over [0, items) in pieces of at most `grain`. Each worker walks its own contiguous
+  /// share upwards, so that memory is streamed in order and may be fetched ahead; whoever is done takes pieces off the
+  /// far end of the largest share left.
+  void parallel_ranges(std::int64_t items, std::int64_t grain,
+                       const std::function<void(std::int64_t begin, std::int64_t end, int worker)>& body);
+
  private:
+  /// What is left of a share, begin in the upper half; one word, so that both ends move by compare-and-swap.
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> range{0};
+  };
+  bool take(std::size_t share, std::int64_t grain, bool front, std::int64_t& begin, std::int64_t& end);
+
   void work(int worker);
   void drain(int worker);
 
   std::vector<std::thread> threads_;
+  std::vector<Share> shares_;
   const std::function<void(std::int64_t, int)>* body_ = nullptr;
   std::int64_t tasks_ = 0;
   std::atomic<std::int64_t> next_{0};

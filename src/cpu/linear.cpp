@@ -45,6 +45,7 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
                                  const float* x, std::int64_t rows, std::int64_t value) {
   LinearArgs args;
   args.k = weight.shape[0];
+  args.n = weight.shape.size() > 1 ? weight.shape[1] : 1;
   args.rows = rows;
   args.bias = bias;
   if (packed == nullptr) {
@@ -80,17 +81,13 @@ void LinearRunner::run(const LinearArgs& base, std::int64_t n, float* out) {
   LinearArgs args = base;
   args.out = out;
   args.out_stride = n;
-  // A small product is one task and stays on this thread: waking another costs some microseconds. A large one is cut
-  // into tasks of whole pairs of panels: few, so that a kernel may prefetch from pair to pair, but several per thread
-  // for an even finish.
-  constexpr std::int64_t kPair = 2 * kPanel, kTasksPerThread = 8;
+  // In pairs of panels, as the kernels take them, at least a million multiplications a piece. A product of less than
+  // one piece stays on this thread: waking another costs some microseconds.
+  constexpr std::int64_t kPair = 2 * kPanel;
   const std::int64_t pairs = (n + kPair - 1) / kPair, macs_per_pair = args.rows * args.k * kPair;
-  const bool small = pairs * macs_per_pair <= std::int64_t{1} << 20;
-  const std::int64_t pairs_per_task =
-      small ? pairs : std::max<std::int64_t>(1, pairs / (kTasksPerThread * pool_.size()));
-  parallel(pool_, (pairs + pairs_per_task - 1) / pairs_per_task, [&](std::int64_t task, int worker) {
-    const std::int64_t begin = task * pairs_per_task * kPair;
-    kernels_.linear(args, begin, std::min(n, begin + pairs_per_task * kPair), scratch(worker));
+  const std::int64_t grain = (std::int64_t{1} << 20) / macs_per_pair + 1;
+  pool_.parallel_ranges(pairs, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+    kernels_.linear(args, begin * kPair, std::min(n, end * kPair), scratch(worker));
   });
 }
 

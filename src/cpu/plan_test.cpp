@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "cpu/tiny_model.h"
 
@@ -61,6 +63,52 @@ TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
     peak = std::max(peak, live);
   }
   EXPECT_LE(plan.arena_floats, peak * 5 / 4);
+}
+
+TEST(ExecutionPlan, RunsHoldEveryOperatorOnceAndOnlyRowwiseOnesTogether) {
+  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  std::size_t next = 0;
+  std::vector<std::string> fused;
+  for (const OpRun& run : plan.runs) {
+    EXPECT_EQ(run.first, next);
+    EXPECT_LT(run.first, run.last);
+    next = run.last;
+    if (run.last - run.first == 1) continue;
+    std::string names;
+    for (std::size_t i = run.first; i < run.last; ++i) {
+      names += std::string(names.empty() ? "" : " ") + std::string(op_name(plan.graph.ops[i]));
+      for (ValueId out : outputs(plan.graph.ops[i])) EXPECT_FALSE(plan.scored[static_cast<std::size_t>(out)]);
+    }
+    EXPECT_TRUE(run.by_row);
+    fused.push_back(names);
+  }
+  EXPECT_EQ(next, plan.graph.ops.size());
+  const std::string store = "rms_norm rms_norm rope rope store_kv";
+  EXPECT_EQ(fused,
+            (std::vector<std::string>{"embed rms_norm", store, "add rms_norm", "add rms_norm", store, "add rms_norm"}));
+}
+
+TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
+  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  const auto meet = [&](std::size_t a, std::size_t b) {
+    const auto end = [&](std::size_t v) {
+      return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
+    };
+    return end(a) > plan.offset[b] && end(b) > plan.offset[a];
+  };
+  for (const OpRun& run : plan.runs) {
+    std::vector<std::size_t> values;
+    for (std::size_t i = run.first; i < run.last; ++i)
+      for (const auto& ids : {inputs(plan.graph.ops[i]), outputs(plan.graph.ops[i])})
+        for (ValueId id : ids) values.push_back(static_cast<std::size_t>(id));
+    for (std::size_t a : values)
+      for (std::size_t b : values) {
+        if (!meet(a, b)) continue;
+        // The same rows in the same places: the loop over one row never touches another's.
+        EXPECT_EQ(plan.offset[a], plan.offset[b]);
+        EXPECT_EQ(plan.graph.values[a].width, plan.graph.values[b].width);
+      }
+  }
 }
 
 TEST(ExecutionPlan, ScoredRowsFollowTheGather) {

@@ -15,7 +15,8 @@
 // ascend. Per query and tile, with s in units of log2 (the scale and log2 e are multiplied into the query):
 //
 //   s_j = fma over dimensions, ascending, from 0          t' = max(t, s_0, s_1, ...)
-//   w_j = 2^(s_j - t'),  c = 2^(t - t')                   l' = fma(l, c, w_0 + w_1 + ...)
+//   w_j = 2^(s_j - t'),  c = 2^(t - t')                   l' = fma(l, c, (S_0 + S_2) + (S_1 + S_3))
+//                                                         S_i = w_i + w_(i+4) + ..., ascending, from 0
 //   o_d = fma over j, ascending, from o_d c, of v_jd w_j
 //
 // A tile in which a query sees nothing leaves its state as it was, bit for bit (c = 1), which makes the result a
@@ -153,16 +154,23 @@ inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
     }
     top = max(s, top);  // the second operand wins against NaN, which stays in the weights instead
   }
-  F32 sum = set1(0.f);
-  for (int j = 0; j < tile.count; ++j) {
+  F32 sum[4];
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) sum[c] = set1(0.f);
+  const auto weigh_key = [&](int j) {
     F32 weight = exp2_weight(sub(load(scores + j * kVectors * 16), top));
     if constexpr (kMasked) weight = select_greater(limit, set1(tile.position[j]), weight, set1(0.f));
     store(scores + j * kVectors * 16, weight);
-    sum = add(sum, weight);
-  }
+    return weight;
+  };
+  int j = 0;
+  for (; j + 4 <= tile.count; j += 4)
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) sum[c] = add(sum[c], weigh_key(j + c));
+  for (int c = 0; j < tile.count; ++j, ++c) sum[c] = add(sum[c], weigh_key(j));
   const F32 factor = exp2_weight(sub(before, top));
   store(group.top + 16 * v, top);
-  store(group.sum + 16 * v, fma(load(group.sum + 16 * v), factor, sum));
+  store(group.sum + 16 * v, fma(load(group.sum + 16 * v), factor, add(add(sum[0], sum[2]), add(sum[1], sum[3]))));
   return factor;
 }
 
@@ -314,17 +322,48 @@ inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64
           args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
 }
 
+/// The caller's scratch: K and V of a tile, its scores and positions, then the groups.
+struct AttentionScratch {
+  AttentionScratch(const AttentionArgs& args, int constant_stride)
+      : stride(constant_stride > 0 ? constant_stride : (args.head_dim + 15) / 16 * 16),
+        next(static_cast<float*>(args.scratch)),
+        k(take(kKeyTile * stride)),
+        v(take(kKeyTile * stride)),
+        tile{k, v, take(kKeyTile * kLanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0} {}
+
+  float* take(std::int64_t floats) {
+    float* at = next;
+    next += floats;
+    return at;
+  }
+  AttentionGroup take_group(std::int64_t first, int queries) {
+    float *q = take(stride * kLanes), *out = take(stride * kLanes);
+    return {q, out, take(kLanes), take(kLanes), take(kLanes), first, queries, 0, 0};
+  }
+
+  std::int64_t stride;
+  float* next;
+  float *k, *v;
+  KeyTile tile;
+};
+
+/// Fills the positions of one tile after the other, up to position `end`, and calls body(ahead).
+template <class Body>
+inline void for_each_tile(const AttentionArgs& args, std::int64_t end, KeyTile& tile, const Body& body) {
+  std::int64_t range = 0, next = 0;
+  while (range < args.range_count) {
+    if (next < args.ranges[range].begin) next = args.ranges[range].begin;
+    if (next >= end) break;
+    tile.count = list_visible(args, next / kKeyTile * kKeyTile + kKeyTile, end, range, next, tile.position);
+    if (tile.count > 0) body(next_rows(args, range, next));
+  }
+}
+
 template <int kStride>
 void attend(const AttentionArgs& args) {
-  const std::int64_t stride = kStride > 0 ? kStride : (args.head_dim + 15) / 16 * 16;
-  auto* memory = static_cast<float*>(args.scratch);
-  const auto take = [&memory](std::int64_t floats) {
-    float* at = memory;
-    memory += floats;
-    return at;
-  };
-  float *k = take(kKeyTile * stride), *v = take(kKeyTile * stride);
-  KeyTile tile = {k, v, take(kKeyTile * kLanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0};
+  AttentionScratch scratch(args, kStride);
+  const std::int64_t stride = scratch.stride;
+  KeyTile& tile = scratch.tile;
   // The first tile arrives while the queries are laid out.
   const Ahead first = next_rows(args, 0, 0);
   for (std::int64_t i = 0; i < first.bytes; i += 64) {
@@ -336,32 +375,19 @@ void attend(const AttentionArgs& args) {
   std::int64_t end = 0;
   for (std::int64_t i = args.begin; i < args.end; i += kLanes) {
     AttentionGroup& group = groups[count++];
-    const int queries = static_cast<int>(args.end - i < kLanes ? args.end - i : kLanes);
-    group = {take(stride * kLanes), take(stride * kLanes), take(kLanes), take(kLanes), take(kLanes), i, queries, 0, 0};
+    group = scratch.take_group(i, static_cast<int>(args.end - i < kLanes ? args.end - i : kLanes));
     begin_group(args, stride, group);
     end = group.most > end ? group.most : end;
   }
-  std::int64_t range = 0, next = 0;
-  while (range < args.range_count) {
-    if (next < args.ranges[range].begin) next = args.ranges[range].begin;
-    if (next >= end) break;
-    tile.count = list_visible(args, next / kKeyTile * kKeyTile + kKeyTile, end, range, next, tile.position);
-    if (tile.count == 0) continue;
-    widen_tile(args.k, args, stride, tile, k);
-    widen_tile(args.v, args, stride, tile, v);
-    Ahead ahead = next_rows(args, range, next);
+  for_each_tile(args, end, tile, [&](Ahead ahead) {
+    widen_tile(args.k, args, stride, tile, scratch.k);
+    widen_tile(args.v, args, stride, tile, scratch.v);
     for (int g = 0; g < count; ++g) {
       attend_group<kStride>(groups[g], tile, ahead, args.head_dim, stride);
       ahead.bytes = 0;
     }
-  }
+  });
   for (int g = 0; g < count; ++g) end_group(args, stride, groups[g]);
-}
-
-void attention(const AttentionArgs& args) {
-  // One constant stride serves every head_dim of the models at hand (64, 96, 128).
-  if (args.head_dim <= kAttentionStride) return attend<kAttentionStride>(args);
-  attend<0>(args);
 }
 
 }  // namespace

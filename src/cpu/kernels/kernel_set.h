@@ -59,6 +59,7 @@ struct LinearArgs {
 
   std::int64_t k = 0;
   std::int64_t rows = 0;        ///< m
+  std::int64_t n = 0;           ///< outputs of the whole matrix: what lies beyond is not fetched ahead
   const float* bias = nullptr;  ///< or null
   float* out = nullptr;
   std::int64_t out_stride = 0;

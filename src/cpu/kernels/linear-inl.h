@@ -203,7 +203,7 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
   if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
 #ifdef DLLM_PAIR_TILES
   if (args.quantized.regular && args.regular)
-    for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, n_end, scratch);
+    for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
 #endif
   for (std::int64_t n = n_begin; n < n_end; n += kPanel)
     int8_panel(args, n, static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel), scratch);

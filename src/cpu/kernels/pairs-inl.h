@@ -258,9 +258,9 @@ void table_scales(const PackedFormat& format, const PackedLayout& layout, const 
   }
 }
 
-/// Outputs [n, n + 32). While it runs, the tiles prefetch the pair that follows, spread evenly, unless it lies beyond
-/// `n_end`: the processor's own prefetchers follow neither the planes nor the jump from pair to pair.
-void int8_pair(const LinearArgs& args, std::int64_t n, std::int64_t n_end, void* scratch) {
+/// Outputs [n, n + 32). While it runs, the tiles prefetch the pair that follows, spread evenly: the
+/// processor's own prefetchers follow neither the planes nor the jump from pair to pair.
+void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   const PackedFormat& format = *args.format;
   const PackedLayout& layout = *args.layout;
   const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
@@ -277,7 +277,7 @@ void int8_pair(const LinearArgs& args, std::int64_t n, std::int64_t n_end, void*
   }
   PairRows* const rows = pair_rows_of(format);
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
-  const std::int64_t lines = n + 2 * kPanel < n_end ? (2 * layout.bytes + 63) / 64 : 0;
+  const std::int64_t lines = n + 2 * kPanel < args.n ? (2 * layout.bytes + 63) / 64 : 0;
   const std::int64_t visits = tiles * (args.k / kScaleBlock);
   PairBlock block;
   block.prefetch = panel + 2 * layout.bytes;

@@ -192,6 +192,36 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
   transpose8(src + 8 * stride + 8, stride, dst + 8 * 16 + 8);
 }
 
+// Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
+template <int kSpan>
+inline F32 load_span(const float* p) {
+  if constexpr (kSpan == 4) {
+    const __m256 four = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+    return {four, four};
+  }
+  double two;
+  __builtin_memcpy(&two, p, sizeof two);
+  const __m256 both = _mm256_castpd_ps(_mm256_set1_pd(two));
+  return {both, both};
+}
+template <int kSpan, int kLane>
+inline F32 spread(F32 a) {
+  if constexpr (kSpan == 4) return {_mm256_permute_ps(a.lo, kLane * 0x55), _mm256_permute_ps(a.hi, kLane * 0x55)};
+  if constexpr (kLane == 0) return {_mm256_moveldup_ps(a.lo), _mm256_moveldup_ps(a.hi)};
+  return {_mm256_movehdup_ps(a.lo), _mm256_movehdup_ps(a.hi)};
+}
+inline F32 swap_pairs(F32 a) { return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)}; }
+inline F32 swap_halves(F32 a) { return {_mm256_permute_ps(a.lo, 0x4e), _mm256_permute_ps(a.hi, 0x4e)}; }
+inline void store_zipped_half(float* p, __m256 a, __m256 b) {
+  const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+  _mm256_storeu_ps(p, _mm256_permute2f128_ps(low, high, 0x20));
+  _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+inline void store_zipped(float* p, F32 a, F32 b) {
+  store_zipped_half(p, a.lo, b.lo);
+  store_zipped_half(p + 16, a.hi, b.hi);
+}
+
 // Eight lanes of 64 bits, for reductions in double precision and for random numbers.
 struct F64 {
   __m256d lo, hi;

@@ -139,6 +139,28 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
   }
 }
 
+// Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
+template <int kSpan>
+inline F32 load_span(const float* p) {
+  if constexpr (kSpan == 4) return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};
+  double two;
+  __builtin_memcpy(&two, p, sizeof two);
+  return {_mm512_castpd_ps(_mm512_set1_pd(two))};
+}
+template <int kSpan, int kLane>
+inline F32 spread(F32 a) {
+  if constexpr (kSpan == 4) return {_mm512_permute_ps(a.v, kLane * 0x55)};
+  return {kLane == 0 ? _mm512_moveldup_ps(a.v) : _mm512_movehdup_ps(a.v)};
+}
+inline F32 swap_pairs(F32 a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
+inline F32 swap_halves(F32 a) { return {_mm512_permute_ps(a.v, 0x4e)}; }
+inline void store_zipped(float* p, F32 a, F32 b) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  _mm512_storeu_ps(p, _mm512_permutex2var_ps(a.v, low, b.v));
+  _mm512_storeu_ps(p + 16, _mm512_permutex2var_ps(a.v, high, b.v));
+}
+
 // Eight lanes of 64 bits, for reductions in double precision and for random numbers.
 struct F64 {
   __m512d v;

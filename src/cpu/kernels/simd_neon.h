@@ -192,6 +192,37 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; j += 4) transpose4(src + i * stride + j, stride, dst + 16 * j + i);
 }
 
+// Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
+template <int kSpan>
+inline F32 load_span(const float* p) {
+  if constexpr (kSpan == 4) {
+    const float32x4_t four = vld1q_f32(p);
+    return {{four, four, four, four}};
+  }
+  const float32x2_t two = vld1_f32(p);
+  const float32x4_t both = vcombine_f32(two, two);
+  return {{both, both, both, both}};
+}
+template <int kSpan, int kLane>
+inline F32 spread(const F32& a) {
+  return map([&](int i) {
+    if constexpr (kSpan == 4) return vdupq_laneq_f32(a.v[i], kLane);
+    return kLane == 0 ? vtrn1q_f32(a.v[i], a.v[i]) : vtrn2q_f32(a.v[i], a.v[i]);
+  });
+}
+inline F32 swap_pairs(const F32& a) {
+  return map([&](int i) { return vrev64q_f32(a.v[i]); });
+}
+inline F32 swap_halves(const F32& a) {
+  return map([&](int i) { return vextq_f32(a.v[i], a.v[i], 2); });
+}
+inline void store_zipped(float* p, const F32& a, const F32& b) {
+  for (int i = 0; i < 4; ++i) {
+    vst1q_f32(p + 8 * i, vzip1q_f32(a.v[i], b.v[i]));
+    vst1q_f32(p + 8 * i + 4, vzip2q_f32(a.v[i], b.v[i]));
+  }
+}
+
 // Eight lanes of 64 bits, for reductions in double precision and for random numbers.
 struct F64 {
   float64x2_t v[4];

@@ -224,6 +224,31 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
 }
 
+// Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
+/// The first kSpan (2 or 4) floats over and over.
+template <int kSpan>
+inline F32 load_span(const float* p) {
+  return map([=](int i) { return p[i % kSpan]; });
+}
+/// Lane kLane of every group of kSpan in all lanes of the group.
+template <int kSpan, int kLane>
+inline F32 spread(const F32& a) {
+  return map([&](int i) { return a.lane[i / kSpan * kSpan + kLane]; });
+}
+inline F32 swap_pairs(const F32& a) {
+  return map([&](int i) { return a.lane[i ^ 1]; });
+}
+inline F32 swap_halves(const F32& a) {
+  return map([&](int i) { return a.lane[i ^ 2]; });
+}
+/// a0 b0 a1 b1 ...: 32 floats.
+inline void store_zipped(float* p, const F32& a, const F32& b) {
+  for (int i = 0; i < 16; ++i) {
+    p[2 * i] = a.lane[i];
+    p[2 * i + 1] = b.lane[i];
+  }
+}
+
 // Eight lanes of 64 bits, for reductions in double precision and for random numbers.
 struct F64 {
   double lane[8];
