@@ -132,7 +132,7 @@ class Program:
 def bench_case(record):
     name = f"{record['name']}: "
     if record["test"] == "step":
-        name += f"step of {record['rows']} rows, context {record['context']}, {record['threads']} threads"
+        name += f"step of {record.get('batch', 1)} x {record['rows']} rows, context {record['context']}, {record['threads']} threads"
     else:
         name += f"{record['test']}, {record['options']['length']} tokens, {record['nfe']} passes, " \
                 f"{record['threads']} threads"
