@@ -242,9 +242,11 @@ def programs(options):
     tree, commit = checkout(options.revision or previous_revision())
     kernels = bool(options.kernels)
     made = []
-    for name, source, binary_dir in (("old", tree, tree / "build" / "release"), ("new", ROOT, ROOT / "build" / "release")):
+    for name, source in (("old", tree), ("new", ROOT)):
+        binary_dir = source / "build" / "release"
         say(f"building {name}: {git('log', '-1', '--format=%h %s', 'HEAD', cwd=source)}")
-        build(source, binary_dir, ["dllm"])
+        # This tree's build directory is also that of `make test`, whose choice stays.
+        build(source, binary_dir, ["dllm"], ["-DDLLM_TESTS=OFF"] if source is tree else [])
         bench = None
         if kernels:
             bench = binary_dir.parent / "bench" / "bench" / "dllm_bench_kernels"
