@@ -27,13 +27,13 @@ alignas(64) constexpr float kSmall[16] = {1e-6f, 2e-6f, 1e-6f, 2e-6f, 1e-6f, 2e-
 #define DLLM_CLOBBERS_AVX                                                                                             \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
       "xmm14", "xmm15", "cc"
-#define DLLM_PEAK_ZMM(name, instruction, source)                                                \
-  __attribute__((target("avx512f"))) void name(std::int64_t rounds) {                           \
-    asm volatile("vmovdqu32 (%1), %%zmm30\n\tvmovdqu32 (%1), %%zmm31\n\t" DLLM_REPEAT_16(       \
-                     DLLM_ZERO_ZMM) "1:\n\t" DLLM_REPEAT_16(instruction) "dec %0\n\tjnz 1b\n\t" \
-                 : "+r"(rounds)                                                                 \
-                 : "r"(source)                                                                  \
-                 : DLLM_CLOBBERS_AVX, "xmm30", "xmm31", "memory");                              \
+#define DLLM_PEAK_ZMM(name, instruction, source)                                                              \
+  __attribute__((target("avx512f"))) void name(std::int64_t rounds) {                                         \
+    asm volatile("vmovdqu32 (%1), %%zmm30\n\tvmovdqu32 (%1), %%zmm31\n\t" DLLM_REPEAT_16(                     \
+                     DLLM_ZERO_ZMM) "1:\n\t" DLLM_REPEAT_16(instruction) "dec %0\n\tjnz 1b\n\tvzeroupper\n\t" \
+                 : "+r"(rounds)                                                                               \
+                 : "r"(source)                                                                                \
+                 : DLLM_CLOBBERS_AVX, "xmm30", "xmm31", "memory");                                            \
   }
 #define DLLM_PEAK_YMM(name, instruction, source)                                                               \
   __attribute__((target("avx2"))) void name(std::int64_t rounds) {                                             \
