@@ -1,14 +1,20 @@
 // The machine's own limits, in the same run as the kernels that are held against them: each loop of
-// src/cpu/kernels/peak.cpp on every thread, and reads of 256 MiB of memory.
+// src/cpu/kernels/peak.cpp on every thread, and reads of 256 MiB of memory,
+// in small and in huge pages.
 //
 //   dllm_bench_kernels --benchmark_filter='peak|linear/avx512/Q4_0'
 
 #include <benchmark/benchmark.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "cpu/kernels/peak.h"
@@ -26,17 +32,20 @@ void instructions(benchmark::State& state, const PeakLoop& loop) {
   state.SetItemsProcessed(state.iterations() * pool.size() * kRounds * static_cast<std::int64_t>(loop.ops_per_round));
 }
 
-void reads(benchmark::State& state) {
+void reads(benchmark::State& state, int streams, bool huge_pages) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   ThreadPool pool(bench_threads());
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  const std::vector<Line> memory(kBytes / sizeof(Line), Line{});
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, kBytes)), &std::free);
+  if (!memory) return state.SkipWithError("no memory");
+#if defined(__linux__)
+  if (huge_pages) madvise(memory.get(), kBytes, MADV_HUGEPAGE);
+#endif
+  std::memset(memory.get(), 1, kBytes);
   const std::size_t share = kBytes / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
   for (auto _ : state)
     pool.parallel_for(pool.size(), [&](std::int64_t part, int) {
-      peak_read(memory.front().bytes + static_cast<std::size_t>(part) * share, share);
+      peak_read(memory.get() + static_cast<std::size_t>(part) * share, share, streams);
     });
   state.SetBytesProcessed(state.iterations() * pool.size() * static_cast<std::int64_t>(share));
 }
@@ -50,7 +59,13 @@ void register_peaks() {
     benchmark::RegisterBenchmark(("peak/" + std::string(loop.name)).c_str(), [loop](benchmark::State& state) {
       instructions(state, loop);
     })->UseRealTime();
-  benchmark::RegisterBenchmark("peak/read", reads)->UseRealTime();
+  for (const bool huge_pages : {false, true})
+    for (const int streams : kPeakStreams)
+      benchmark::RegisterBenchmark(("peak/read/" + std::string(huge_pages ? "huge_pages" : "small_pages") +
+                                    "/streams:" + std::to_string(streams))
+                                       .c_str(),
+                                   [=](benchmark::State& state) { reads(state, streams, huge_pages); })
+          ->UseRealTime();
 }
 
 }  // namespace dllm::cpu

@@ -132,7 +132,7 @@ class Program:
 def bench_case(record):
     name = f"{record['name']}: "
     if record["test"] == "step":
-        name += f"step of {record['rows']} rows, context {record['context']}, {record['threads']} threads"
+        name += f"step of {record.get('batch', 1)} x {record['rows']} rows, context {record['context']}, {record['threads']} threads"
     else:
         name += f"{record['test']}, {record['options']['length']} tokens, {record['nfe']} passes, " \
                 f"{record['threads']} threads"
@@ -242,9 +242,11 @@ def programs(options):
     tree, commit = checkout(options.revision or previous_revision())
     kernels = bool(options.kernels)
     made = []
-    for name, source, binary_dir in (("old", tree, tree / "build" / "release"), ("new", ROOT, ROOT / "build" / "release")):
+    for name, source in (("old", tree), ("new", ROOT)):
+        binary_dir = source / "build" / "release"
         say(f"building {name}: {git('log', '-1', '--format=%h %s', 'HEAD', cwd=source)}")
-        build(source, binary_dir, ["dllm"])
+        # This tree's build directory is also that of `make test`, whose choice stays.
+        build(source, binary_dir, ["dllm"], ["-DDLLM_TESTS=OFF"] if source is tree else [])
         bench = None
         if kernels:
             bench = binary_dir.parent / "bench" / "bench" / "dllm_bench_kernels"

@@ -90,6 +90,11 @@ class Bench final : public Verb {
                .help = "positions that the rows see, themselves included; below the rows: only the rows",
                .default_text = "512",
                .apply = into_numbers(options_.contexts, 0, kMaxPositions)});
+    flags.add({.names = {"-b", "--batch"},
+               .value = "LIST",
+               .help = "sequences that share a step, each with that many rows and that context",
+               .default_text = "1",
+               .apply = into_numbers(options_.batches, 1, 4096)});
     flags.add({.names = {"--scored"},
                .value = "N",
                .help = "rows that reach the head: all, none or a number",

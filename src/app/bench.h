@@ -26,6 +26,7 @@ struct BenchOptions {
   LoadOptions load{};
   std::vector<std::int32_t> rows{1, 8, 32, 128};
   std::vector<std::int32_t> contexts{512};  ///< visible positions, the step's rows among them; at least the rows
+  std::vector<std::int32_t> batches{1};     ///< sequences of a step, each with its own cache
   std::string scored = "all";               ///< all, none or a number
   std::vector<std::int32_t> prompts{32};    ///< prompt tokens of a generation
   GenerateOptions generate{};
@@ -62,7 +63,8 @@ using MaybePeaks = std::optional<cpu::Peaks>;
 
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 
-/// One record per rows x context. The steps' rows are the last ones of the context, over a cache that holds it. Errors:
+/// One record per batch x context x rows. A sequence's rows are the last ones of its context, over a cache that holds
+/// it. Errors:
 /// kUsage (context beyond the model's, `scored`), kResource, kCancelled.
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks,
                            const BenchWatch& watch, const BenchSink& sink);

@@ -38,7 +38,8 @@ Expected<Json> bench_load(const std::string& path, const BenchOptions& options, 
   BenchOptions once = options;
   once.min_seconds = 0;  // every repetition reads the whole file
   const auto body = [&]() -> Expected<void> {
-    DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
+    DLLM_TRY(BenchModel model, BenchModel::open(path, once.load));
+    once.load.warnings = false;  // told once
     DLLM_CHECK_OK(first_step(model));
     opens.push_back(model.open_seconds);
     description = model.describe();

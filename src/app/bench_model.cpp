@@ -37,7 +37,8 @@ Expected<BenchModel> BenchModel::open(const std::string& path, const LoadOptions
   DLLM_TRY(CpuOptions cpu, cpu_options(options));
   cpu.profile = result.profile.get();
   DLLM_TRY(auto source, open_or_embedded(path));
-  DLLM_TRY(result.model, Model::load(std::move(source)));
+  const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(result.model, Model::load(std::move(source), log));
   const Model* model = result.model.get();
   DLLM_TRY(result.backend,
            CpuBackend::create(

@@ -92,7 +92,8 @@ std::vector<Column> columns(const std::string& test) {
            number("ms/NFE", "/ms_per_forward", 2),
            number("tok/step", "/tokens_per_step", 2)};
   if (test == "step")
-    own = {integer("rows", "rows"),
+    own = {integer("batch", "batch"),
+           integer("rows", "rows"),
            integer("context", "context"),
            integer("scored", "scored"),
            number("ms", "/ms/median", 2),
@@ -133,6 +134,7 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"cache_type", "/cache_type"},
       {"activations", "/activations"},
       {"seed", "/seed"},
+      {"batch", "/batch"},
       {"rows", "/rows"},
       {"context", "/context"},
       {"scored", "/scored"},

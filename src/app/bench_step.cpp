@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
 #include <set>
 
 #include "app/bench.h"
@@ -29,28 +30,32 @@ class StepBench {
   StepBench(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks, const BenchWatch& watch)
       : model_(model), options_(options), peaks_(peaks), watch_(watch), desc_(model.model->desc()) {}
 
-  Expected<void> fill(Position capacity) {
-    DLLM_TRY(cache_, model_.backend->make_cache(capacity));
-    for (Position begin = 0; begin < capacity; begin += kFillRows) {
-      if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
-      const Position end = std::min<Position>(capacity, begin + kFillRows);
-      tell(fmt::format("filling the cache, {} of {}", begin, capacity));
-      const SequenceStep step = make_step(begin, end, 0);
-      DLLM_TRY(const auto scores, model_.backend->forward({&step, 1}));
+  Expected<void> fill(std::int32_t sequences, Position capacity) {
+    for (std::int32_t s = 0; s < sequences; ++s) {
+      DLLM_TRY(auto cache, model_.backend->make_cache(capacity));
+      caches_.push_back(std::move(cache));
+      for (Position begin = 0; begin < capacity; begin += kFillRows) {
+        if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
+        const Position end = std::min<Position>(capacity, begin + kFillRows);
+        tell(fmt::format("filling cache {} of {}, position {} of {}", s + 1, sequences, begin, capacity));
+        const SequenceStep step = make_step(s, begin, end, 0);
+        DLLM_TRY(const auto scores, model_.backend->forward({&step, 1}));
+      }
     }
     return {};
   }
 
-  Expected<Json> run(Position rows, Position context) {
+  Expected<Json> run(std::int32_t batch, Position rows, Position context) {
     DLLM_TRY(const std::int32_t scored, scored_rows(rows));
-    tell(fmt::format("step of {} rows, context {}, {} threads", rows, context, model_.backend->threads()));
-    const SequenceStep step = make_step(context - rows, context, scored);
+    tell(fmt::format("step of {} x {} rows, context {}, {} threads", batch, rows, context, model_.backend->threads()));
+    std::vector<SequenceStep> steps;
+    for (std::int32_t s = 0; s < batch; ++s) steps.push_back(make_step(s, context - rows, context, scored));
     const auto forward = [&]() -> Expected<void> {
-      DLLM_TRY(const auto scores, model_.backend->forward({&step, 1}));
+      DLLM_TRY(const auto scores, model_.backend->forward(steps));
       return {};
     };
     DLLM_TRY(const auto samples, repeat(options_, watch_, forward, [this] { model_.profile->clear(); }));
-    return record({rows, context, scored}, samples);
+    return record({batch, rows, context, scored}, samples);
   }
 
  private:
@@ -68,32 +73,32 @@ class StepBench {
     return std::min(*number, rows);
   }
 
-  SequenceStep make_step(Position begin, Position end, std::int32_t scored) const {
+  SequenceStep make_step(std::int32_t sequence, Position begin, Position end, std::int32_t scored) const {
     SequenceStep step;
-    step.cache = cache_.get();
-    for (Position p = begin; p < end; ++p) step.plan.rows.push_back({p, token(p)});
+    step.cache = caches_[static_cast<std::size_t>(sequence)].get();
+    const std::uint64_t seed = options_.generate.seed + static_cast<std::uint64_t>(sequence);
+    for (Position p = begin; p < end; ++p) step.plan.rows.push_back({p, bench_token(desc_, seed, p)});
     for (std::int32_t i = 0; i < scored; ++i) step.plan.scored.push_back(i);
     step.plan.visible = {{0, end}};
     step.plan.causal_block = desc_.causal_block;
     return step;
   }
 
-  TokenId token(Position p) const { return bench_token(desc_, options_.generate.seed, p); }
-
   Json record(const StepSize& size, const std::vector<double>& samples) const {
-    const Graph graph = model_.model->build({size.rows, size.scored});
+    const Graph graph = model_.model->build({size.batch * size.rows, size.batch * size.scored});
     const StepWork work = work_of(graph, model_.model->weights(), desc_, size);
     const double median = summarize(samples).median;
     Json json = {{"test", "step"}};
     json.update(model_.describe());
     json["activations"] = options_.load.activations.empty() ? "int8" : options_.load.activations;
     json["seed"] = options_.generate.seed;
+    json["batch"] = size.batch;
     json["rows"] = size.rows;
     json["context"] = size.context;
     json["scored"] = size.scored;
     json["repetitions"] = samples.size();
     json["ms"] = summary_json(samples, 1e3);
-    json["rows_per_second"] = static_cast<double>(size.rows) / median;
+    json["rows_per_second"] = static_cast<double>(size.batch * size.rows) / median;
     json["gop"] = work.ops() / 1e9;
     json["gops"] = work.ops() / 1e9 / median;
     json["weight_gb"] = work.weight_bytes / 1e9;
@@ -138,7 +143,7 @@ class StepBench {
   const MaybePeaks& peaks_;
   const BenchWatch& watch_;
   const ModelDesc& desc_;
-  std::unique_ptr<KvCache> cache_;
+  std::vector<std::unique_ptr<KvCache>> caches_;  ///< by sequence
 };
 
 }  // namespace
@@ -146,24 +151,30 @@ class StepBench {
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks,
                            const BenchWatch& watch, const BenchSink& sink) {
   // Ordered as given; a context below the rows means a step without cached positions, which several may mean.
-  std::vector<std::pair<Position, Position>> sizes;
-  std::set<std::pair<Position, Position>> seen;
+  struct Case {
+    std::int32_t batch;
+    Position rows, context;
+    auto operator<=>(const Case&) const = default;
+  };
+  std::vector<Case> cases;
+  std::set<Case> seen;
   Position capacity = 0;
-  for (const Position context : options.contexts)
-    for (const Position rows : options.rows) {
-      const std::pair size{rows, std::max(rows, context)};
-      if (!seen.insert(size).second) continue;
-      sizes.push_back(size);
-      capacity = std::max(capacity, size.second);
-    }
+  for (const std::int32_t batch : options.batches)
+    for (const Position context : options.contexts)
+      for (const Position rows : options.rows) {
+        const Case next{batch, rows, std::max(rows, context)};
+        if (!seen.insert(next).second) continue;
+        cases.push_back(next);
+        capacity = std::max(capacity, next.context);
+      }
   if (capacity > model.model->desc().context_length)
     return Error{ErrorCode::kUsage,
                  fmt::format("{} positions exceed the context of {}", capacity, model.model->desc().context_length),
                  "--context", "give smaller --rows and --context"};
   StepBench bench(model, options, peaks, watch);
-  DLLM_CHECK_OK(bench.fill(capacity));
-  for (const auto& [rows, context] : sizes) {
-    DLLM_TRY(const Json record, bench.run(rows, context));
+  DLLM_CHECK_OK(bench.fill(*std::max_element(options.batches.begin(), options.batches.end()), capacity));
+  for (const auto& [batch, rows, context] : cases) {
+    DLLM_TRY(const Json record, bench.run(batch, rows, context));
     sink(record);
   }
   return {};

@@ -65,18 +65,21 @@ TEST(BenchWork, CountsTheTextbookFormula) {
   };
   const std::int64_t layer =
       2 * d.width * d.heads * d.head_dim + 2 * d.width * d.kv_heads * d.head_dim + 3 * d.width * d.ffn_width;
-  const StepWork work = count(d, {8, 40, 3});
+  const StepWork work = count(d, {1, 8, 40, 3});
   EXPECT_DOUBLE_EQ(work.linear_ops, static_cast<double>(2 * 8 * layer * d.layers));
   EXPECT_DOUBLE_EQ(work.head_ops, static_cast<double>(2 * 3 * d.width * d.vocab));
   EXPECT_DOUBLE_EQ(work.attention_ops, static_cast<double>(4 * 8 * 40 * d.heads * d.head_dim * d.layers));
   EXPECT_DOUBLE_EQ(work.weight_bytes, static_cast<double>(4 * (layer * d.layers + d.width * d.vocab)));  // F32
-  EXPECT_DOUBLE_EQ(count(d, {8, 40, 0}).weight_bytes, static_cast<double>(4 * layer * d.layers));
+  EXPECT_DOUBLE_EQ(count(d, {1, 8, 40, 0}).weight_bytes, static_cast<double>(4 * layer * d.layers));
+  const StepWork four = count(d, {4, 8, 40, 3});
+  EXPECT_DOUBLE_EQ(four.ops(), 4 * work.ops());
+  EXPECT_DOUBLE_EQ(four.weight_bytes, work.weight_bytes) << "one pass over the weights serves the whole batch";
   // Causal: rows 32..39 see 33..40 keys; blocks of 16: rows 32..39 lie in the block that ends at 48.
   ModelDesc causal = d;
   causal.causal_block = 1;
-  EXPECT_DOUBLE_EQ(count(causal, {8, 40, 0}).attention_ops, work.attention_ops / (8 * 40) * (33 + 40) * 4);
+  EXPECT_DOUBLE_EQ(count(causal, {1, 8, 40, 0}).attention_ops, work.attention_ops / (8 * 40) * (33 + 40) * 4);
   causal.causal_block = 16;
-  EXPECT_DOUBLE_EQ(count(causal, {8, 40, 0}).attention_ops, work.attention_ops);
+  EXPECT_DOUBLE_EQ(count(causal, {1, 8, 40, 0}).attention_ops, work.attention_ops);
   EXPECT_EQ(main_type(model->model->build({1, 1}), model->model->weights()), TensorType::kF32);
 }
 

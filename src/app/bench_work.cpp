@@ -12,11 +12,12 @@ const WeightView& view(const Weights& weights, WeightId id) { return weights[sta
 /// Pairs of a row and a key that it sees.
 double visible_pairs(const ModelDesc& desc, const StepSize& size) {
   const std::int64_t block = desc.causal_block;
-  if (block == 0) return static_cast<double>(size.rows) * static_cast<double>(size.context);
+  const auto sequences = static_cast<double>(size.batch);
+  if (block == 0) return sequences * static_cast<double>(size.rows) * static_cast<double>(size.context);
   double pairs = 0;
   for (std::int64_t p = size.context - size.rows; p < size.context; ++p)
     pairs += static_cast<double>(std::min(size.context, (p / block + 1) * block));
-  return pairs;
+  return sequences * pairs;
 }
 
 }  // namespace
@@ -24,14 +25,16 @@ double visible_pairs(const ModelDesc& desc, const StepSize& size) {
 StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size) {
   StepWork work;
   const double pairs = visible_pairs(desc, size);
+  const double rows = static_cast<double>(size.batch * size.rows);
+  const double scored = static_cast<double>(size.batch * size.scored);
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) {
       const WeightView& weight = view(weights, linear->weight);
-      work.linear_ops += 2.0 * static_cast<double>(size.rows) * static_cast<double>(element_count(weight.shape));
+      work.linear_ops += 2.0 * rows * static_cast<double>(element_count(weight.shape));
       work.weight_bytes += static_cast<double>(weight.data.size());
     } else if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
       const WeightView& weight = view(weights, head->weight);
-      work.head_ops += 2.0 * static_cast<double>(size.scored) * static_cast<double>(element_count(weight.shape));
+      work.head_ops += 2.0 * scored * static_cast<double>(element_count(weight.shape));
       if (size.scored > 0) work.weight_bytes += static_cast<double>(weight.data.size());
     } else if (const auto* attention = std::get_if<op::Attention>(&op)) {
       work.attention_ops += 4.0 * pairs * static_cast<double>(attention->heads) * attention->head_dim;

@@ -16,8 +16,9 @@ struct StepWork {
   double ops() const { return linear_ops + head_ops + attention_ops; }
 };
 
-/// `rows` positions that end at `context`, all below it visible.
+/// Of each of `batch` sequences `rows` positions that end at `context`, all below it visible.
 struct StepSize {
+  std::int64_t batch = 1;
   std::int64_t rows = 0;
   std::int64_t context = 0;
   std::int64_t scored = 0;

@@ -102,6 +102,12 @@ class Bench(CliCase):
         layer = 4 * 256 * 256 + 3 * 256 * 512
         self.assertAlmostEqual(records[0]["gop"] * 1e9, 2 * (2 * layer + 256 * 1024) + 2 * 4 * 1 * 1 * 256, delta=1)
 
+    def test_batches(self):
+        one, three = self.records("step", "-m", self.model, "-b", "1,3", "-r", "2", "-c", "8")
+        self.assertEqual((one["batch"], three["batch"], three["rows"]), (1, 3, 2))
+        self.assertAlmostEqual(three["gop"], 3 * one["gop"])
+        self.assertEqual(three["weight_gb"], one["weight_gb"])
+
     def test_peaks_give_percentages(self):
         words = [w for w in QUICK if w != "--no-peak"]
         peak, step = json.loads(self.ok("bench", "step", "--peak", "-m", self.model, "-r", "4", "-c", "0", *words, "-o",

@@ -29,7 +29,8 @@ TEST(Peak, LoopsRunAndAreTold) {
 
 TEST(Peak, ReadsAnySize) {
   alignas(64) static std::byte data[4096];
-  for (std::size_t bytes = 0; bytes <= sizeof data; bytes += 256) peak_read(data, bytes);
+  for (const int streams : kPeakStreams)
+    for (std::size_t bytes = 0; bytes <= sizeof data; bytes += 1024) peak_read(data, bytes, streams);
 }
 
 TEST(Peak, MeasuresWithAnyNumberOfThreads) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +48,29 @@ TEST(NormalValues, HaveTheirMoments) {
   std::vector<float> tail(100);
   normal_values(7, 0, 0, 5000, tail);
   EXPECT_TRUE(std::equal(tail.begin(), tail.end(), values.begin() + 5000)) << "a function of the position alone";
+}
+
+TEST(RandomWeights, ComeInSmallPieces) {
+  RandomWeights weights(0, 2);
+  const Shape shape{4096, 20000};  // 164 MB of F16, which must never be in memory as a whole
+  std::size_t largest = 0;
+  std::int64_t total = 0;
+  ASSERT_TRUE(weights.stream(0, "output.weight", shape, TensorType::kF16,
+                             [&](std::span<const std::byte> bytes) -> Expected<void> {
+                               largest = std::max(largest, bytes.size());
+                               total += static_cast<std::int64_t>(bytes.size());
+                               return {};
+                             }));
+  EXPECT_EQ(total, 2 * element_count(shape));
+  EXPECT_LE(largest, std::size_t{16} << 20);
+  // A sink that refuses ends the stream at once.
+  int calls = 0;
+  EXPECT_FALSE(
+      weights.stream(0, "output.weight", shape, TensorType::kF16, [&](std::span<const std::byte>) -> Expected<void> {
+        ++calls;
+        return Error{ErrorCode::kIo, "full", "", ""};
+      }));
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(MakeModel, EveryTypeLoadsWithItsMoments) {

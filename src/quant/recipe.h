@@ -20,8 +20,8 @@ enum class Mix {
 };
 
 /// A named way to give every tensor of a model its type. Names, file type numbers and the type of each tensor are those
-/// of llama-quantize, with two exceptions: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes, and
-/// "MXFP4" is for every matrix, while llama.cpp's file type of that number is for experts only.
+/// of llama-quantize, with two exceptions: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes,
+/// and "MXFP4" is for every matrix, while llama.cpp's file type of that number is for experts only.
 struct Recipe {
   std::string_view name;
   std::uint32_t file_type;  ///< GGUF `general.file_type`

@@ -24,7 +24,8 @@ inline constexpr int kMaxPeakLoops = 12;
 /// Those that this processor runs; returns their number.
 int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]);
 
-/// Reads `bytes` (a multiple of 256) once, in order, from a 64-byte aligned address.
-void peak_read(const std::byte* data, std::size_t bytes);
+/// Reads `bytes`, a multiple of 1024, once, from a 64-byte aligned address: as 1, 2 or 4 equal parts side by side.
+void peak_read(const std::byte* data, std::size_t bytes, int streams);
+inline constexpr int kPeakStreams[] = {1, 2, 4};
 
 }  // namespace dllm::cpu
