@@ -31,6 +31,7 @@ int bench_threads() {
 // Each file registers its own benchmarks; a new kernel costs a file here and a line in register_all().
 void register_attention();
 void register_peaks();
+void register_steps();
 
 namespace {
 
@@ -111,12 +112,6 @@ void register_set(const KernelSet* set) {
 
 }  // namespace
 
-<<<<<<< HEAD
-=======
-void register_attention();  // bench_attention.cpp
-void register_steps();      // bench_step.cpp
-
->>>>>>> attn
 void register_all() {
   register_peaks();
   KernelSetEntry entries[kMaxKernelSets];

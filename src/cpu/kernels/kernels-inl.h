@@ -12,14 +12,11 @@
 #include "cpu/kernels/rows-inl.h"
 // linear and attention build on them
 #include "cpu/kernels/attention-inl.h"
-<<<<<<< HEAD
+// after attention-inl.h
+#include "cpu/kernels/attention-few-inl.h"
 #ifdef DLLM_PAIR_TILES
 #include "cpu/kernels/pairs-inl.h"
 #endif
-=======
-// after attention-inl.h
-#include "cpu/kernels/attention-few-inl.h"
->>>>>>> attn
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/reduce-inl.h"
 
