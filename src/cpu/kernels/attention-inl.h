@@ -322,6 +322,15 @@ inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64
           args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
 }
 
+/// The first tile arrives while the queries are laid out.
+inline void fetch_first(const AttentionArgs& args) {
+  const Ahead first = next_rows(args, 0, 0);
+  for (std::int64_t i = 0; i < first.bytes; i += 64) {
+    __builtin_prefetch(first.k + i, 0, 2);
+    __builtin_prefetch(first.v + i, 0, 2);
+  }
+}
+
 /// The caller's scratch: K and V of a tile, its scores and positions, then the groups.
 struct AttentionScratch {
   AttentionScratch(const AttentionArgs& args, int constant_stride)
@@ -364,12 +373,7 @@ void attend(const AttentionArgs& args) {
   AttentionScratch scratch(args, kStride);
   const std::int64_t stride = scratch.stride;
   KeyTile& tile = scratch.tile;
-  // The first tile arrives while the queries are laid out.
-  const Ahead first = next_rows(args, 0, 0);
-  for (std::int64_t i = 0; i < first.bytes; i += 64) {
-    __builtin_prefetch(first.k + i, 0, 2);
-    __builtin_prefetch(first.v + i, 0, 2);
-  }
+  fetch_first(args);
   AttentionGroup groups[kAttentionQueries / 16];
   int count = 0;
   std::int64_t end = 0;
