@@ -6,10 +6,10 @@
 // (loads and broadcasts, and, shift, VCVTDQ2PS, integer addition) finds room on the others. A group of 32 k costs per
 // row and panel 8 VPDPBUSD, and then cvt(dot) * (s_w * s_x) + sum: one FMA, and one multiplication unless the product
 // of the scales is had in another way. It is: s_x is 2^e times 1, 1.25, 1.5 or 1.75 (quantize_row), the four multiples
-// of s_w are tabled once per pair and block of K, and 2^e is an integer addition to the exponent field. So the bound is
-// 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times 3), so the result equals
-// the multiplication bit for bit; a scale of zero, to whose bits nothing may be added, is tabled as 1: the codes of
-// its group are zero (packed.h).
+// of s_w are tabled by the first tile of rows for the others, and 2^e is an integer addition to the exponent field. So
+// the bound is 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times 3), so the
+// result equals the multiplication bit for bit; a scale of zero, to whose bits nothing may be added, is tabled as 1:
+// the codes of its group are zero (packed.h). One or two tiles multiply: the table would cost more than it saves.
 //
 // Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
@@ -26,11 +26,19 @@ inline std::int64_t pair_block(const PackedFormat& format) {
 }
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
 
+/// How a tile comes by the product of two scales.
+enum class PairScales {
+  kMultiply,  ///< by multiplication
+  kBuild,     ///< by exponents; fills the table of multiples on the way
+  kTabled,    ///< by exponents, from the table
+};
+
 /// One block of K of a pair of panels.
 struct PairBlock {
   const std::uint8_t* codes[2];
   const std::uint8_t* high[2];
-  const float* table[2];  ///< [groups][4][16]
+  const float* scale[2];  ///< [groups][16]
+  float* table[2];        ///< [groups][4][16]
   const float* min[2];    ///< [groups][16]
   std::int64_t k0;
   std::int64_t kc;
@@ -69,7 +77,18 @@ inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, i
   return low;
 }
 
-template <Codes kCodes, bool kMin, int kRows>
+/// One group's scales and their multiples.
+inline void table_entry(const float* scale, float* table) {
+  const __m512 s = _mm512_loadu_ps(scale);
+  const __m512 safe =
+      _mm512_mask_mov_ps(s, _mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_EQ_OQ), _mm512_set1_ps(1.f));
+  _mm512_storeu_ps(table, safe);
+  _mm512_storeu_ps(table + kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.25f)));
+  _mm512_storeu_ps(table + 2 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.5f)));
+  _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
+}
+
+template <Codes kCodes, bool kMin, PairScales kScales, int kRows>
 void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, float* out, std::int64_t out_stride) {
   // Codes of 6 bits have a scale per 16 k: two half groups.
   constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
@@ -82,9 +101,11 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   const std::int32_t* exponents = q.exponents + first;
   const std::int32_t* multiples = q.multiples + first;
   const float* offsets = q.offsets + first;
+  const float* row_scales = q.scales + first;
   const std::uint8_t *codes0 = block.codes[0], *codes1 = block.codes[1];
   const std::uint8_t *high0 = block.high[0], *high1 = block.high[1];
-  const float *table0 = block.table[0], *table1 = block.table[1];
+  const float *scale0 = block.scale[0], *scale1 = block.scale[1];
+  float *table0 = block.table[0], *table1 = block.table[1];
   const float *min0 = block.min[0], *min1 = block.min[1];
   const std::uint8_t* prefetch = block.prefetch;
   __m512 sum[kRows][2];
@@ -115,16 +136,29 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
           dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], w1, a);
         }
       }
+      if constexpr (kScales == PairScales::kBuild) {
+        table_entry(scale0 + half * kPanel, table0 + half * kTable);
+        table_entry(scale1 + half * kPanel, table1 + half * kTable);
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const __m512i exponent = _mm512_set1_epi32(exponents[r * groups]);
-        const std::int64_t multiple = multiples[r * groups];
-        const auto product = [&](const float* table) {
-          const __m512i entry = _mm512_loadu_si512(reinterpret_cast<const std::uint8_t*>(table) + multiple);
-          return _mm512_castsi512_ps(_mm512_add_epi32(entry, exponent));
-        };
-        sum[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][0]), product(table0 + half * kTable), sum[r][0]);
-        sum[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), product(table1 + half * kTable), sum[r][1]);
+        __m512 product0, product1;
+        if constexpr (kScales == PairScales::kMultiply) {
+          const __m512 scale = _mm512_set1_ps(row_scales[r * groups]);
+          product0 = _mm512_mul_ps(_mm512_loadu_ps(scale0 + half * kPanel), scale);
+          product1 = _mm512_mul_ps(_mm512_loadu_ps(scale1 + half * kPanel), scale);
+        } else {
+          const __m512i exponent = _mm512_set1_epi32(exponents[r * groups]);
+          const std::int64_t multiple = multiples[r * groups];
+          const auto product = [&](const float* table) {
+            const __m512i entry = _mm512_loadu_si512(reinterpret_cast<const std::uint8_t*>(table) + multiple);
+            return _mm512_castsi512_ps(_mm512_add_epi32(entry, exponent));
+          };
+          product0 = product(table0 + half * kTable);
+          product1 = product(table1 + half * kTable);
+        }
+        sum[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][0]), product0, sum[r][0]);
+        sum[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), product1, sum[r][1]);
         if constexpr (kMin) {
           const __m512 offset = _mm512_set1_ps(offsets[r * groups]);
           sum[r][0] = _mm512_fmadd_ps(_mm512_loadu_ps(min0), offset, sum[r][0]);
@@ -133,6 +167,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
       }
     }
     codes0 += kCodeBytes, codes1 += kCodeBytes, high0 += kHighBytes, high1 += kHighBytes;
+    scale0 += kHalves * kPanel, scale1 += kHalves * kPanel, ++row_scales;
     table0 += kHalves * kTable, table1 += kHalves * kTable;
     if constexpr (kMin) min0 += kPanel, min1 += kPanel;
     x += kScaleBlock, corrections += kHalves, ++exponents, ++multiples, ++offsets;
@@ -144,34 +179,42 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   }
 }
 
+template <Codes kCodes, bool kMin, PairScales kScales>
+void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& block, std::int64_t row, float* out) {
+  const std::int64_t stride = args.out_stride;
+  switch (height) {
+    case 6:
+      return pair_tile<kCodes, kMin, kScales, 6>(args, block, row, out, stride);
+    case 5:
+      return pair_tile<kCodes, kMin, kScales, 5>(args, block, row, out, stride);
+    case 4:
+      return pair_tile<kCodes, kMin, kScales, 4>(args, block, row, out, stride);
+    default:
+      break;
+  }
+  // Three tiles or more, nearly equal, have four rows or more each.
+  if constexpr (kScales == PairScales::kMultiply) {
+    if (height == 3) return pair_tile<kCodes, kMin, kScales, 3>(args, block, row, out, stride);
+    if (height == 2) return pair_tile<kCodes, kMin, kScales, 2>(args, block, row, out, stride);
+    if (height == 1) return pair_tile<kCodes, kMin, kScales, 1>(args, block, row, out, stride);
+  }
+}
+
 /// All rows over one block, in tiles of nearly equal height (32 rows: 6 6 5 5 5 5).
 template <Codes kCodes, bool kMin>
 void pair_rows(const LinearArgs& args, PairBlock block, float* out) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
+  // With a scale per 16 k the table is twice as long and no longer shares L1 with the codes: 46 % of peak, not 49 %.
+  constexpr bool kHalfGroups = kCodes == Codes::kNibble6;
+  const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
+  const auto build = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
+  const auto tabled = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    float* const to = out + row * args.out_stride;
-    switch (height) {
-      case 1:
-        pair_tile<kCodes, kMin, 1>(args, block, row, to, args.out_stride);
-        break;
-      case 2:
-        pair_tile<kCodes, kMin, 2>(args, block, row, to, args.out_stride);
-        break;
-      case 3:
-        pair_tile<kCodes, kMin, 3>(args, block, row, to, args.out_stride);
-        break;
-      case 4:
-        pair_tile<kCodes, kMin, 4>(args, block, row, to, args.out_stride);
-        break;
-      case 5:
-        pair_tile<kCodes, kMin, 5>(args, block, row, to, args.out_stride);
-        break;
-      default:
-        pair_tile<kCodes, kMin, 6>(args, block, row, to, args.out_stride);
-        break;
-    }
+    (tiles <= 2 || kHalfGroups ? multiply
+     : t == 0                  ? build
+                               : tabled)(height, args, block, row, out + row * args.out_stride);
     block.prefetch += block.prefetch_per_group * 64 * (block.kc / kScaleBlock);
     row += height;
   }
@@ -195,16 +238,6 @@ PairRows* pair_rows_of(const PackedFormat& format) {
   return nullptr;
 }
 
-/// One group's scales and their multiples.
-inline void table_entry(__m512 s, float* table) {
-  const __m512 safe =
-      _mm512_mask_mov_ps(s, _mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_EQ_OQ), _mm512_set1_ps(1.f));
-  _mm512_storeu_ps(table, safe);
-  _mm512_storeu_ps(table + kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.25f)));
-  _mm512_storeu_ps(table + 2 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.5f)));
-  _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
-}
-
 inline __m512 half_floats(const std::uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -216,33 +249,32 @@ inline __m512 byte_floats(const std::uint8_t* p) {
 }
 
 template <bool kSigned>
-void table_super(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                 std::int64_t count, float* table) {
+void load_super(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
+                std::int64_t count, float* scale) {
   const std::int64_t per_super = 256 / format.group;
   for (std::int64_t g = 0; g < count; g += per_super) {
     const __m512 super = half_floats(panel + layout.super + (first + g) / per_super * kPanel * 2);
     const std::uint8_t* integers = panel + layout.scale + (first + g) * kPanel;
-    for (std::int64_t i = 0; i < per_super; ++i, table += kTable, integers += kPanel)
-      table_entry(_mm512_mul_ps(super, byte_floats<kSigned>(integers)), table);
+    for (std::int64_t i = 0; i < per_super; ++i, scale += kPanel, integers += kPanel)
+      _mm512_storeu_ps(scale, _mm512_mul_ps(super, byte_floats<kSigned>(integers)));
   }
 }
 
-/// The multiples of the scales of groups [first, first + count), and the minima.
-void table_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                  std::int64_t count, float* table, float* min) {
+/// Scales and minima of groups [first, first + count) as floats.
+void load_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
+                 std::int64_t count, float* scale, float* min) {
   if (format.scales == Scales::kSuper) {
-    (format.has_min ? table_super<false> : table_super<true>)(format, layout, panel, first, count, table);
+    (format.has_min ? load_super<false> : load_super<true>)(format, layout, panel, first, count, scale);
+  } else if (format.scales == Scales::kHalf) {
+    const std::uint8_t* at = panel + layout.scale + first * kPanel * 2;
+    for (std::int64_t g = 0; g < count; ++g) _mm512_storeu_ps(scale + g * kPanel, half_floats(at + g * kPanel * 2));
   } else {
-    for (std::int64_t g = 0; g < count; ++g, table += kTable) {
-      const std::uint8_t* at = panel + layout.scale + (first + g) * kPanel * (format.scales == Scales::kHalf ? 2 : 1);
-      if (format.scales == Scales::kHalf) {
-        table_entry(half_floats(at), table);
-        continue;
-      }
+    const std::uint8_t* at = panel + layout.scale + first * kPanel;
+    for (std::int64_t g = 0; g < count; ++g) {
       // 2^(e - 128); `regular` excludes the exponents for which this is subnormal.
-      const __m128i exponents = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+      const __m128i exponents = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + g * kPanel));
       const __m512i biased = _mm512_sub_epi32(_mm512_cvtepu8_epi32(exponents), _mm512_set1_epi32(1));
-      table_entry(_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)), table);
+      _mm512_storeu_ps(scale + g * kPanel, _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)));
     }
   }
   if (!format.has_min) return;
@@ -267,9 +299,10 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
   const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
   constexpr std::int64_t kMostGroups = 32;
-  static_assert(2 * kMostGroups * (kTable + kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
+  static_assert(2 * kMostGroups * (kTable + 2 * kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
   auto* table = static_cast<float*>(scratch);
-  float* min = table + 2 * kMostGroups * kTable;
+  float* scale = table + 2 * kMostGroups * kTable;
+  float* min = scale + 2 * kMostGroups * kPanel;
   float* out = args.out + (n - args.out_origin);
   for (std::int64_t m = 0; m < args.rows; ++m) {
     _mm512_storeu_ps(out + m * args.out_stride, _mm512_setzero_ps());
@@ -293,8 +326,8 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
       block.high[p] = base + layout.high + k0 / 32 * high_bytes;
       block.table[p] = table + p * kMostGroups * kTable;
       block.min[p] = min + p * kMostGroups * kPanel;
-      table_scales(format, layout, base, first, count, table + p * kMostGroups * kTable,
-                   min + p * kMostGroups * kPanel);
+      block.scale[p] = scale + p * kMostGroups * kPanel;
+      load_scales(format, layout, base, first, count, scale + p * kMostGroups * kPanel, min + p * kMostGroups * kPanel);
     }
     rows(args, block, out);
     block.prefetch += tiles * block.prefetch_per_group * 64 * (block.kc / kScaleBlock);
