@@ -1,5 +1,8 @@
 #include "cpu/kernels/kernel_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -12,6 +15,9 @@ extern const KernelSet kKernels;
 }
 #if defined(__x86_64__)
 namespace avx2 {
+extern const KernelSet kKernels;
+}
+namespace avxvnni {
 extern const KernelSet kKernels;
 }
 namespace avx512 {
@@ -35,6 +41,11 @@ bool same_name(const char* a, const char* b) {
 // __builtin_cpu_supports looks at CPUID and at the register state that the operating system saves (XCR0).
 bool runs_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+/// CPUID leaf 7, subleaf 1, EAX bit 4; __builtin_cpu_supports of GCC 12 does not know the name.
+bool runs_avxvnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return runs_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
 }
 bool runs_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -60,6 +71,7 @@ int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   entries[count++] = {&avx2::kKernels, runs_avx2()};
+  entries[count++] = {&avxvnni::kKernels, runs_avxvnni()};
   entries[count++] = {&avx512::kKernels, runs_avx512()};
 #elif defined(__aarch64__)
   entries[count++] = {&neon::kKernels, runs_neon()};

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// AVX2 + FMA + F16C (Haswell, Zen and later); a vector of 16 lanes is two registers.
+// AVX2 + FMA + F16C (Haswell, Zen and later); a vector of 16 lanes is two registers. With DLLM_AVX_VNNI also the
+// 256-bit VPDPBUSD of processors without AVX-512 (Alder Lake and later).
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -147,6 +148,9 @@ constexpr std::int32_t kDotBias = 0;
 /// bytes are therefore taken as (w & 127) + (w & 128), which costs a second pass for Q8_0 only.
 template <bool kFull>
 inline __m256i dot4_half(__m256i acc, __m256i w, __m256i a) {
+#ifdef DLLM_AVX_VNNI
+  return _mm256_dpbusd_avx_epi32(acc, w, a);
+#else
   const __m256i ones = _mm256_set1_epi16(1);
   if constexpr (!kFull) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), ones));
@@ -156,6 +160,7 @@ inline __m256i dot4_half(__m256i acc, __m256i w, __m256i a) {
     const __m256i both = _mm256_add_epi32(_mm256_madd_epi16(low, ones), _mm256_madd_epi16(high, ones));
     return _mm256_add_epi32(acc, both);
   }
+#endif
 }
 template <bool kFull>
 inline I32 dot4(I32 acc, U8 w, std::int32_t a) {
