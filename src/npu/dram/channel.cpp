@@ -1,0 +1,175 @@
+#include "npu/dram/channel.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace dllm::npu::dram {
+namespace {
+
+int log2_of(int value) { return std::countr_zero(static_cast<unsigned>(value)); }
+
+}  // namespace
+
+Channel::Channel(const MemoryConfig& config, int index, std::vector<CommandRecord>* trace)
+    : config_(config),
+      t_(config.standard.timing),
+      index_(index),
+      clock_(config.standard.ticks_per_clock),
+      group_shift_(log2_of(config.standard.banks_per_group)),
+      sid_shift_(group_shift_ + log2_of(config.standard.bank_groups)),
+      trace_(trace),
+      capacity_{config.read_queue, config.write_queue},
+      drain_at_(static_cast<int>(config.write_high * config.write_queue)),
+      resume_at_(static_cast<int>(config.write_low * config.write_queue)),
+      entries_(static_cast<std::size_t>(config.read_queue + config.write_queue + 2)),
+      pcs_(static_cast<std::size_t>(config.standard.pseudochannels)) {
+  const DramStandard& standard = config.standard;
+  for (std::size_t i = entries_.size(); i > 0; --i) free_.push_back(static_cast<Index>(i - 1));
+  row_timeout_ = static_cast<Tick>(config.row_timeout_ns * 1e6 / static_cast<double>(standard.tick_fs()));
+  refresh_sets_ = standard.banks() / (standard.refresh_bank_pairs ? 2 : 1);
+  refresh_interval_ = config.refresh == RefreshMode::kPerBank ? t_.refi / refresh_sets_ : t_.refi;
+  if (config.refresh == RefreshMode::kNone || refresh_interval_ == 0) refresh_interval_ = kForever;
+  for (std::size_t p = 0; p < pcs_.size(); ++p) {
+    pcs_[p].refresh_due = refresh_interval_;
+    for (Tick& activation : pcs_[p].activations) activation = -t_.faw;
+    if (config.refresh_stagger && refresh_interval_ != kForever) {
+      const auto all = static_cast<Tick>(pcs_.size()) * config.channels;
+      pcs_[p].refresh_due = refresh_interval_ * (index * static_cast<Tick>(pcs_.size()) + static_cast<Tick>(p) + 1) / all;
+    }
+    pcs_[p].refresh_due = align(pcs_[p].refresh_due);
+  }
+}
+
+void Channel::submit(const Segment& segment) {
+  TransferShare& transfer = share(segment.transfer);
+  transfer.remaining += segment.bursts;
+  if (pending_.empty() || pending_.back().arrival <= segment.arrival) {
+    pending_.push_back(segment);
+    return;
+  }
+  const auto at = std::upper_bound(pending_.begin(), pending_.end(), segment.arrival,
+                                   [](Tick arrival, const Segment& s) { return arrival < s.arrival; });
+  pending_.insert(at, segment);
+}
+
+void Channel::admit() {
+  while (!pending_.empty() && pending_.front().arrival <= now_) {
+    Segment& segment = pending_.front();
+    const auto direction = static_cast<std::size_t>(segment.write);
+    const int room = capacity_[direction] - queued_[direction];
+    if (room <= 0) return;
+    if (segment.bursts > room) {  // the tail of a long run waits outside
+      Segment part = segment;
+      part.bursts = static_cast<std::uint16_t>(room);
+      enqueue(part);
+      segment.bursts = static_cast<std::uint16_t>(segment.bursts - room);
+      segment.column += room;
+      return;
+    }
+    enqueue(segment);
+    pending_.pop_front();
+  }
+}
+
+void Channel::enqueue(const Segment& segment) {
+  Pseudochannel& pc = pcs_[segment.pseudochannel];
+  const int direction = segment.write ? 1 : 0;
+  const auto d = static_cast<std::size_t>(direction);
+  Bank& bank = pc.banks[segment.bank];
+  if (pc.entries++ == 0) pc.filled = now_;
+  queued_[d] += segment.bursts;
+  const Index last = pc.tail[d];
+  if (last != kNone) {
+    Entry& entry = entries_[static_cast<std::size_t>(last)];
+    if (entry.bank == segment.bank && entry.row == segment.row && entry.transfer == segment.transfer &&
+        entry.column + entry.bursts == segment.column) {
+      entry.bursts = static_cast<std::uint16_t>(entry.bursts + segment.bursts);
+      --pc.entries;
+      return;
+    }
+  }
+  const Index index = free_.back();
+  free_.pop_back();
+  Entry& entry = entries_[static_cast<std::size_t>(index)];
+  entry.age = ++ages_;
+  entry.transfer = segment.transfer;
+  entry.row = segment.row;
+  entry.column = segment.column;
+  entry.bursts = segment.bursts;
+  entry.bank = segment.bank;
+  entry.need = Entry::kHit;
+  entry.previous = last;
+  entry.next = kNone;
+  (last == kNone ? pc.head[d] : entries_[static_cast<std::size_t>(last)].next) = index;
+  pc.tail[d] = index;
+  ++bank.waiting[d];
+  if (bank.open_row == segment.row) {
+    ++bank.hits[d];
+  } else if (bank.oldest_conflict[d] == 0) {
+    bank.oldest_conflict[d] = entry.age;
+    bank.overtaken[d] = 0;
+  }
+  update_want(pc, segment.bank);
+}
+
+void Channel::unlink(Pseudochannel& pc, Index index, int direction) {
+  const auto d = static_cast<std::size_t>(direction);
+  const Entry& entry = entries_[static_cast<std::size_t>(index)];
+  (entry.previous == kNone ? pc.head[d] : entries_[static_cast<std::size_t>(entry.previous)].next) = entry.next;
+  (entry.next == kNone ? pc.tail[d] : entries_[static_cast<std::size_t>(entry.next)].previous) = entry.previous;
+  free_.push_back(index);
+  --pc.entries;
+}
+
+/// Writes are buffered until they fill most of their queue or nothing is left to read, and then drained until few are
+/// left: each change of direction costs the bus a turnaround.
+void Channel::update_mode() {
+  const int before = direction_;
+  if (direction_ == 0) {
+    if (queued_[1] > drain_at_ || (queued_[0] == 0 && queued_[1] > 0)) direction_ = 1;
+  } else if (queued_[1] == 0 || (queued_[1] < resume_at_ && queued_[0] > 0)) {
+    direction_ = 0;
+  }
+  if (direction_ != before)
+    for (Pseudochannel& pc : pcs_) pc.mode_since = now_;
+}
+
+void Channel::update_want(Pseudochannel& pc, int bank_index) {
+  const Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  const std::uint64_t bit = std::uint64_t{1} << bank_index;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const bool wants = bank.waiting[d] > 0 && (bank.hits[d] == 0 || (pc.capped[d] & bit) != 0);
+    pc.want_row[d] = wants ? pc.want_row[d] | bit : pc.want_row[d] & ~bit;
+  }
+}
+
+/// Counts the entries of a bank against its open row anew. A queue holds some dozens of entries and rows change rarely.
+void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
+  Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  bank.hits = {0, 0};
+  bank.oldest_conflict = {0, 0};
+  bank.overtaken = {0, 0};
+  for (std::size_t d = 0; d < 2; ++d) {
+    pc.capped[d] &= ~(std::uint64_t{1} << bank_index);
+    for (Index i = bank.waiting[d] > 0 ? pc.head[d] : kNone; i != kNone;) {
+      const Entry& entry = entries_[static_cast<std::size_t>(i)];
+      i = entry.next;
+      if (entry.bank != bank_index) continue;
+      if (entry.row == bank.open_row)
+        ++bank.hits[d];
+      else if (bank.oldest_conflict[d] == 0 || entry.age < bank.oldest_conflict[d])
+        bank.oldest_conflict[d] = entry.age;
+    }
+  }
+  update_want(pc, bank_index);
+}
+
+PseudochannelStats Channel::stats(int pseudochannel) const {
+  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(pseudochannel)];
+  PseudochannelStats stats = pc.stats;
+  stats.time.idle += std::max<Tick>(0, now_ - pc.covered);
+  return stats;
+}
+
+}  // namespace dllm::npu::dram
