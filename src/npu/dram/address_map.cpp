@@ -101,6 +101,9 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
   map.bank_bits_ = bits[kBank];
   map.bank_group_bits_ = bits[kBankGroup];
   map.bursts_ = std::uint64_t{1} << at;
+  map.tables_.resize(static_cast<std::size_t>(at + 7) / 8);
+  for (std::size_t i = 0; i < map.tables_.size(); ++i)
+    for (std::uint64_t byte = 0; byte < 256; ++byte) map.tables_[i][byte] = map.pack(byte << (8 * i));
   return map;
 }
 
@@ -112,20 +115,13 @@ Expected<AddressMap> AddressMap::named(std::string_view name, const DramStandard
   return parse(find_embedded_file("dram/mappings")->text, "mappings.toml", name, standard, channels);
 }
 
-Location AddressMap::locate(std::uint64_t burst) const {
-  std::array<std::uint32_t, kFields> value{};
-  for (const Slice& slice : slices_)
-    value[slice.field] |= static_cast<std::uint32_t>(((burst >> slice.from) & slice.mask) << slice.to);
-  std::array<std::uint32_t, kFields> folded = value;
+std::uint64_t AddressMap::pack(std::uint64_t burst) const {
+  std::array<std::uint64_t, kFields> value{};
+  for (const Slice& slice : slices_) value[slice.field] |= ((burst >> slice.from) & slice.mask) << slice.to;
+  std::array<std::uint64_t, kFields> folded = value;
   for (const Fold& fold : folds_) folded[fold.field] ^= (value[fold.source] >> fold.shift) & fold.mask;
-  Location location;
-  location.channel = static_cast<int>(folded[kChannel]);
-  location.pseudochannel = static_cast<int>(folded[kPseudochannel]);
-  location.bank = static_cast<int>((((folded[kSid] << bank_group_bits_) | folded[kBankGroup]) << bank_bits_) |
-                                   folded[kBank]);
-  location.row = static_cast<int>(folded[kRow]);
-  location.column = static_cast<int>(folded[kColumn]);
-  return location;
+  const std::uint64_t bank = (((folded[kSid] << bank_group_bits_) | folded[kBankGroup]) << bank_bits_) | folded[kBank];
+  return folded[kChannel] | folded[kPseudochannel] << 8 | bank << 16 | folded[kColumn] << 24 | folded[kRow] << 40;
 }
 
 std::vector<std::string> mapping_names() {

@@ -31,7 +31,12 @@ class AddressMap {
                                     const DramStandard& standard, int channels);
 
   /// `burst`: byte address / burst bytes, below bursts().
-  Location locate(std::uint64_t burst) const;
+  Location locate(std::uint64_t burst) const {
+    std::uint64_t packed = 0;
+    for (std::size_t i = 0; i < tables_.size(); ++i) packed ^= tables_[i][(burst >> (8 * i)) & 0xff];
+    return {static_cast<int>(packed & 0xff), static_cast<int>((packed >> 8) & 0xff), static_cast<int>((packed >> 16) & 0xff),
+            static_cast<int>(packed >> 40), static_cast<int>((packed >> 24) & 0xffff)};
+  }
   /// Consecutive bursts from a multiple of this are consecutive columns of one row.
   int run() const { return run_; }
   std::uint64_t bursts() const { return bursts_; }
@@ -50,6 +55,7 @@ class AddressMap {
     std::uint32_t mask;
   };
   static Expected<Field> field_of(std::string_view word);
+  std::uint64_t pack(std::uint64_t burst) const;  ///< channel, pseudo-channel, bank, column, row from the lowest byte
 
   std::string name_;
   std::vector<Slice> slices_;
@@ -57,6 +63,8 @@ class AddressMap {
   int bank_group_bits_ = 0, bank_bits_ = 0;
   int run_ = 1;
   std::uint64_t bursts_ = 0;
+  /// Shifts and XORs are linear over bits, so the location is the XOR of one table entry per byte of the burst number.
+  std::vector<std::array<std::uint64_t, 256>> tables_;
 };
 
 std::vector<std::string> mapping_names();

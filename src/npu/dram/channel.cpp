@@ -11,13 +11,15 @@ int log2_of(int value) { return std::countr_zero(static_cast<unsigned>(value)); 
 
 }  // namespace
 
-Channel::Channel(const MemoryConfig& config, int index, std::vector<CommandRecord>* trace)
+Channel::Channel(const MemoryConfig& config, int index, std::vector<TransferShare>* shares,
+                 std::vector<CommandRecord>* trace)
     : config_(config),
       t_(config.standard.timing),
       index_(index),
       clock_(config.standard.ticks_per_clock),
       group_shift_(log2_of(config.standard.banks_per_group)),
       sid_shift_(group_shift_ + log2_of(config.standard.bank_groups)),
+      shares_(shares),
       trace_(trace),
       capacity_{config.read_queue, config.write_queue},
       drain_at_(static_cast<int>(config.write_high * config.write_queue)),
@@ -42,19 +44,21 @@ Channel::Channel(const MemoryConfig& config, int index, std::vector<CommandRecor
 }
 
 void Channel::submit(const Segment& segment) {
-  TransferShare& transfer = share(segment.transfer);
-  transfer.remaining += segment.bursts;
+  (*shares_)[segment.share].remaining += segment.bursts;
   if (pending_.empty() || pending_.back().arrival <= segment.arrival) {
     pending_.push_back(segment);
+    next_arrival_ = pending_.front().arrival;
     return;
   }
-  const auto at = std::upper_bound(pending_.begin(), pending_.end(), segment.arrival,
-                                   [](Tick arrival, const Segment& s) { return arrival < s.arrival; });
-  pending_.insert(at, segment);
+  // Out of order: move it forward past all that arrive later, behind those of the same time.
+  pending_.push_back(segment);
+  for (std::size_t i = pending_.size() - 1; i > 0 && pending_[i - 1].arrival > segment.arrival; --i)
+    std::swap(pending_[i - 1], pending_[i]);
+  next_arrival_ = pending_.front().arrival;
 }
 
 void Channel::admit() {
-  while (!pending_.empty() && pending_.front().arrival <= now_) {
+  while (next_arrival_ <= now_) {
     Segment& segment = pending_.front();
     const auto direction = static_cast<std::size_t>(segment.write);
     const int room = capacity_[direction] - queued_[direction];
@@ -69,6 +73,7 @@ void Channel::admit() {
     }
     enqueue(segment);
     pending_.pop_front();
+    next_arrival_ = pending_.empty() ? kForever : pending_.front().arrival;
   }
 }
 
@@ -82,7 +87,7 @@ void Channel::enqueue(const Segment& segment) {
   const Index last = pc.tail[d];
   if (last != kNone) {
     Entry& entry = entries_[static_cast<std::size_t>(last)];
-    if (entry.bank == segment.bank && entry.row == segment.row && entry.transfer == segment.transfer &&
+    if (entry.bank == segment.bank && entry.row == segment.row && entry.share == segment.share &&
         entry.column + entry.bursts == segment.column) {
       entry.bursts = static_cast<std::uint16_t>(entry.bursts + segment.bursts);
       --pc.entries;
@@ -93,24 +98,33 @@ void Channel::enqueue(const Segment& segment) {
   free_.pop_back();
   Entry& entry = entries_[static_cast<std::size_t>(index)];
   entry.age = ++ages_;
-  entry.transfer = segment.transfer;
+  entry.share = segment.share;
   entry.row = segment.row;
   entry.column = segment.column;
   entry.bursts = segment.bursts;
   entry.bank = segment.bank;
+  entry.group = static_cast<std::uint8_t>(group_of(segment.bank));
+  entry.sid = static_cast<std::uint8_t>(sid_of(segment.bank));
+  entry.hit = bank.open_row == segment.row;
   entry.need = Entry::kHit;
   entry.previous = last;
   entry.next = kNone;
   (last == kNone ? pc.head[d] : entries_[static_cast<std::size_t>(last)].next) = index;
   pc.tail[d] = index;
   ++bank.waiting[d];
-  if (bank.open_row == segment.row) {
+  if (entry.hit) {
     ++bank.hits[d];
+    // The youngest entry can only win where nothing older is as soon.
+    if (direction == direction_ && !pc.column_stale && may_serve(pc, entry, d)) {
+      const Tick soonest = align(std::max({now_, column_bus_, pc.next_column[d]}));
+      const Tick at = column_ready(pc, entry, d, soonest);
+      if (at < pc.column.at) pc.column.at = at, pc.column.age = entry.age, pc.column.entry = index;
+    }
   } else if (bank.oldest_conflict[d] == 0) {
     bank.oldest_conflict[d] = entry.age;
     bank.overtaken[d] = 0;
   }
-  update_want(pc, segment.bank);
+  if (entry.hit ? bank.hits[d] == 1 : bank.waiting[d] == 1) update_want(pc, segment.bank);
 }
 
 void Channel::unlink(Pseudochannel& pc, Index index, int direction) {
@@ -132,15 +146,17 @@ void Channel::update_mode() {
     direction_ = 0;
   }
   if (direction_ != before)
-    for (Pseudochannel& pc : pcs_) pc.mode_since = now_;
+    for (Pseudochannel& pc : pcs_) pc.mode_since = now_, pc.column_stale = pc.row_stale = true;
 }
 
 void Channel::update_want(Pseudochannel& pc, int bank_index) {
   const Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
   const std::uint64_t bit = std::uint64_t{1} << bank_index;
   for (std::size_t d = 0; d < 2; ++d) {
+    const std::uint64_t before = pc.want_row[d];
     const bool wants = bank.waiting[d] > 0 && (bank.hits[d] == 0 || (pc.capped[d] & bit) != 0);
-    pc.want_row[d] = wants ? pc.want_row[d] | bit : pc.want_row[d] & ~bit;
+    pc.want_row[d] = wants ? before | bit : before & ~bit;
+    if (pc.want_row[d] != before) pc.row_stale = true;
   }
 }
 
@@ -153,15 +169,17 @@ void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
   for (std::size_t d = 0; d < 2; ++d) {
     pc.capped[d] &= ~(std::uint64_t{1} << bank_index);
     for (Index i = bank.waiting[d] > 0 ? pc.head[d] : kNone; i != kNone;) {
-      const Entry& entry = entries_[static_cast<std::size_t>(i)];
+      Entry& entry = entries_[static_cast<std::size_t>(i)];
       i = entry.next;
       if (entry.bank != bank_index) continue;
-      if (entry.row == bank.open_row)
+      entry.hit = entry.row == bank.open_row;
+      if (entry.hit)
         ++bank.hits[d];
       else if (bank.oldest_conflict[d] == 0 || entry.age < bank.oldest_conflict[d])
         bank.oldest_conflict[d] = entry.age;
     }
   }
+  pc.column_stale = pc.row_stale = true;
   update_want(pc, bank_index);
 }
 

@@ -2,12 +2,12 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <vector>
 
 #include "npu/dram/command.h"
 #include "npu/dram/config.h"
+#include "npu/dram/ring.h"
 #include "npu/dram/statistics.h"
 
 namespace dllm::npu::dram {
@@ -15,7 +15,7 @@ namespace dllm::npu::dram {
 /// Consecutive bursts of one row, as a transfer leaves them behind after address mapping.
 struct Segment {
   Tick arrival = 0;
-  std::uint32_t transfer = 0;
+  std::uint32_t share = 0;  ///< index of the TransferShare
   std::int32_t row = 0;
   std::int32_t column = 0;
   std::uint16_t bursts = 0;
@@ -24,10 +24,13 @@ struct Segment {
   bool write = false;
 };
 
-/// Bursts of a transfer that this channel has still to serve, and when the last one's data ended.
+/// Bursts of a transfer that one channel has still to serve, and when the last one's data ended. The channels of a memory
+/// system keep theirs in one pool.
 struct TransferShare {
-  std::uint32_t remaining = 0;
   Tick finish = 0;
+  std::uint32_t remaining = 0;
+  std::uint32_t next = 0;  ///< another channel's share of the same transfer, or of the list of free ones; 0: none
+  std::int32_t channel = 0;
 };
 
 /// One channel: its controller (queues, FR-FCFS, row policy, refresh) and the state of its pseudo-channels' banks. Pseudo-
@@ -38,7 +41,8 @@ struct TransferShare {
 /// known. Not thread-safe; channels are independent of each other.
 class Channel {
  public:
-  Channel(const MemoryConfig& config, int index, std::vector<CommandRecord>* trace);
+  /// `shares` and `trace` (which may be null) must outlive the channel.
+  Channel(const MemoryConfig& config, int index, std::vector<TransferShare>* shares, std::vector<CommandRecord>* trace);
 
   /// Arrivals before now() are served as if they came now; the caller (MemorySystem) rejects them.
   void submit(const Segment& segment);
@@ -50,15 +54,11 @@ class Channel {
     }
     now_ = std::max(now_, horizon);
   }
-  /// Runs until the channel's share of the transfer is served.
-  void run_transfer(std::uint32_t transfer) {
-    while (shares_[transfer].remaining > 0) step(kForever);
+  /// Runs until the share is served.
+  void run_share(std::uint32_t share) {
+    while ((*shares_)[share].remaining > 0) step(kForever);
   }
 
-  TransferShare& share(std::uint32_t transfer) {
-    if (transfer >= shares_.size()) shares_.resize(transfer + 64);
-    return shares_[transfer];
-  }
   Tick now() const { return now_; }
   bool idle() const { return pending_.empty() && queued_[0] + queued_[1] == 0; }
 
@@ -75,11 +75,12 @@ class Channel {
 
   struct Entry {
     std::uint64_t age = 0;
-    std::uint32_t transfer = 0;
+    std::uint32_t share = 0;
     std::int32_t row = 0, column = 0;
     std::uint16_t bursts = 0;
-    std::uint8_t bank = 0;
-    enum Need : std::uint8_t { kHit, kMiss, kConflict } need = kHit;
+    std::uint8_t bank = 0, group = 0, sid = 0;
+    bool hit = false;  ///< its row is open
+    enum Need : std::uint8_t { kHit, kMiss, kConflict } need = kHit;  ///< what had to be done for it
     Index previous = kNone, next = kNone;  ///< by age, within pseudo-channel and direction
   };
 
@@ -101,9 +102,9 @@ class Channel {
   struct Candidate {
     Tick at = kForever;
     std::uint64_t age = 0;
-    int pseudochannel = -1;
+    std::int16_t pseudochannel = -1;
     Index entry = kNone;
-    int bank = -1;
+    std::int16_t bank = -1;
     Command command = Command::kActivate;
   };
 
@@ -130,6 +131,9 @@ class Channel {
     Tick refresh_begin = 0, refresh_end = 0;
     Tick mode_since = 0;
     int entries = 0;
+    // The last answers, valid until something they depend on changes or their time has passed.
+    Candidate column, row, other;
+    bool column_stale = true, row_stale = true;
     int last_direction = -1;
     PseudochannelStats stats;
   };
@@ -140,15 +144,20 @@ class Channel {
   void unlink(Pseudochannel& pc, Index index, int direction);
   void update_mode();
   void update_want(Pseudochannel& pc, int bank);
+  Tick column_ready(const Pseudochannel& pc, const Entry& entry, std::size_t direction, Tick soonest) const;
+  bool may_serve(const Pseudochannel& pc, const Entry& entry, std::size_t direction) const {
+    return entry.hit && (((pc.blocked | pc.capped[direction]) >> entry.bank) & 1) == 0;
+  }
   void rescan_bank(Pseudochannel& pc, int bank);
 
   // channel_schedule.cpp
-  Candidate column_candidate(int index);
-  Candidate row_candidate(int index);
-  Candidate idle_precharge(int index);
-  Candidate refresh_candidate(int index);
-  Candidate refresh_all_candidate(int index);
-  Candidate refresh_bank_candidate(int index);
+  void find_column(std::int16_t index);
+  void find_row(std::int16_t index);
+  const Candidate* pseudochannel_candidate(std::int16_t index);
+  Candidate idle_precharge(std::int16_t index);
+  Candidate refresh_candidate(std::int16_t index);
+  Candidate refresh_all_candidate(std::int16_t index);
+  Candidate refresh_bank_candidate(std::int16_t index);
   void block_for_refresh(Pseudochannel& pc);
   Tick activate_ready(const Pseudochannel& pc, int bank) const;
   Tick align(Tick at) const { return (at + clock_ - 1) & ~(clock_ - 1); }
@@ -174,6 +183,7 @@ class Channel {
   int group_shift_, sid_shift_;
   Tick row_timeout_ = 0, refresh_interval_ = 0;
   int refresh_sets_ = 1;
+  std::vector<TransferShare>* shares_;
   std::vector<CommandRecord>* trace_;
 
   Tick now_ = 0;
@@ -185,8 +195,8 @@ class Channel {
   std::uint64_t ages_ = 0;
   std::vector<Entry> entries_;
   std::vector<Index> free_;
-  std::deque<Segment> pending_;
-  std::vector<TransferShare> shares_;
+  Ring<Segment> pending_;
+  Tick next_arrival_ = kForever;  ///< of the first pending one
   std::vector<Pseudochannel> pcs_;
 };
 

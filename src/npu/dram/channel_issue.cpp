@@ -67,6 +67,8 @@ void Channel::issue_column(const Candidate& candidate) {
   const int direction = candidate.command == Command::kRead ? 0 : 1;
   const auto d = static_cast<std::size_t>(direction);
   attribute(pc, bank, at, direction);
+  pc.column_stale = true;
+  if (((pc.want_row[0] | pc.want_row[1]) >> entry.bank) & 1) pc.row_stale = true;  // its precharge moved
 
   column_bus_ = at + config_.standard.column_ticks;
   if (config_.standard.shared_bus) row_bus_ = column_bus_;
@@ -94,30 +96,30 @@ void Channel::issue_column(const Candidate& candidate) {
   if (bank.oldest_conflict[d] != 0 && entry.age > bank.oldest_conflict[d] &&
       ++bank.overtaken[d] >= config_.hit_cap) {
     pc.capped[d] |= std::uint64_t{1} << entry.bank;
+    pc.row_stale = true;
     update_want(pc, entry.bank);
   }
 
   const int column = entry.column++;
   --queued_[d];
-  TransferShare& transfer = shares_[entry.transfer];
-  --transfer.remaining;
-  later(transfer.finish, at + (direction == 0 ? t_.cl : t_.cwl) + t_.bl);
-  const int bank_index = entry.bank, row = entry.row;
+  TransferShare& share = (*shares_)[entry.share];
+  --share.remaining;
+  later(share.finish, at + (direction == 0 ? t_.cl : t_.cwl) + t_.bl);
+  const std::int16_t bank_index = entry.bank;
+  const int row = entry.row;
   if (--entry.bursts == 0) {
     unlink(pc, candidate.entry, direction);
     --bank.waiting[d];
-    --bank.hits[d];
-    update_want(pc, bank_index);
+    if (--bank.hits[d] == 0) update_want(pc, bank_index);
   }
-  Candidate issued = candidate;
-  issued.bank = bank_index;
-  if (config_.row_policy == RowPolicy::kClosed && bank.hits[0] + bank.hits[1] == 0) {
-    issued.command = direction == 0 ? Command::kReadAuto : Command::kWriteAuto;
+  const bool close = config_.row_policy == RowPolicy::kClosed && bank.hits[0] + bank.hits[1] == 0;
+  if (trace_ != nullptr) {
+    Candidate issued = candidate;
+    issued.bank = bank_index;
+    if (close) issued.command = direction == 0 ? Command::kReadAuto : Command::kWriteAuto;
     record(issued, row, column);
-    close_bank(pc, bank_index, bank.next_precharge);  // the device waits for tRAS, tRTP and tWR by itself
-    return;
   }
-  record(issued, row, column);
+  if (close) close_bank(pc, bank_index, bank.next_precharge);  // the device waits for tRAS, tRTP and tWR by itself
 }
 
 void Channel::issue_activate(const Candidate& candidate) {
@@ -161,6 +163,7 @@ void Channel::issue_precharge(const Candidate& candidate) {
   row_bus_ = candidate.at + config_.standard.precharge_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
   later(pc.next_precharge, candidate.at + t_.ppd);
+  pc.row_stale = true;
   record(candidate, -1, -1);
   close_bank(pc, candidate.bank, candidate.at);
 }
@@ -170,6 +173,7 @@ void Channel::issue_precharge_all(const Candidate& candidate) {
   row_bus_ = candidate.at + config_.standard.precharge_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
   later(pc.next_precharge, candidate.at + t_.ppd);
+  pc.row_stale = true;
   record(candidate, -1, -1);
   for (std::uint64_t left = pc.open; left != 0; left &= left - 1) close_bank(pc, std::countr_zero(left), candidate.at);
 }
@@ -186,6 +190,7 @@ void Channel::issue_refresh_all(const Candidate& candidate) {
   pc.refresh_due = align(pc.refresh_due + refresh_interval_);
   pc.refresh_end = at + t_.rfc;
   pc.blocked = 0;
+  pc.column_stale = pc.row_stale = true;
   ++pc.stats.refreshes_all;
 }
 
@@ -203,6 +208,7 @@ void Channel::issue_refresh_bank(const Candidate& candidate) {
   pc.refresh_due = align(pc.refresh_due + refresh_interval_);
   pc.refresh_end = at + t_.rfc_pb;
   pc.blocked = 0;
+  pc.column_stale = pc.row_stale = true;
   ++pc.stats.refreshes_bank;
 }
 

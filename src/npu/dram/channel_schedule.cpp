@@ -7,74 +7,79 @@
 namespace dllm::npu::dram {
 
 bool Channel::step(Tick horizon) {
+  static constexpr Candidate kNothing;
   while (true) {
-    admit();
+    if (next_arrival_ <= now_) admit();
     update_mode();
-    Candidate best;
-    const auto consider = [&best](const Candidate& candidate) {
-      if (candidate.at < best.at || (candidate.at == best.at && candidate.age < best.age)) best = candidate;
-    };
-    for (int p = 0; p < static_cast<int>(pcs_.size()); ++p) {
-      Pseudochannel& pc = pcs_[static_cast<std::size_t>(p)];
-      if (now_ >= pc.refresh_due) block_for_refresh(pc);
-      Candidate own = column_candidate(p);
-      const Candidate row = row_candidate(p);
-      if (row.at < own.at) own = row;
-      if (config_.row_policy == RowPolicy::kTimeout) {
-        const Candidate precharge = idle_precharge(p);
-        if (precharge.at < own.at) own = precharge;
-      }
-      if (own.at >= pc.refresh_due || pc.blocked != 0) {
-        // A refresh that falls due before the next command blocks its banks first.
-        if (pc.blocked == 0) {
-          own = Candidate{.at = pc.refresh_due, .age = 0, .pseudochannel = p, .command = Command::kRefreshAll};
-        } else {
-          const Candidate refresh = refresh_candidate(p);
-          if (refresh.at <= own.at) own = refresh;
-        }
-      }
-      consider(own);
+    const Candidate* best = &kNothing;
+    for (std::int16_t p = 0; p < static_cast<std::int16_t>(pcs_.size()); ++p) {
+      const Candidate* own = pseudochannel_candidate(p);
+      if (own->at < best->at || (own->at == best->at && own->age < best->age)) best = own;
     }
     // An arrival before the command may change the choice. (Behind a full queue nothing new can be seen.)
-    if (!pending_.empty() && pending_.front().arrival > now_ && pending_.front().arrival < best.at) {
-      if (pending_.front().arrival > horizon) return false;
-      now_ = pending_.front().arrival;
+    if (next_arrival_ > now_ && next_arrival_ < best->at) {
+      if (next_arrival_ > horizon) return false;
+      now_ = next_arrival_;
       continue;
     }
-    if (best.at > horizon || best.at >= kForever) return false;
-    now_ = best.at;
-    Pseudochannel& pc = pcs_[static_cast<std::size_t>(best.pseudochannel)];
-    if (best.at >= pc.refresh_due && pc.blocked == 0) continue;  // block, then choose again
-    issue(best);
+    if (best->at > horizon || best->at >= kForever) return false;
+    now_ = best->at;
+    if (best->command == Command::kNone) continue;  // a refresh has fallen due: block its banks, then choose again
+    issue(*best);
     return true;
   }
 }
 
-Channel::Candidate Channel::column_candidate(int index) {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+/// The pseudo-channel's next command. Points into it, so that nothing is copied per command.
+const Channel::Candidate* Channel::pseudochannel_candidate(std::int16_t index) {
+  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+  if (now_ >= pc.refresh_due) block_for_refresh(pc);
+  if (pc.column_stale || pc.column.at < std::max(now_, column_bus_)) find_column(index);
+  if (pc.row_stale || pc.row.at < std::max(now_, row_bus_)) find_row(index);
+  const Candidate* best = pc.row.at < pc.column.at ? &pc.row : &pc.column;
+  if (config_.row_policy == RowPolicy::kTimeout) {
+    pc.other = idle_precharge(index);
+    if (pc.other.at < best->at) best = &pc.other;
+  }
+  if (pc.blocked != 0) {
+    const Candidate refresh = refresh_candidate(index);
+    if (refresh.at > best->at) return best;
+    pc.other = refresh;
+    return &pc.other;
+  }
+  if (best->at < pc.refresh_due) return best;
+  pc.other = {.at = pc.refresh_due, .age = 0, .pseudochannel = index, .command = Command::kNone};
+  return &pc.other;
+}
+
+Tick Channel::column_ready(const Pseudochannel& pc, const Entry& entry, std::size_t direction, Tick soonest) const {
+  Tick at = std::max({soonest, pc.banks[entry.bank].next_column[direction], pc.groups[entry.group].next_column[direction]});
+  if (direction == 0 && entry.sid != pc.last_sid) at = std::max(at, pc.next_other_sid);
+  return align(at);
+}
+
+void Channel::find_column(std::int16_t index) {
+  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   const auto d = static_cast<std::size_t>(direction_);
-  Candidate best;
-  const std::uint64_t closed_to_us = pc.blocked | pc.capped[d];
+  Candidate& best = pc.column;
+  best = {};
+  best.pseudochannel = index;
+  best.command = d == 0 ? Command::kRead : Command::kWrite;
+  pc.column_stale = false;
   const Tick soonest = align(std::max({now_, column_bus_, pc.next_column[d]}));
   for (Index i = pc.head[d]; i != kNone;) {
     const Entry& entry = entries_[static_cast<std::size_t>(i)];
-    const Bank& bank = pc.banks[entry.bank];
-    if (bank.open_row == entry.row && ((closed_to_us >> entry.bank) & 1) == 0) {
-      Tick at = std::max({soonest, bank.next_column[d], pc.groups[static_cast<std::size_t>(group_of(entry.bank))].next_column[d]});
-      if (d == 0 && sid_of(entry.bank) != pc.last_sid) at = std::max(at, pc.next_other_sid);
-      at = align(at);
+    if (may_serve(pc, entry, d)) {
+      const Tick at = column_ready(pc, entry, d, soonest);
       if (at < best.at) {
         best.at = at;
         best.age = entry.age;
         best.entry = i;
-        if (at == soonest) break;  // the oldest of the soonest
+        if (at == soonest) return;  // the oldest of the soonest
       }
     }
     i = entry.next;
   }
-  best.pseudochannel = index;
-  best.command = d == 0 ? Command::kRead : Command::kWrite;
-  return best;
 }
 
 Tick Channel::activate_ready(const Pseudochannel& pc, int bank) const {
@@ -83,20 +88,20 @@ Tick Channel::activate_ready(const Pseudochannel& pc, int bank) const {
                    pc.activations[static_cast<std::size_t>(pc.activation)] + t_.faw});
 }
 
-Channel::Candidate Channel::row_candidate(int index) {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+void Channel::find_row(std::int16_t index) {
+  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   const auto d = static_cast<std::size_t>(direction_);
-  Candidate best;
-  best.pseudochannel = index;
+  Candidate& best = pc.row;
+  best = {};
+  pc.row_stale = false;
   std::uint64_t left = pc.want_row[d] & ~pc.blocked;
-  if (left == 0) return best;
   const Tick bus = std::max(now_, row_bus_);
-  for (Index i = pc.head[d]; i != kNone && left != 0;) {
+  for (Index i = pc.head[d]; left != 0 && i != kNone;) {
     const Entry& entry = entries_[static_cast<std::size_t>(i)];
     const std::uint64_t bit = std::uint64_t{1} << entry.bank;
-    const Bank& bank = pc.banks[entry.bank];
-    if ((left & bit) != 0 && entry.row != bank.open_row) {
+    if ((left & bit) != 0 && !entry.hit) {
       left &= ~bit;
+      const Bank& bank = pc.banks[entry.bank];
       const bool closed = bank.open_row < 0;
       const Tick at = closed ? align(std::max(bus, activate_ready(pc, entry.bank)))
                              : std::max({bus, bank.next_precharge, pc.next_precharge});
@@ -107,19 +112,18 @@ Channel::Candidate Channel::row_candidate(int index) {
                 .entry = i,
                 .bank = entry.bank,
                 .command = closed ? Command::kActivate : Command::kPrecharge};
-        if (at == bus) break;
+        if (at == bus) return;
       }
     }
     i = entry.next;
   }
-  return best;
 }
 
-Channel::Candidate Channel::idle_precharge(int index) {
+Channel::Candidate Channel::idle_precharge(std::int16_t index) {
   const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   Candidate best;
   for (std::uint64_t left = pc.open & ~pc.blocked; left != 0; left &= left - 1) {
-    const int b = std::countr_zero(left);
+    const auto b = static_cast<std::int16_t>(std::countr_zero(left));
     const Bank& bank = pc.banks[static_cast<std::size_t>(b)];
     if (bank.waiting[0] + bank.waiting[1] > 0) continue;
     const Tick at = std::max({now_, row_bus_, bank.next_precharge, pc.next_precharge,
@@ -131,6 +135,7 @@ Channel::Candidate Channel::idle_precharge(int index) {
 
 void Channel::block_for_refresh(Pseudochannel& pc) {
   if (pc.blocked != 0) return;
+  pc.column_stale = pc.row_stale = true;
   if (config_.refresh == RefreshMode::kAllBank) {
     pc.blocked = ~std::uint64_t{0};
   } else {
@@ -141,11 +146,11 @@ void Channel::block_for_refresh(Pseudochannel& pc) {
   if (pc.refresh_end < pc.refresh_due) pc.refresh_begin = pc.refresh_due;
 }
 
-Channel::Candidate Channel::refresh_candidate(int index) {
+Channel::Candidate Channel::refresh_candidate(std::int16_t index) {
   return config_.refresh == RefreshMode::kAllBank ? refresh_all_candidate(index) : refresh_bank_candidate(index);
 }
 
-Channel::Candidate Channel::refresh_all_candidate(int index) {
+Channel::Candidate Channel::refresh_all_candidate(std::int16_t index) {
   const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   Candidate candidate;
   candidate.pseudochannel = index;
@@ -163,13 +168,13 @@ Channel::Candidate Channel::refresh_all_candidate(int index) {
   return candidate;
 }
 
-Channel::Candidate Channel::refresh_bank_candidate(int index) {
+Channel::Candidate Channel::refresh_bank_candidate(std::int16_t index) {
   const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   Candidate candidate;
   candidate.pseudochannel = index;
   const Tick bus = std::max(now_, row_bus_);
   if (const std::uint64_t open = pc.open & pc.blocked; open != 0) {
-    candidate.bank = std::countr_zero(open);
+    candidate.bank = static_cast<std::int16_t>(std::countr_zero(open));
     candidate.at = std::max({bus, pc.next_precharge, pc.banks[static_cast<std::size_t>(candidate.bank)].next_precharge});
     candidate.command = Command::kPrecharge;
     return candidate;
@@ -178,7 +183,7 @@ Channel::Candidate Channel::refresh_bank_candidate(int index) {
   for (std::uint64_t left = pc.blocked; left != 0; left &= left - 1)
     at = std::max(at, pc.banks[static_cast<std::size_t>(std::countr_zero(left))].next_activate);
   candidate.at = align(at);
-  candidate.bank = pc.refresh_bank;
+  candidate.bank = static_cast<std::int16_t>(pc.refresh_bank);
   candidate.command = Command::kRefreshBank;
   return candidate;
 }

@@ -17,10 +17,11 @@ enum class Command : std::uint8_t {
   kWriteAuto,
   kRefreshAll,
   kRefreshBank,
+  kNone,
 };
 
 constexpr std::string_view command_name(Command command) {
-  constexpr std::string_view kNames[] = {"ACT", "PRE", "PREA", "RD", "WR", "RDA", "WRA", "REFab", "REFpb"};
+  constexpr std::string_view kNames[] = {"ACT", "PRE", "PREA", "RD", "WR", "RDA", "WRA", "REFab", "REFpb", ""};
   return kNames[static_cast<int>(command)];
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/try.h"
 
@@ -45,9 +46,10 @@ MemorySystem::MemorySystem(const MemoryConfig& config, AddressMap map, std::int6
       tick_fs_(config.standard.tick_fs()),
       frontend_(static_cast<Tick>(std::ceil(config.frontend_ns * 1e6 / static_cast<double>(tick_fs_)))),
       burst_shift_(std::countr_zero(static_cast<unsigned>(config.standard.burst_bytes))),
-      trace_(std::make_unique<std::vector<CommandRecord>>()) {
+      trace_(std::make_unique<std::vector<CommandRecord>>()),
+      shares_(std::make_unique<std::vector<TransferShare>>(1)) {
   channels_.reserve(static_cast<std::size_t>(config.channels));
-  for (int c = 0; c < config.channels; ++c) channels_.emplace_back(config, c, trace ? trace_.get() : nullptr);
+  for (int c = 0; c < config.channels; ++c) channels_.emplace_back(config, c, shares_.get(), trace ? trace_.get() : nullptr);
 }
 
 Tick MemorySystem::tick_of(ClientCycle cycle) const {
@@ -80,6 +82,20 @@ Expected<TransferId> MemorySystem::submit(std::uint64_t address, std::uint64_t b
   return submit_unchecked(address, bytes_wanted, access, arrival);
 }
 
+/// A new share of the transfer for a channel.
+std::uint32_t MemorySystem::new_share(Transfer& transfer, int channel) {
+  std::uint32_t index = free_share_;
+  if (index == 0) {
+    index = static_cast<std::uint32_t>(shares_->size());
+    shares_->emplace_back();
+  } else {
+    free_share_ = (*shares_)[index].next;
+  }
+  (*shares_)[index] = {0, 0, transfer.shares, channel};
+  transfer.shares = index;
+  return index;
+}
+
 TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t bytes_wanted, Access access,
                                           ClientCycle arrival) {
   TransferId id = 0;
@@ -94,13 +110,17 @@ TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t b
   transfer = {tick_of(arrival), 0, access == Access::kWrite};
   bytes_requested_ += bytes_wanted;
   const std::uint64_t end = (address + bytes_wanted - 1) >> burst_shift_;
+  std::uint64_t seen = 0;  // channels with a share in current_
   const auto run = static_cast<std::uint64_t>(map_.run());
   for (std::uint64_t burst = address >> burst_shift_; burst <= end;) {
     const std::uint64_t bursts = std::min(end + 1, (burst / run + 1) * run) - burst;
     const Location at = map_.locate(burst);
     Segment segment;
     segment.arrival = transfer.arrival;
-    segment.transfer = id;
+    std::uint32_t& share = current_[static_cast<std::size_t>(at.channel)];
+    if (((seen >> at.channel) & 1) == 0) share = new_share(transfer, at.channel);
+    seen |= std::uint64_t{1} << at.channel;
+    segment.share = share;
     segment.row = at.row;
     segment.column = at.column;
     segment.bursts = static_cast<std::uint16_t>(bursts);
@@ -108,7 +128,6 @@ TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t b
     segment.bank = static_cast<std::uint8_t>(at.bank);
     segment.write = transfer.write;
     channels_[static_cast<std::size_t>(at.channel)].submit(segment);
-    transfer.channels |= std::uint64_t{1} << at.channel;
     burst += bursts;
   }
   return id;
@@ -117,12 +136,12 @@ TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t b
 ClientCycle MemorySystem::wait(TransferId id) {
   Transfer& transfer = transfers_[id];
   Tick finish = 0;
-  for (std::uint64_t left = transfer.channels; left != 0; left &= left - 1) {
-    Channel& channel = channels_[static_cast<std::size_t>(std::countr_zero(left))];
-    channel.run_transfer(id);
-    TransferShare& share = channel.share(id);
+  for (std::uint32_t i = transfer.shares; i != 0;) {
+    channels_[static_cast<std::size_t>((*shares_)[i].channel)].run_share(i);
+    TransferShare& share = (*shares_)[i];
     finish = std::max(finish, share.finish);
-    share = {};
+    const std::uint32_t next = std::exchange(share.next, free_share_);
+    free_share_ = std::exchange(i, next);
   }
   finished_ = std::max(finished_, finish);
   finish += frontend_;
@@ -134,10 +153,9 @@ ClientCycle MemorySystem::wait(TransferId id) {
 bool MemorySystem::done(TransferId id, ClientCycle cycle) {
   const Tick horizon = tick_of(cycle);
   const Transfer& transfer = transfers_[id];
-  for (std::uint64_t left = transfer.channels; left != 0; left &= left - 1) {
-    Channel& channel = channels_[static_cast<std::size_t>(std::countr_zero(left))];
-    channel.run_until(horizon);
-    if (channel.share(id).remaining > 0 || channel.share(id).finish + frontend_ > horizon) return false;
+  for (std::uint32_t i = transfer.shares; i != 0; i = (*shares_)[i].next) {
+    channels_[static_cast<std::size_t>((*shares_)[i].channel)].run_until(horizon);
+    if ((*shares_)[i].remaining > 0 || (*shares_)[i].finish + frontend_ > horizon) return false;
   }
   return true;
 }

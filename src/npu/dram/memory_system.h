@@ -74,10 +74,11 @@ class MemorySystem {
  private:
   struct Transfer {
     Tick arrival = 0;
-    std::uint64_t channels = 0;  ///< bit mask
+    std::uint32_t shares = 0;  ///< head of the list of its channels' shares
     bool write = false;
   };
   MemorySystem(const MemoryConfig& config, AddressMap map, std::int64_t client_period_fs, bool trace);
+  std::uint32_t new_share(Transfer& transfer, int channel);
 
   MemoryConfig config_;
   AddressMap map_;
@@ -85,6 +86,9 @@ class MemorySystem {
   Tick frontend_ = 0;
   int burst_shift_;
   std::unique_ptr<std::vector<CommandRecord>> trace_;
+  std::unique_ptr<std::vector<TransferShare>> shares_;  ///< [0] is no share: 0 ends lists
+  std::uint32_t free_share_ = 0;
+  std::array<std::uint32_t, 64> current_{};  ///< share of each channel in the transfer being submitted
   std::vector<Channel> channels_;
   std::vector<Transfer> transfers_;
   std::vector<TransferId> free_;

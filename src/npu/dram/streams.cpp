@@ -29,20 +29,20 @@ class Generator {
   std::uint64_t next(bool write) {
     if (spec_.pattern == Pattern::kRandom) return spec_.base + next_random(state_) % slots_ * spec_.request_bytes;
     const std::uint64_t step = spec_.pattern == Pattern::kStrided ? spec_.stride : spec_.request_bytes;
-    // Reads take the lower half of the footprint, writes the upper, if there are both.
-    const bool both = spec_.writes > 0 && spec_.writes < spec_.mix_of;
-    const std::uint64_t room = (both ? footprint_ / 2 : footprint_) / spec_.request_bytes * spec_.request_bytes;
-    std::uint64_t& offset = offsets_[write ? 1 : 0];
+    const bool apart = spec_.separate_writes;
+    const std::uint64_t room = (apart ? slots_ / 2 : slots_) * spec_.request_bytes;
+    std::uint64_t& offset = offsets_[apart && write ? 1 : 0];
     if (offset + spec_.request_bytes > room) offset = 0;
-    const std::uint64_t address = spec_.base + offset + (both && write ? room : 0);
+    const std::uint64_t address = spec_.base + offset + (apart && write ? room : 0);
     offset += step;
     return address;
   }
 
-  /// Writes are spread evenly over the mix: a 2:1 mix is read, read, write.
+  /// A function of the seed and the index alone, so the addresses are the same for every mix.
   bool is_write(std::uint64_t index) const {
-    const auto of = static_cast<std::uint64_t>(spec_.mix_of), writes = static_cast<std::uint64_t>(spec_.writes);
-    return (index % of + 1) * writes / of != index % of * writes / of;
+    if (spec_.write_fraction <= 0 || spec_.write_fraction >= 1) return spec_.write_fraction >= 1;
+    std::uint64_t state = spec_.seed ^ (index * 0xd1342543de82ef95u);
+    return static_cast<double>(next_random(state) >> 11) * 0x1p-53 < spec_.write_fraction;
   }
 
  private:
@@ -60,8 +60,8 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
     return bad(fmt::format("requests of {} bytes do not fit twice into {} bytes", spec.request_bytes, footprint));
   if (spec.base > memory.bytes() || footprint > memory.bytes() - spec.base)
     return bad(fmt::format("the footprint ends beyond the memory's {} bytes", memory.bytes()));
-  if (spec.mix_of < 1 || spec.writes < 0 || spec.writes > spec.mix_of)
-    return bad(fmt::format("{} writes out of {} requests", spec.writes, spec.mix_of));
+  if (!(spec.write_fraction >= 0 && spec.write_fraction <= 1))
+    return bad(fmt::format("a write fraction of {}", spec.write_fraction));
   if (spec.pattern == Pattern::kStrided && spec.stride == 0) return bad("a stride of 0");
   const std::uint64_t window =
       spec.outstanding != 0 ? spec.outstanding : 256 * static_cast<std::uint64_t>(memory.pseudochannels());

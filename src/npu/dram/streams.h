@@ -23,9 +23,8 @@ struct StreamSpec {
   std::uint64_t stride = 0;     ///< kStrided
   std::uint64_t base = 0;
   std::uint64_t footprint = 0;  ///< bytes; 0: the whole memory
-  /// Out of `mix_of` requests `writes` are writes. Sequential and strided writes go to a region of their own.
-  int writes = 0;
-  int mix_of = 1;
+  double write_fraction = 0;     ///< of the requests, drawn at random from the seed
+  bool separate_writes = false;  ///< sequential and strided writes go to the upper half of the footprint
   std::uint64_t outstanding = 0;  ///< requests; 0: 256 per pseudo-channel, enough to saturate
   std::uint64_t seed = 0;
 };
