@@ -24,13 +24,20 @@ Expected<toml::table> parse_toml(std::string_view text, const std::string& file)
 
 std::string_view type_name(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::table: return "a table";
-    case toml::node_type::array: return "an array";
-    case toml::node_type::string: return "a string";
-    case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "a truth value";
-    default: return "a date or time";
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "a truth value";
+    default:
+      return "a date or time";
   }
 }
 
@@ -138,20 +145,19 @@ std::optional<T> exact_value(const toml::node& node) {
 
 }  // namespace
 
-#define DLLM_TOML_GETTER(Type, name, optional_name)                                               \
-  Expected<std::optional<Type>> TomlTable::optional_name(std::string_view key) {                  \
-    state_->read.emplace(key);                                                                    \
-    const toml::node* node = state_->table->get(key);                                             \
-    if (node == nullptr) return std::optional<Type>();                                            \
-    if (std::optional<Type> value = exact_value<Type>(*node)) return value;                       \
-    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)),                     \
-                 fmt::format("it must be {}", wanted<Type>));                                     \
-  }                                                                                               \
-  Expected<Type> TomlTable::name(std::string_view key) {                                          \
-    DLLM_TRY(std::optional<Type> value, optional_name(key));                                      \
-    if (value) return *std::move(value);                                                          \
-    return error("", fmt::format("there is no '{}'", path(key)),                                  \
-                 fmt::format("it is {}", wanted<Type>));                                          \
+#define DLLM_TOML_GETTER(Type, name, optional_name)                                                      \
+  Expected<std::optional<Type>> TomlTable::optional_name(std::string_view key) {                         \
+    state_->read.emplace(key);                                                                           \
+    const toml::node* node = state_->table->get(key);                                                    \
+    if (node == nullptr) return std::optional<Type>();                                                   \
+    if (std::optional<Type> value = exact_value<Type>(*node)) return value;                              \
+    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)),                            \
+                 fmt::format("it must be {}", wanted<Type>));                                            \
+  }                                                                                                      \
+  Expected<Type> TomlTable::name(std::string_view key) {                                                 \
+    DLLM_TRY(std::optional<Type> value, optional_name(key));                                             \
+    if (value) return *std::move(value);                                                                 \
+    return error("", fmt::format("there is no '{}'", path(key)), fmt::format("it is {}", wanted<Type>)); \
   }
 
 DLLM_TOML_GETTER(std::string, text, optional_text)
@@ -234,9 +240,9 @@ Expected<void> TomlTable::finish() const {
     if (state_->read.contains(key)) continue;
     const std::vector<std::string> known(state_->read.begin(), state_->read.end());
     const std::string near = nearest_key(key, known);
-    return error(key, fmt::format("unknown key '{}'", path(key)),
-                 near.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))
-                              : fmt::format("did you mean '{}'?", near));
+    return error(
+        key, fmt::format("unknown key '{}'", path(key)),
+        near.empty() ? fmt::format("known here: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
   }
   return {};
 }
@@ -261,8 +267,7 @@ Expected<std::string> with_override(std::string_view text, const std::string& fi
     rest = rest.substr(dot + 1);
     if (!table->contains(part)) table->insert(part, toml::table{});
     table = table->get(part)->as_table();
-    if (table == nullptr)
-      return Error{ErrorCode::kUsage, fmt::format("'{}' is no table", part), std::string(key), ""};
+    if (table == nullptr) return Error{ErrorCode::kUsage, fmt::format("'{}' is no table", part), std::string(key), ""};
   }
   if (rest.empty()) return Error{ErrorCode::kUsage, "the key is empty", std::string(key), "example: sram.vector_rows"};
   holder.get("v")->visit([&](auto&& node) { table->insert_or_assign(rest, node); });

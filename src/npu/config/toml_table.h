@@ -48,7 +48,7 @@ class TomlTable {
   Expected<std::optional<bool>> optional_boolean(std::string_view key);
   Expected<std::optional<TomlTable>> optional_table(std::string_view key);
 
-  /// Any scalar, or each scalar of an array, as TOML text ("4", "2.5", "\"open\"", "true"): for --set and sweeps.
+  /// Any scalar, or each scalar of an array, as TOML text ("4", "2.5", "'open'", "true"): for --set and sweeps.
   Expected<std::vector<std::string>> scalar_texts(std::string_view key);
 
   /// Errors: the first key of this table that was never read, with the nearest of those that were asked for.

@@ -49,7 +49,7 @@ TEST(TomlTable, OverridesOneKey) {
 
 TEST(TomlTable, ScalarTexts) {
   auto root = TomlTable::parse("a = [1, 2.5, \"w\"]\nb = true\n", "f.toml");
-  EXPECT_EQ(*root->scalar_texts("a"), (std::vector<std::string>{"1", "2.5", "\"w\""}));
+  EXPECT_EQ(*root->scalar_texts("a"), (std::vector<std::string>{"1", "2.5", "'w'"}));
   EXPECT_EQ(*root->scalar_texts("b"), std::vector<std::string>{"true"});
 }
 

@@ -34,8 +34,9 @@ class AddressMap {
   Location locate(std::uint64_t burst) const {
     std::uint64_t packed = 0;
     for (std::size_t i = 0; i < tables_.size(); ++i) packed ^= tables_[i][(burst >> (8 * i)) & 0xff];
-    return {static_cast<int>(packed & 0xff), static_cast<int>((packed >> 8) & 0xff), static_cast<int>((packed >> 16) & 0xff),
-            static_cast<int>(packed >> 40), static_cast<int>((packed >> 24) & 0xffff)};
+    return {static_cast<int>(packed & 0xff), static_cast<int>((packed >> 8) & 0xff),
+            static_cast<int>((packed >> 16) & 0xff), static_cast<int>(packed >> 40),
+            static_cast<int>((packed >> 24) & 0xffff)};
   }
   /// Consecutive bursts from a multiple of this are consecutive columns of one row.
   int run() const { return run_; }
@@ -46,8 +47,8 @@ class AddressMap {
   enum Field { kChannel, kPseudochannel, kSid, kBankGroup, kBank, kColumn, kRow, kFields };
   struct Slice {
     Field field;
-    int from, to;          ///< bit of the burst number, bit of the field
-    std::uint64_t mask;    ///< of the slice, at bit 0
+    int from, to;        ///< bit of the burst number, bit of the field
+    std::uint64_t mask;  ///< of the slice, at bit 0
   };
   struct Fold {
     Field field, source;

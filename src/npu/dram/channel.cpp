@@ -37,7 +37,8 @@ Channel::Channel(const MemoryConfig& config, int index, std::vector<TransferShar
     for (Tick& activation : pcs_[p].activations) activation = -t_.faw;
     if (config.refresh_stagger && refresh_interval_ != kForever) {
       const auto all = static_cast<Tick>(pcs_.size()) * config.channels;
-      pcs_[p].refresh_due = refresh_interval_ * (index * static_cast<Tick>(pcs_.size()) + static_cast<Tick>(p) + 1) / all;
+      pcs_[p].refresh_due =
+          refresh_interval_ * (index * static_cast<Tick>(pcs_.size()) + static_cast<Tick>(p) + 1) / all;
     }
     pcs_[p].refresh_due = align(pcs_[p].refresh_due);
   }
@@ -160,22 +161,25 @@ void Channel::update_want(Pseudochannel& pc, int bank_index) {
   }
 }
 
-/// Counts the entries of a bank against its open row anew. A queue holds some dozens of entries and rows change rarely.
+/// Compares the entries of a bank with its open row anew, after that changed.
 void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
   Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
-  bank.hits = {0, 0};
-  bank.oldest_conflict = {0, 0};
-  bank.overtaken = {0, 0};
   for (std::size_t d = 0; d < 2; ++d) {
     pc.capped[d] &= ~(std::uint64_t{1} << bank_index);
-    for (Index i = bank.waiting[d] > 0 ? pc.head[d] : kNone; i != kNone;) {
+    bank.overtaken[d] = 0;
+    if (bank.open_row < 0 && bank.hits[d] == 0) continue;  // nothing was a hit, and nothing will be
+    bank.hits[d] = 0;
+    bank.oldest_conflict[d] = 0;
+    Index i = pc.head[d];
+    for (int left = bank.waiting[d]; left > 0;) {
       Entry& entry = entries_[static_cast<std::size_t>(i)];
       i = entry.next;
       if (entry.bank != bank_index) continue;
+      --left;
       entry.hit = entry.row == bank.open_row;
       if (entry.hit)
         ++bank.hits[d];
-      else if (bank.oldest_conflict[d] == 0 || entry.age < bank.oldest_conflict[d])
+      else if (bank.oldest_conflict[d] == 0)
         bank.oldest_conflict[d] = entry.age;
     }
   }

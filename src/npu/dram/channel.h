@@ -24,8 +24,8 @@ struct Segment {
   bool write = false;
 };
 
-/// Bursts of a transfer that one channel has still to serve, and when the last one's data ended. The channels of a memory
-/// system keep theirs in one pool.
+/// Bursts of a transfer that one channel has still to serve, and when the last one's data ended. The channels of a
+/// memory system keep theirs in one pool.
 struct TransferShare {
   Tick finish = 0;
   std::uint32_t remaining = 0;
@@ -33,12 +33,13 @@ struct TransferShare {
   std::int32_t channel = 0;
 };
 
-/// One channel: its controller (queues, FR-FCFS, row policy, refresh) and the state of its pseudo-channels' banks. Pseudo-
-/// channels have data buses, banks and refreshes of their own; they share the command buses and the controller's queues.
+/// One channel: its controller (queues, FR-FCFS, row policy, refresh) and the state of its pseudo-channels' banks.
+/// Pseudo- channels have data buses, banks and refreshes of their own; they share the command buses and the
+/// controller's queues.
 ///
-/// Event-skipping: each step() finds the earliest legal command and jumps to it. A command never depends on anything that
-/// arrives later than its own time, so a channel may be run ahead to `horizon` as soon as all arrivals up to there are
-/// known. Not thread-safe; channels are independent of each other.
+/// Event-skipping: each step() finds the earliest legal command and jumps to it. A command never depends on anything
+/// that arrives later than its own time, so a channel may be run ahead to `horizon` as soon as all arrivals up to there
+/// are known. Not thread-safe; channels are independent of each other.
 class Channel {
  public:
   /// `shares` and `trace` (which may be null) must outlive the channel.
@@ -79,9 +80,9 @@ class Channel {
     std::int32_t row = 0, column = 0;
     std::uint16_t bursts = 0;
     std::uint8_t bank = 0, group = 0, sid = 0;
-    bool hit = false;  ///< its row is open
+    bool hit = false;                                                 ///< its row is open
     enum Need : std::uint8_t { kHit, kMiss, kConflict } need = kHit;  ///< what had to be done for it
-    Index previous = kNone, next = kNone;  ///< by age, within pseudo-channel and direction
+    Index previous = kNone, next = kNone;                             ///< by age, within pseudo-channel and direction
   };
 
   struct Bank {
@@ -126,8 +127,8 @@ class Channel {
     Tick next_refresh_bank = 0;
     int refresh_bank = 0;
     // For the attribution of time.
-    Tick covered = 0;             ///< everything before is attributed
-    Tick filled = 0;              ///< when the queue was last found empty and got an entry
+    Tick covered = 0;  ///< everything before is attributed
+    Tick filled = 0;   ///< when the queue was last found empty and got an entry
     Tick refresh_begin = 0, refresh_end = 0;
     Tick mode_since = 0;
     int entries = 0;

@@ -20,12 +20,18 @@ void Channel::record(const Candidate& candidate, int row, int column) {
 
 void Channel::issue(const Candidate& candidate) {
   switch (candidate.command) {
-    case Command::kActivate: return issue_activate(candidate);
-    case Command::kPrecharge: return issue_precharge(candidate);
-    case Command::kPrechargeAll: return issue_precharge_all(candidate);
-    case Command::kRefreshAll: return issue_refresh_all(candidate);
-    case Command::kRefreshBank: return issue_refresh_bank(candidate);
-    default: return issue_column(candidate);
+    case Command::kActivate:
+      return issue_activate(candidate);
+    case Command::kPrecharge:
+      return issue_precharge(candidate);
+    case Command::kPrechargeAll:
+      return issue_precharge_all(candidate);
+    case Command::kRefreshAll:
+      return issue_refresh_all(candidate);
+    case Command::kRefreshBank:
+      return issue_refresh_bank(candidate);
+    default:
+      return issue_column(candidate);
   }
 }
 
@@ -89,12 +95,11 @@ void Channel::issue_column(const Candidate& candidate) {
     ++pc.stats.writes;
   }
   bank.last_column = at;
-  (entry.need == Entry::kHit      ? pc.stats.row_hits
-   : entry.need == Entry::kMiss   ? pc.stats.row_misses
-                                  : pc.stats.row_conflicts)++;
+  (entry.need == Entry::kHit    ? pc.stats.row_hits
+   : entry.need == Entry::kMiss ? pc.stats.row_misses
+                                : pc.stats.row_conflicts)++;
   entry.need = Entry::kHit;
-  if (bank.oldest_conflict[d] != 0 && entry.age > bank.oldest_conflict[d] &&
-      ++bank.overtaken[d] >= config_.hit_cap) {
+  if (bank.oldest_conflict[d] != 0 && entry.age > bank.oldest_conflict[d] && ++bank.overtaken[d] >= config_.hit_cap) {
     pc.capped[d] |= std::uint64_t{1} << entry.bank;
     pc.row_stale = true;
     update_want(pc, entry.bank);

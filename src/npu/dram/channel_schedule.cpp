@@ -53,7 +53,8 @@ const Channel::Candidate* Channel::pseudochannel_candidate(std::int16_t index) {
 }
 
 Tick Channel::column_ready(const Pseudochannel& pc, const Entry& entry, std::size_t direction, Tick soonest) const {
-  Tick at = std::max({soonest, pc.banks[entry.bank].next_column[direction], pc.groups[entry.group].next_column[direction]});
+  Tick at =
+      std::max({soonest, pc.banks[entry.bank].next_column[direction], pc.groups[entry.group].next_column[direction]});
   if (direction == 0 && entry.sid != pc.last_sid) at = std::max(at, pc.next_other_sid);
   return align(at);
 }
@@ -128,7 +129,8 @@ Channel::Candidate Channel::idle_precharge(std::int16_t index) {
     if (bank.waiting[0] + bank.waiting[1] > 0) continue;
     const Tick at = std::max({now_, row_bus_, bank.next_precharge, pc.next_precharge,
                               std::max(bank.last_column, bank.activated) + row_timeout_});
-    if (at < best.at) best = {.at = at, .age = UINT64_MAX, .pseudochannel = index, .bank = b, .command = Command::kPrecharge};
+    if (at < best.at)
+      best = {.at = at, .age = UINT64_MAX, .pseudochannel = index, .bank = b, .command = Command::kPrecharge};
   }
   return best;
 }
@@ -175,7 +177,8 @@ Channel::Candidate Channel::refresh_bank_candidate(std::int16_t index) {
   const Tick bus = std::max(now_, row_bus_);
   if (const std::uint64_t open = pc.open & pc.blocked; open != 0) {
     candidate.bank = static_cast<std::int16_t>(std::countr_zero(open));
-    candidate.at = std::max({bus, pc.next_precharge, pc.banks[static_cast<std::size_t>(candidate.bank)].next_precharge});
+    candidate.at =
+        std::max({bus, pc.next_precharge, pc.banks[static_cast<std::size_t>(candidate.bank)].next_precharge});
     candidate.command = Command::kPrecharge;
     return candidate;
   }

@@ -16,9 +16,9 @@ ClosedForm closed_form(const MemoryConfig& config) {
   form.one_group_gbps = gbps(static_cast<double>(t.ccd_l));
   form.one_bank_gbps = gbps(static_cast<double>(t.rc));
   const Tick commands = s.activate_ticks + s.precharge_ticks + (s.shared_bus ? s.column_ticks : 0);
-  const double per_burst = std::max({static_cast<double>(t.faw) / 4, static_cast<double>(t.rrd_s),
-                                     static_cast<double>(t.rc) / s.banks(), static_cast<double>(t.bl),
-                                     static_cast<double>(commands * s.pseudochannels)});
+  const double per_burst =
+      std::max({static_cast<double>(t.faw) / 4, static_cast<double>(t.rrd_s), static_cast<double>(t.rc) / s.banks(),
+                static_cast<double>(t.bl), static_cast<double>(commands * s.pseudochannels)});
   form.random_gbps = gbps(per_burst);
   if (config.refresh == RefreshMode::kAllBank && t.refi > 0) {
     const auto refi = static_cast<double>(t.refi);

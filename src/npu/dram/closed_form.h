@@ -10,12 +10,12 @@ struct ClosedForm {
   double idle_read_ns = 0;      ///< row closed: tRCD + CL + BL
   double conflict_read_ns = 0;  ///< another row open: + tRP
   double peak_gbps = 0;
-  double one_group_gbps = 0;    ///< a stream within one bank group: a burst per tCCD_L
-  double one_bank_gbps = 0;     ///< a new row of the same bank each time: a burst per tRC
-  /// New rows all over the banks: the slowest of tFAW/4, tRRD_S, tRC/banks, and the row bus that the pseudo-channels of a
-  /// channel share.
+  double one_group_gbps = 0;  ///< a stream within one bank group: a burst per tCCD_L
+  double one_bank_gbps = 0;   ///< a new row of the same bank each time: a burst per tRC
+  /// New rows all over the banks: the slowest of tFAW/4, tRRD_S, tRC/banks, and the row bus that the pseudo-channels of
+  /// a channel share.
   double random_gbps = 0;
-  double refresh_loss = 0;      ///< fraction of time: tRFC / tREFI; 0 for per-bank refresh
+  double refresh_loss = 0;  ///< fraction of time: tRFC / tREFI; 0 for per-bank refresh
   /// With what a refresh costs around itself: precharge before, activation after.
   double refresh_loss_with_restart = 0;
 };

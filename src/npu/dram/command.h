@@ -13,7 +13,7 @@ enum class Command : std::uint8_t {
   kPrechargeAll,
   kRead,
   kWrite,
-  kReadAuto,   ///< with auto-precharge
+  kReadAuto,  ///< with auto-precharge
   kWriteAuto,
   kRefreshAll,
   kRefreshBank,

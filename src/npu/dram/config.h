@@ -28,15 +28,16 @@ struct MemoryConfig {
   RowPolicy row_policy = RowPolicy::kOpen;
   double row_timeout_ns = 100;
   RefreshMode refresh = RefreshMode::kAllBank;
-  /// Spreads the refreshes of the pseudo-channels over tREFI. Off: a stream that stripes over all of them stops once for
-  /// all instead of once for each.
+  /// Spreads the refreshes of the pseudo-channels over tREFI. Off: a stream that stripes over all of them stops once
+  /// for all instead of once for each.
   bool refresh_stagger = false;
 
-  int read_queue = 64;   ///< bursts per channel that the scheduler sees
+  int read_queue = 64;  ///< bursts per channel that the scheduler sees
   int write_queue = 64;
   double write_high = 0.8;  ///< fill of the write queue at which writes are drained
   double write_low = 0.2;   ///< and at which reads resume
-  /// Younger row hits that may overtake an older request to another row of the same bank before the row is closed for it.
+  /// Younger row hits that may overtake an older request to another row of the same bank before the row is closed for
+  /// it.
   int hit_cap = 32;
   /// Added to every completion: what lies between the client and the controller.
   double frontend_ns = 0;

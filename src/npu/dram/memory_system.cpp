@@ -32,8 +32,7 @@ Expected<void> check(const MemoryConfig& config) {
 
 Expected<MemorySystem> MemorySystem::create(const MemoryConfig& config, std::int64_t client_period_fs, bool trace) {
   DLLM_CHECK_OK(check(config));
-  if (client_period_fs < 1)
-    return Error{ErrorCode::kUsage, "the client's clock period is not positive", "memory", ""};
+  if (client_period_fs < 1) return Error{ErrorCode::kUsage, "the client's clock period is not positive", "memory", ""};
   DLLM_TRY(AddressMap map, AddressMap::named(config.mapping.empty() ? config.standard.default_mapping : config.mapping,
                                              config.standard, config.channels));
   return MemorySystem(config, std::move(map), client_period_fs, trace);
@@ -49,12 +48,11 @@ MemorySystem::MemorySystem(const MemoryConfig& config, AddressMap map, std::int6
       trace_(std::make_unique<std::vector<CommandRecord>>()),
       shares_(std::make_unique<std::vector<TransferShare>>(1)) {
   channels_.reserve(static_cast<std::size_t>(config.channels));
-  for (int c = 0; c < config.channels; ++c) channels_.emplace_back(config, c, shares_.get(), trace ? trace_.get() : nullptr);
+  for (int c = 0; c < config.channels; ++c)
+    channels_.emplace_back(config, c, shares_.get(), trace ? trace_.get() : nullptr);
 }
 
-Tick MemorySystem::tick_of(ClientCycle cycle) const {
-  return (cycle * client_period_fs_ + tick_fs_ - 1) / tick_fs_;
-}
+Tick MemorySystem::tick_of(ClientCycle cycle) const { return (cycle * client_period_fs_ + tick_fs_ - 1) / tick_fs_; }
 
 ClientCycle MemorySystem::cycle_of(Tick tick) const {
   return (tick * tick_fs_ + client_period_fs_ - 1) / client_period_fs_;
@@ -70,8 +68,9 @@ Expected<TransferId> MemorySystem::submit(std::uint64_t address, std::uint64_t b
                                           ClientCycle arrival) {
   if (bytes_wanted == 0) return Error{ErrorCode::kUsage, "a transfer of 0 bytes", "", ""};
   if (address >= bytes() || bytes_wanted > bytes() - address)
-    return Error{ErrorCode::kUsage, fmt::format("bytes {:#x} .. {:#x} lie beyond the memory", address, address + bytes_wanted),
-                 "", fmt::format("it has {} bytes", bytes())};
+    return Error{ErrorCode::kUsage,
+                 fmt::format("bytes {:#x} .. {:#x} lie beyond the memory", address, address + bytes_wanted), "",
+                 fmt::format("it has {} bytes", bytes())};
   if (arrival < 0 || arrival > (Channel::kForever / client_period_fs_))
     return Error{ErrorCode::kUsage, fmt::format("arrival at cycle {}", arrival), "", ""};
   const Tick tick = tick_of(arrival);

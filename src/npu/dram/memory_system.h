@@ -28,8 +28,8 @@ using TransferId = std::uint32_t;
 ///   ...
 ///   const ClientCycle done = memory.wait(t);                    // first cycle with all bytes there
 ///
-/// Virtual time: nothing is simulated before somebody asks. wait() simulates each channel the transfer touches just as far
-/// as its bytes need, so the client must submit whatever arrives before that moment first. A client that issues in
+/// Virtual time: nothing is simulated before somebody asks. wait() simulates each channel the transfer touches just as
+/// far as its bytes need, so the client must submit whatever arrives before that moment first. A client that issues in
 /// order and stalls on wait() does so by itself. Results do not depend on when the questions are asked.
 class MemorySystem {
  public:
@@ -68,8 +68,8 @@ class MemorySystem {
   /// Commands of all channels in the order of issue per channel; empty unless asked for.
   const std::vector<CommandRecord>& trace() const { return *trace_; }
 
-  Tick tick_of(ClientCycle cycle) const;          ///< first tick at or after the cycle's edge
-  ClientCycle cycle_of(Tick tick) const;          ///< first cycle edge at or after the tick
+  Tick tick_of(ClientCycle cycle) const;  ///< first tick at or after the cycle's edge
+  ClientCycle cycle_of(Tick tick) const;  ///< first cycle edge at or after the tick
 
  private:
   struct Transfer {

@@ -89,18 +89,23 @@ class Checker {
 
   Event event(const CommandRecord& c, char kind, int bank, Tick at) const {
     const DramStandard& s = config_.standard;
-    return {at, kind, c.pseudochannel, bank / (s.bank_groups * s.banks_per_group), bank / s.banks_per_group, bank, c.row,
-            c.at};
+    return {at,    kind, c.pseudochannel, bank / (s.bank_groups * s.banks_per_group), bank / s.banks_per_group, bank,
+            c.row, c.at};
   }
 
   static bool related(Scope scope, const Event& a, const Event& b) {
     if (a.pc != b.pc) return false;
     switch (scope) {
-      case Scope::kPseudochannel: return true;
-      case Scope::kSameSid: return a.sid == b.sid;
-      case Scope::kOtherSid: return a.sid != b.sid;
-      case Scope::kGroup: return a.group == b.group;
-      case Scope::kBank: return a.bank == b.bank;
+      case Scope::kPseudochannel:
+        return true;
+      case Scope::kSameSid:
+        return a.sid == b.sid;
+      case Scope::kOtherSid:
+        return a.sid != b.sid;
+      case Scope::kGroup:
+        return a.group == b.group;
+      case Scope::kBank:
+        return a.bank == b.bank;
     }
     return false;
   }
@@ -117,6 +122,7 @@ class Checker {
       for (const Event& e : effects(c)) {
         for (auto h = history_.rbegin(); h != history_.rend(); ++h) {
           if (h->issued + longest_ + t_.ras + t_.write_to_precharge() < e.at) break;
+          if (h->kind == 'f' && e.kind == 'f' && h->issued == e.issued) continue;  // the two banks of one command
           for (const Rule& rule : rules_)
             if (rule.first[0] == h->kind && rule.second[0] == e.kind && related(rule.scope, *h, e) &&
                 e.at < h->at + rule.distance)
@@ -145,13 +151,14 @@ class Checker {
     if (c.at < busy_until) fault(c, fmt::format("the command bus is busy until {}", busy_until));
     if (precharge) {
       const auto last = precharged_.find(c.pseudochannel);
-      if (last != precharged_.end() && c.at < last->second + t_.ppd) fault(c, fmt::format("tPPD {} after P at {}", t_.ppd, last->second));
+      if (last != precharged_.end() && c.at < last->second + t_.ppd)
+        fault(c, fmt::format("tPPD {} after P at {}", t_.ppd, last->second));
       precharged_[c.pseudochannel] = c.at;
     }
-    bus = c.at + (column                              ? s.column_ticks
-                  : precharge                         ? s.precharge_ticks
-                  : c.command == Command::kActivate   ? s.activate_ticks
-                                                      : s.refresh_ticks);
+    bus = c.at + (column                            ? s.column_ticks
+                  : precharge                       ? s.precharge_ticks
+                  : c.command == Command::kActivate ? s.activate_ticks
+                                                    : s.refresh_ticks);
   }
 
   /// What the command does to banks, with checks of the state it finds.
@@ -184,11 +191,10 @@ class Checker {
           events.push_back(event(c, 'f', c.bank + config_.standard.banks() / 2, c.at));
         for (const Event& e : events)
           if (open.contains(e.bank)) fault(c, "the bank is open");
-        // The pair is one command: its halves need no distance from each other.
-        if (events.size() == 2) history_.push_back(events[1]), events.pop_back();
         return events;
       }
-      default: return column(c);
+      default:
+        return column(c);
     }
   }
 

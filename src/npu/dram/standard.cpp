@@ -35,8 +35,8 @@ Expected<Tick> read_timing(TomlTable& timing, const TimingField& field, DramStan
   const double value = clocks ? *clocks : static_cast<double>(clocks_of_ns(*ns, standard.tck_fs));
   if (value < 0 || value > 1e9 || value != std::floor(value))
     return timing.error(field.key, fmt::format("'{}' must be a whole number of clocks >= 0", field.key));
-  standard.sources.push_back({std::string(field.key), clocks ? fmt::format("{} clk", *clocks) : fmt::format("{} ns", *ns),
-                              source});
+  standard.sources.push_back(
+      {std::string(field.key), clocks ? fmt::format("{} clk", *clocks) : fmt::format("{} ns", *ns), source});
   return static_cast<Tick>(std::max(value, minimum.value_or(0))) * standard.ticks_per_clock;
 }
 
@@ -60,7 +60,7 @@ Expected<void> read_timings(TomlTable& root, DramStandard& standard) {
 
 struct IntegerField {
   std::string_view key;
-  int DramStandard::*member;
+  int DramStandard::* member;
   bool power_of_two;
 };
 
@@ -169,9 +169,9 @@ Expected<DramStandard> load_standard(const std::string& name_or_path) {
   if (!file) {
     const std::vector<std::string> names = standard_names();
     const std::string near = nearest_key(name_or_path, names);
-    return Error{ErrorCode::kUsage, fmt::format("'{}' is neither a shipped DRAM standard nor a readable file", name_or_path),
-                 "", near.empty() ? fmt::format("shipped: {}", fmt::join(names, ", "))
-                                  : fmt::format("did you mean '{}'?", near)};
+    return Error{
+        ErrorCode::kUsage, fmt::format("'{}' is neither a shipped DRAM standard nor a readable file", name_or_path), "",
+        near.empty() ? fmt::format("shipped: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near)};
   }
   std::ostringstream text;
   text << file.rdbuf();

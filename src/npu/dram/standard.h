@@ -16,10 +16,10 @@ using Tick = std::int64_t;
 
 /// Minimum distances between commands, in ticks. Names are JEDEC's without the t.
 struct Timing {
-  Tick bl = 0;              ///< data bus time of a burst
-  Tick cl = 0, cwl = 0;     ///< column command to first data
+  Tick bl = 0;           ///< data bus time of a burst
+  Tick cl = 0, cwl = 0;  ///< column command to first data
   Tick rcd_rd = 0, rcd_wr = 0, rp = 0, ras = 0, rc = 0;
-  Tick wr = 0, rtp = 0;     ///< last write data / read command to precharge
+  Tick wr = 0, rtp = 0;                  ///< last write data / read command to precharge
   Tick ccd_s = 0, ccd_l = 0, ccd_r = 0;  ///< column to column: other group, same group, other stack id (reads)
   Tick rrd_s = 0, rrd_l = 0, faw = 0;
   Tick wtr_s = 0, wtr_l = 0;  ///< last write data to read command
@@ -35,7 +35,7 @@ struct Timing {
 /// One line of the table of timing parameters, from which the files are read and the manual is printed.
 struct TimingField {
   std::string_view key;
-  Tick Timing::*member;
+  Tick Timing::* member;
   std::string_view meaning;
   bool required;
 };

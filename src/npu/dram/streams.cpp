@@ -54,7 +54,8 @@ class Generator {
 }  // namespace
 
 Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) {
-  const std::uint64_t footprint = spec.footprint == 0 ? memory.bytes() - std::min(spec.base, memory.bytes()) : spec.footprint;
+  const std::uint64_t footprint =
+      spec.footprint == 0 ? memory.bytes() - std::min(spec.base, memory.bytes()) : spec.footprint;
   const auto bad = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "stream", ""}; };
   if (spec.request_bytes == 0 || spec.request_bytes * 2 > footprint)
     return bad(fmt::format("requests of {} bytes do not fit twice into {} bytes", spec.request_bytes, footprint));
@@ -72,7 +73,8 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
     TransferId& slot = flight[static_cast<std::size_t>(i % flight.size())];
     if (i >= flight.size()) now = std::max(now, memory.wait(slot));
     const bool write = generator.is_write(i);
-    slot = memory.submit_unchecked(generator.next(write), spec.request_bytes, write ? Access::kWrite : Access::kRead, now);
+    slot =
+        memory.submit_unchecked(generator.next(write), spec.request_bytes, write ? Access::kWrite : Access::kRead, now);
   }
   for (std::size_t i = 0; i < flight.size(); ++i)
     memory.wait(flight[static_cast<std::size_t>((spec.requests + i) % flight.size())]);
@@ -109,7 +111,8 @@ Expected<std::vector<TraceRequest>> parse_trace(const std::string& text, const s
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, hexadecimal ? 16 : 10);
       return error == std::errc() && end == word.data() + word.size();
     };
-    if (!number_of(address, request.address) || !number_of(bytes, request.bytes) || !number_of(arrival, request.arrival))
+    if (!number_of(address, request.address) || !number_of(bytes, request.bytes) ||
+        !number_of(arrival, request.arrival))
       return malformed;
     if (!requests.empty() && request.arrival < requests.back().arrival) {
       Error error = malformed;

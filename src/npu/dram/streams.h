@@ -15,16 +15,17 @@ enum class Pattern {
   kStrided,     ///< `stride` bytes apart
 };
 
-/// Synthetic traffic from one closed-loop client: a request is issued as soon as fewer than `outstanding` are in flight.
+/// Synthetic traffic from one closed-loop client: a request is issued as soon as fewer than `outstanding` are in
+/// flight.
 struct StreamSpec {
   Pattern pattern = Pattern::kSequential;
   std::uint64_t requests = 100000;
   std::uint64_t request_bytes = 64;
-  std::uint64_t stride = 0;     ///< kStrided
+  std::uint64_t stride = 0;  ///< kStrided
   std::uint64_t base = 0;
-  std::uint64_t footprint = 0;  ///< bytes; 0: the whole memory
-  double write_fraction = 0;     ///< of the requests, drawn at random from the seed
-  bool separate_writes = false;  ///< sequential and strided writes go to the upper half of the footprint
+  std::uint64_t footprint = 0;    ///< bytes; 0: the whole memory
+  double write_fraction = 0;      ///< of the requests, drawn at random from the seed
+  bool separate_writes = false;   ///< sequential and strided writes go to the upper half of the footprint
   std::uint64_t outstanding = 0;  ///< requests; 0: 256 per pseudo-channel, enough to saturate
   std::uint64_t seed = 0;
 };
