@@ -10,7 +10,7 @@ namespace {
 int bucket_of(Tick latency) {
   const auto value = static_cast<std::uint64_t>(std::max<Tick>(latency, 0));
   if (value < 4) return static_cast<int>(value);
-  const int octave = std::bit_width(value) - 3;
+  const int octave = static_cast<int>(std::bit_width(value)) - 3;
   return std::min(octave * 4 + static_cast<int>(value >> octave), LatencyHistogram::kBuckets - 1);
 }
 
