@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "numerics/half.h"
 
@@ -98,6 +99,35 @@ void quantize_block(const MxFormat& format, const float* x, std::uint16_t* codes
   }
   for (int i = 0; i < format.block; ++i)
     codes[i] = quantize_minifloat(e, std::ldexp(static_cast<double>(x[i]), -exponent));
+}
+
+/// Values of the codes, 2^-fraction included: their product with a scale is exact in double and in float.
+using ElementValues = std::array<double, 256>;
+
+ElementValues tabulate(const MxFormat& format) {
+  const MxElementInfo& e = mx_element(format.element);
+  ElementValues values = {};
+  for (std::uint32_t code = 0; code < 1u << e.bits; ++code) {
+    const bool negative = (code >> (e.bits - 1)) != 0;
+    values[code] = std::ldexp(static_cast<double>(mx_fixed(format.element, code)), -format.fraction());
+    if (e.exponent_bits != 0 && values[code] == 0.0 && negative) values[code] = -0.0;
+    if (mx_is_special(format.element, code)) {
+      const bool infinity = format.element == MxElement::kE5M2 && (code & 3) == 0;
+      values[code] = infinity ? (negative ? -HUGE_VAL : HUGE_VAL) : std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  return values;
+}
+
+const ElementValues& element_values(const MxFormat& format) {
+  static const auto tables = [] {
+    std::array<std::array<ElementValues, kMxRuleCount>, kMxElementCount - 1> all;
+    for (std::size_t element = 0; element < all.size(); ++element)
+      for (std::size_t rule = 0; rule < kMxRuleCount; ++rule)
+        all[element][rule] = tabulate({static_cast<MxElement>(element), static_cast<MxRule>(rule), 32});
+    return all;
+  }();
+  return tables[static_cast<std::size_t>(format.element)][static_cast<std::size_t>(format.rule)];
 }
 
 }  // namespace
@@ -197,20 +227,8 @@ void mx_dequantize(const MxFormat& format, const std::uint16_t* codes, const std
     for (std::size_t i = 0; i < n; ++i) x[i] = bf16_to_f32(codes[i]);
     return;
   }
-  const MxElementInfo& e = mx_element(format.element);
   const auto block = static_cast<std::size_t>(format.block);
-  // 2^-fraction is folded into the table; the product with the scale is then exact in double and in float.
-  std::array<double, 256> values;
-  const std::size_t count = std::size_t{1} << e.bits;
-  for (std::size_t code = 0; code < count; ++code) {
-    const auto c = static_cast<std::uint32_t>(code);
-    values[code] = std::ldexp(static_cast<double>(mx_fixed(format.element, c)), -format.fraction());
-    if (e.exponent_bits != 0 && values[code] == 0.0 && (c >> (e.bits - 1)) != 0) values[code] = -0.0;
-    if (mx_is_special(format.element, c)) {
-      const bool infinity = format.element == MxElement::kE5M2 && (c & 3) == 0;
-      values[code] = infinity ? ((c & 0x80) != 0 ? -HUGE_VAL : HUGE_VAL) : std::numeric_limits<double>::quiet_NaN();
-    }
-  }
+  const ElementValues& values = element_values(format);
   for (std::size_t i = 0; i < n; i += block) {
     const double scale = static_cast<double>(mx_scale_value(scales[i / block]));
     for (std::size_t j = 0; j < block; ++j) x[i + j] = static_cast<float>(values[codes[i + j]] * scale);
