@@ -1,3 +1,4 @@
+#include "app/npu.h"
 #include "app/verb.h"
 
 namespace dllm::app {
@@ -23,6 +24,10 @@ const std::vector<VerbEntry>& verbs() {
       {"detokenize", "[OPTIONS] [ID...]", "Turn token ids into text", make_detokenize},
       {"logits", "-m FILE --tokens 1,2,3 -o out.f32", "Write the raw predictions of one forward pass", make_logits},
       {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
+      {.name = "npu",
+       .arguments = "VERB [OPTIONS]",
+       .summary = "Design and simulate neural processing units",
+       .group = npu_verbs},
   };
   return entries;
 }
