@@ -138,6 +138,7 @@ TEST(Hazards, FindsWhatSoftwareMustAvoid) {
   };
   EXPECT_EQ(found("li gp1, 1\nS_ADD_INT gp2, gp1, gp1\nS_ST_INT gp2, gp0, 0"), "");
   EXPECT_EQ(found("S_ADD_INT gp2, gp1, gp0"), "0: gp1 is read, but nothing has written it\n");
+  EXPECT_EQ(found("S_ADDI_INT gp2, gp2, 5"), "0: gp2 is read, but nothing has written it\n");
   EXPECT_EQ(found("S_ADDI_INT gp0, gp0, 1"), "0: gp0 is always 0: the result is lost\n");
   EXPECT_EQ(found(".loop gp1, 2\nS_ADDI_INT gp1, gp0, 5\n.endloop"), "1: gp1 counts an open loop\n");
   EXPECT_EQ(found("M_MM 0, gp0, gp0"), "0: the program ends without writing out what is in acc\n");

@@ -60,27 +60,41 @@ class Checker {
   void check_registers(const Instruction& instruction, const InstructionInfo& row) {
     // PLENA's reductions into f0 are documented no-operations; elsewhere a write to a zero register is a slip.
     const bool reduction = instruction.op == Op::V_RED_SUM || instruction.op == Op::V_RED_MAX;
-    for (const Operand& operand : row.operand_list()) {
-      const std::uint32_t number = instruction.get(operand.field);
-      std::uint32_t* defined = operand.kind == OperandKind::kGp     ? &gp_
-                               : operand.kind == OperandKind::kFp   ? &fp_
-                               : operand.kind == OperandKind::kAddr ? &addr_
-                                                                    : nullptr;
-      if (defined == nullptr) continue;
-      const char* prefix = operand.kind == OperandKind::kGp ? "gp" : operand.kind == OperandKind::kFp ? "f" : "a";
-      if (reads(operand.access) && (*defined >> number & 1) == 0) {
-        report(index_, fmt::format("{}{} is read, but nothing has written it", prefix, number));
-        *defined |= 1u << number;
+    for (const bool writing : {false, true})  // an instruction reads its operands before it writes
+      for (const Operand& operand : row.operand_list()) {
+        const std::uint32_t number = instruction.get(operand.field);
+        if (!writing && reads(operand.access)) check_read(operand.kind, number);
+        if (writing && writes(operand.access)) check_write(instruction, operand.kind, number, reduction);
       }
-      if (writes(operand.access)) {
-        if (number == 0 && operand.kind != OperandKind::kAddr && !reduction)
-          report(index_, fmt::format("{}0 is always 0: the result is lost", prefix));
-        if (operand.kind == OperandKind::kGp && instruction.op != Op::C_LOOP_END)
-          for (const std::uint32_t counter : loops_)
-            if (counter == number) report(index_, fmt::format("gp{} counts an open loop", number));
-        *defined |= 1u << number;
-      }
-    }
+  }
+
+  std::uint32_t* defined_registers(OperandKind kind) {
+    return kind == OperandKind::kGp     ? &gp_
+           : kind == OperandKind::kFp   ? &fp_
+           : kind == OperandKind::kAddr ? &addr_
+                                        : nullptr;
+  }
+
+  static const char* prefix(OperandKind kind) {
+    return kind == OperandKind::kGp ? "gp" : kind == OperandKind::kFp ? "f" : "a";
+  }
+
+  void check_read(OperandKind kind, std::uint32_t number) {
+    std::uint32_t* defined = defined_registers(kind);
+    if (defined == nullptr || (*defined >> number & 1) != 0) return;
+    report(index_, fmt::format("{}{} is read, but nothing has written it", prefix(kind), number));
+    *defined |= 1u << number;
+  }
+
+  void check_write(const Instruction& instruction, OperandKind kind, std::uint32_t number, bool reduction) {
+    std::uint32_t* defined = defined_registers(kind);
+    if (defined == nullptr) return;
+    if (number == 0 && kind != OperandKind::kAddr && !reduction)
+      report(index_, fmt::format("{}0 is always 0: the result is lost", prefix(kind)));
+    if (kind == OperandKind::kGp && instruction.op != Op::C_LOOP_END)
+      for (const std::uint32_t counter : loops_)
+        if (counter == number) report(index_, fmt::format("gp{} counts an open loop", number));
+    *defined |= 1u << number;
   }
 
   void check_accumulators(const Instruction& instruction, const InstructionInfo& row) {
