@@ -1,10 +1,10 @@
 # cmake -DFOLDER=... -DOUTPUT=... -P embed.cmake: writes embedded_files.cpp with every *.toml below FOLDER.
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*.toml)
+list(TRANSFORM files REPLACE "\\.toml$" "")  # before sorting: "a" comes before "a-b", but "a.toml" does not
 list(SORT files)
 set(entries "")
-foreach(file ${files})
-  file(READ ${FOLDER}/${file} text)
-  string(REGEX REPLACE "\\.toml$" "" name ${file})
+foreach(name ${files})
+  file(READ ${FOLDER}/${name}.toml text)
   string(APPEND entries "      {\"${name}\",\n       R\"TOML(${text})TOML\"},\n")
 endforeach()
 file(WRITE ${OUTPUT}.new "#include \"npu/config/embedded_files.h\"
