@@ -10,7 +10,7 @@ std::vector<std::pair<std::string, Flags>> all_flags(std::vector<std::unique_ptr
   std::vector<std::pair<std::string, Flags>> result;
   for (const VerbEntry& entry : verbs()) {
     if (entry.group != nullptr) continue;  // the scripts complete one word; groups have --help
-    keep.push_back(entry.make());  // the flags refer to its members
+    keep.push_back(entry.make());          // the flags refer to its members
     result.emplace_back(entry.name, declared_flags(entry, *keep.back()));
   }
   return result;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/try.h"
 #include "npu/assembler/expander.h"
@@ -62,7 +63,6 @@ class Assembler {
       program_.code[fixup.index].set(fixup.field,
                                      static_cast<std::uint32_t>(offset) & static_cast<std::uint32_t>(2 * bound - 1));
     }
-    std::ranges::stable_sort(program_.regions, {}, &Region::begin);
     DLLM_CHECK_OK(link(program_));
     return std::move(program_);
   }
