@@ -1,4 +1,5 @@
 // dllm npu dram: the memory model alone, under synthetic streams or a trace.
+#include <chrono>
 #include <fstream>
 #include <ostream>
 
@@ -9,6 +10,7 @@
 #include "app/verb.h"
 #include "base/try.h"
 #include "npu/dram/protocol_checker.h"
+#include "npu/energy/energy.h"
 
 namespace dllm::app {
 namespace {
@@ -110,6 +112,7 @@ class NpuDram final : public Verb {
                .takes_path = true,
                .apply = into(commands_)});
     flags.add({.names = {"--check"}, .help = "verify every command against the standard", .apply = into(check_)});
+    flags.add({.names = {"--benchmark"}, .help = "also tell the speed of the simulation", .apply = into(benchmark_)});
     flags.add({.names = {"--list"},
                .help = "the shipped standards, their timing with sources (json), and mappings",
                .apply = into(list_)});
@@ -128,16 +131,24 @@ class NpuDram final : public Verb {
       return Error{ErrorCode::kUsage, fmt::format("{} requests with a command trace", requests_), "--requests",
                    fmt::format("at most {}", kMostTraced)};
     DLLM_TRY(MemorySystem memory, MemorySystem::create(config, period_fs, traced));
+    const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(traffic(memory, session));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     memory.advance(memory.cycle_of(memory.finished()));
     const StreamResult result = summary(memory);
     if (!commands_.empty()) DLLM_CHECK_OK(write_commands(memory));
     if (output_ == "json") {
       nlohmann::ordered_json json = provenance(session.command);
       json.update(dram_json(memory, result));
+      if (flags.given("--device")) json["energy_j"] = energy(memory);
+      if (benchmark_) json["lines_per_second"] = static_cast<double>(result.bytes) / 64 / took.count();
       out << dump(json) << "\n";
     } else {
       out << dram_text(memory, result);
+      if (flags.given("--device")) out << fmt::format("energy: {:.4g} J\n", energy(memory));
+      if (benchmark_)
+        out << fmt::format("simulated at {:.2f} million 64-byte lines per second\n",
+                           static_cast<double>(result.bytes) / 64 / took.count() * 1e-6);
     }
     if (check_) {
       const std::vector<std::string> faults = check_protocol(memory.trace(), config);
@@ -178,7 +189,7 @@ class NpuDram final : public Verb {
     if (!trace_.empty()) {
       DLLM_TRY(const std::string text, read_text(trace_, session.terminal));
       DLLM_TRY(const std::vector<TraceRequest> requests, parse_trace(text, trace_));
-      DLLM_TRY(const std::vector<npu::dram::ClientCycle> done, run_trace(memory, requests));
+      if (auto done = run_trace(memory, requests); !done) return std::move(done).error();
       return {};
     }
     spec_.pattern = pattern_ == "random"    ? Pattern::kRandom
@@ -189,8 +200,17 @@ class NpuDram final : public Verb {
     spec_.stride = static_cast<std::uint64_t>(stride_);
     spec_.footprint = static_cast<std::uint64_t>(footprint_);
     spec_.outstanding = static_cast<std::uint64_t>(outstanding_);
-    DLLM_TRY(const StreamResult result, run_stream(memory, spec_));
+    if (auto done = run_stream(memory, spec_); !done) return std::move(done).error();
     return {};
+  }
+
+  double energy(const MemorySystem& memory) const {
+    double joules = 0;
+    const auto device = device_.load();  // has loaded before
+    for (int c = 0; device && c < memory.config().channels; ++c)
+      for (int p = 0; p < memory.config().standard.pseudochannels; ++p)
+        joules += npu::dram_energy(*device, memory.stats(c, p));
+    return joules;
   }
 
   Expected<void> write_commands(const MemorySystem& memory) const {
@@ -205,7 +225,7 @@ class NpuDram final : public Verb {
   std::int32_t channels_ = 1;
   std::int64_t requests_ = 100000, bytes_ = 64, stride_ = 0, footprint_ = 0, outstanding_ = 0;
   StreamSpec spec_;
-  bool check_ = false, list_ = false;
+  bool check_ = false, list_ = false, benchmark_ = false;
 };
 
 }  // namespace

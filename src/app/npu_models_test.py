@@ -38,6 +38,7 @@ class Models(CliCase):
         text = self.ok("npu", "dram", "--device", "dart-2048", "--set", "memory.stacks=1", "--requests", 20000).stdout
         self.assertIn("8 channels", text)
         self.assertIn("theory:", text)
+        self.assertIn("energy:", text)
 
     def test_dram_trace_and_commands(self):
         trace = self.dir / "requests.txt"

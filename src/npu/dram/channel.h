@@ -61,7 +61,6 @@ class Channel {
   }
 
   Tick now() const { return now_; }
-  bool idle() const { return pending_.empty() && queued_[0] + queued_[1] == 0; }
 
   /// Counts up to now(); the time since the last column command is added to the breakdown.
   PseudochannelStats stats(int pseudochannel) const;
@@ -166,6 +165,7 @@ class Channel {
   // channel_issue.cpp
   void issue(const Candidate& candidate);
   void issue_column(const Candidate& candidate);
+  Entry* oldest_conflict(Pseudochannel& pc, int bank);
   void issue_activate(const Candidate& candidate);
   void close_bank(Pseudochannel& pc, int bank, Tick at);
   void issue_precharge(const Candidate& candidate);

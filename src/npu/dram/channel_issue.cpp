@@ -127,9 +127,19 @@ void Channel::issue_column(const Candidate& candidate) {
   if (close) close_bank(pc, bank_index, bank.next_precharge);  // the device waits for tRAS, tRTP and tWR by itself
 }
 
+/// The entry for whose sake the row of a bank is changed; null if nobody waits.
+Channel::Entry* Channel::oldest_conflict(Pseudochannel& pc, int bank) {
+  for (Index i = pc.head[static_cast<std::size_t>(direction_)]; i != kNone;) {
+    Entry& entry = entries_[static_cast<std::size_t>(i)];
+    if (entry.bank == bank && !entry.hit) return &entry;
+    i = entry.next;
+  }
+  return nullptr;
+}
+
 void Channel::issue_activate(const Candidate& candidate) {
   Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
-  Entry& entry = entries_[static_cast<std::size_t>(candidate.entry)];
+  Entry& entry = *oldest_conflict(pc, candidate.bank);
   Bank& bank = pc.banks[entry.bank];
   const Tick at = candidate.at;
   if (entry.need == Entry::kHit) entry.need = Entry::kMiss;
@@ -164,7 +174,8 @@ void Channel::close_bank(Pseudochannel& pc, int bank_index, Tick at) {
 
 void Channel::issue_precharge(const Candidate& candidate) {
   Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
-  if (candidate.entry != kNone) entries_[static_cast<std::size_t>(candidate.entry)].need = Entry::kConflict;
+  // Age 0 marks a precharge for a refresh.
+  if (Entry* entry = candidate.age == 0 ? nullptr : oldest_conflict(pc, candidate.bank)) entry->need = Entry::kConflict;
   row_bus_ = candidate.at + config_.standard.precharge_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
   later(pc.next_precharge, candidate.at + t_.ppd);

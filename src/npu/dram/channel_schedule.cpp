@@ -97,27 +97,21 @@ void Channel::find_row(std::int16_t index) {
   pc.row_stale = false;
   std::uint64_t left = pc.want_row[d] & ~pc.blocked;
   const Tick bus = std::max(now_, row_bus_);
-  for (Index i = pc.head[d]; left != 0 && i != kNone;) {
-    const Entry& entry = entries_[static_cast<std::size_t>(i)];
-    const std::uint64_t bit = std::uint64_t{1} << entry.bank;
-    if ((left & bit) != 0 && !entry.hit) {
-      left &= ~bit;
-      const Bank& bank = pc.banks[entry.bank];
-      const bool closed = bank.open_row < 0;
-      const Tick at = closed ? align(std::max(bus, activate_ready(pc, entry.bank)))
-                             : std::max({bus, bank.next_precharge, pc.next_precharge});
-      if (at < best.at) {
-        best = {.at = at,
-                .age = entry.age,
-                .pseudochannel = index,
-                .entry = i,
-                .bank = entry.bank,
-                .command = closed ? Command::kActivate : Command::kPrecharge};
-        if (at == bus) return;
-      }
+  for (; left != 0; left &= left - 1) {
+    const auto b = static_cast<std::int16_t>(std::countr_zero(left));
+    const Bank& bank = pc.banks[static_cast<std::size_t>(b)];
+    const bool closed = bank.open_row < 0;
+    const Tick at =
+        closed ? align(std::max(bus, activate_ready(pc, b))) : std::max({bus, bank.next_precharge, pc.next_precharge});
+    const std::uint64_t age = bank.oldest_conflict[d];
+    if (at < best.at || (at == best.at && age < best.age)) {
+      best.at = at;
+      best.age = age;
+      best.bank = b;
+      best.command = closed ? Command::kActivate : Command::kPrecharge;
     }
-    i = entry.next;
   }
+  best.pseudochannel = index;
 }
 
 Channel::Candidate Channel::idle_precharge(std::int16_t index) {

@@ -75,7 +75,7 @@ Expected<TransferId> MemorySystem::submit(std::uint64_t address, std::uint64_t b
     return Error{ErrorCode::kUsage, fmt::format("arrival at cycle {}", arrival), "", ""};
   const Tick tick = tick_of(arrival);
   for (const Channel& channel : channels_)
-    if (tick < channel.now() && !channel.idle())
+    if (tick < channel.now())
       return Error{ErrorCode::kUsage, fmt::format("arrival at cycle {}, but time is {}", arrival, now()), "",
                    "submit in the order of time"};
   return submit_unchecked(address, bytes_wanted, access, arrival);

@@ -137,6 +137,9 @@ TEST(MemorySystem, RefusesWhatItCannotDo) {
   EXPECT_FALSE(memory.submit(memory.bytes() - 10, 64, Access::kRead, 0));
   EXPECT_FALSE(memory.submit(0, 0, Access::kRead, 0));
   EXPECT_FALSE(memory.submit(0, 64, Access::kRead, -1));
+  memory.advance(500);
+  EXPECT_FALSE(memory.submit(0, 64, Access::kRead, 499));  // the past is simulated
+  EXPECT_TRUE(memory.submit(0, 64, Access::kRead, 500));
   config.channels = 3;
   EXPECT_FALSE(MemorySystem::create(config, 1000000));
   config.channels = 1;
