@@ -30,6 +30,7 @@ Expected<MachineConfig> machine_config(const Device& device) {
   config.mram_elements = static_cast<std::uint64_t>(device.sram.matrix_tiles) * mlen * mlen;
   config.fp_words = static_cast<std::uint64_t>(device.sram.fp_words);
   config.int_words = static_cast<std::uint64_t>(device.sram.int_words);
+  config.hbm_bytes = static_cast<std::uint64_t>(device.memory_config.bytes());
   config.prefetch_m_rows = static_cast<int>(device.prefetch.matrix_rows);
   config.prefetch_v_rows = static_cast<int>(device.prefetch.vector_rows);
   config.store_v_rows = static_cast<int>(device.prefetch.writeback_rows);

@@ -65,10 +65,13 @@ TEST(Devices, ShippedProfilesHaveAMachineOrAReason) {
     const auto device = load_device(name);
     ASSERT_TRUE(device.has_value()) << name;
     const auto config = machine_config(*device);
-    if (config)
+    if (config) {
       ++machines;
-    else
-      EXPECT_FALSE(config.error().what.empty());
+      EXPECT_EQ(config->vlen, device->array.vlen);
+      EXPECT_EQ(config->hbm_bytes, static_cast<std::uint64_t>(device->memory_config.bytes())) << name;
+    } else {
+      EXPECT_NE(config.error().message().find(name), std::string::npos) << config.error().message();
+    }
   }
   EXPECT_GT(machines, 0);
   MachineConfig config;
