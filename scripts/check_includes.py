@@ -21,10 +21,12 @@ ALLOWED = {
     "quant": ["model", "format", "numerics", "base"],
     "backend": ["model", "graph", "base"],
     "cpu": ["backend", "model", "graph", "format", "numerics", "base"],
+    "npu": ["backend", "model", "graph", "format", "numerics", "base"],
     "decode": ["backend", "model", "base"],
     "engine": ["decode", "cpu", "backend", "model", "text", "format", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
-    "app": ["eval", "engine", "quant", "decode", "cpu", "backend", "model", "graph", "text", "format", "numerics", "base"],
+    "app": ["eval", "engine", "quant", "decode", "npu", "cpu", "backend", "model", "graph", "text", "format",
+            "numerics", "base"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -9,7 +9,8 @@ namespace {
 std::vector<std::pair<std::string, Flags>> all_flags(std::vector<std::unique_ptr<Verb>>& keep) {
   std::vector<std::pair<std::string, Flags>> result;
   for (const VerbEntry& entry : verbs()) {
-    keep.push_back(entry.make());  // the flags refer to its members
+    if (entry.group != nullptr) continue;  // the scripts complete one word; groups have --help
+    keep.push_back(entry.make());          // the flags refer to its members
     result.emplace_back(entry.name, declared_flags(entry, *keep.back()));
   }
   return result;

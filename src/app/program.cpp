@@ -56,6 +56,32 @@ ExitCode run_verb(const VerbEntry& entry, const std::vector<std::string>& args, 
   return code ? *code : fail(session.terminal, code.error());
 }
 
+/// The second word of `dllm npu isa`.
+std::string_view last_word(std::string_view name) { return name.substr(name.rfind(' ') + 1); }
+
+std::string group_summary(const VerbEntry& group) {
+  std::string text = fmt::format("{}\n\nusage: dllm {} {}\n\nVerbs:\n", group.summary, group.name, group.arguments);
+  for (const VerbEntry& entry : group.group())
+    text += fmt::format("  {:<12}{}\n", last_word(entry.name), entry.summary);
+  return text + fmt::format("\ndllm {} VERB --help tells a verb's options\n", group.name);
+}
+
+ExitCode run_group(const VerbEntry& group, const std::vector<std::string>& args, Session& session,
+                   const Flags::Environment& environment) {
+  const std::string word = args.empty() ? "--help" : args[0];
+  if (word == "--help" || word == "-h" || word == "help") {
+    session.terminal.out << group_summary(group);
+    return kExitOk;
+  }
+  std::vector<std::string> names;
+  for (const VerbEntry& entry : group.group()) {
+    if (last_word(entry.name) == word) return run_verb(entry, {args.begin() + 1, args.end()}, session, environment);
+    names.emplace_back(last_word(entry.name));
+  }
+  return fail(session.terminal,
+              {ErrorCode::kUsage, "unknown verb", fmt::format("{} {}", group.name, word), choice_hint(word, names)});
+}
+
 ExitCode unknown_verb(Terminal& terminal, const std::string& word) {
   std::vector<std::string> names = {"--help", "--version", "--completion"};
   for (const VerbEntry& entry : verbs()) names.emplace_back(entry.name);
@@ -68,7 +94,11 @@ ExitCode unknown_verb(Terminal& terminal, const std::string& word) {
 ExitCode dispatch(const std::vector<std::string>& args, Session& session, const Flags::Environment& environment) {
   Terminal& terminal = session.terminal;
   const std::string word = args.empty() ? "--help" : args[0];
-  if (word == "help" && args.size() > 1) return dispatch({args[1], "--help"}, session, environment);
+  if (word == "help" && args.size() > 1) {
+    std::vector<std::string> words(args.begin() + 1, args.end());
+    words.emplace_back("--help");
+    return dispatch(words, session, environment);
+  }
   if (word == "--help" || word == "-h" || word == "help") {
     terminal.out << summary();
     return kExitOk;
@@ -85,7 +115,11 @@ ExitCode dispatch(const std::vector<std::string>& args, Session& session, const 
     return kExitOk;
   }
   for (const VerbEntry& entry : verbs())
-    if (entry.name == word) return run_verb(entry, {args.begin() + 1, args.end()}, session, environment);
+    if (entry.name == word) {
+      const std::vector<std::string> rest(args.begin() + 1, args.end());
+      return entry.group != nullptr ? run_group(entry, rest, session, environment)
+                                    : run_verb(entry, rest, session, environment);
+    }
   return unknown_verb(terminal, word);
 }
 

@@ -34,7 +34,9 @@ struct VerbEntry {
   std::string_view name;
   std::string_view arguments;
   std::string_view summary;
-  std::unique_ptr<Verb> (*make)();
+  std::unique_ptr<Verb> (*make)() = nullptr;
+  /// A group of verbs behind one word, as `dllm npu isa`; their names hold both words. Then `make` is null.
+  const std::vector<VerbEntry>& (*group)() = nullptr;
 };
 
 /// In the order of the help.

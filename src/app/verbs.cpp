@@ -1,3 +1,4 @@
+#include "app/npu.h"
 #include "app/verb.h"
 
 namespace dllm::app {
@@ -29,6 +30,10 @@ const std::vector<VerbEntry>& verbs() {
       {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
+      {.name = "npu",
+       .arguments = "VERB [OPTIONS]",
+       .summary = "Design and simulate neural processing units",
+       .group = npu_verbs},
   };
   return entries;
 }

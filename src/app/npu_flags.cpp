@@ -1,0 +1,91 @@
+#include "app/npu_flags.h"
+
+#include <sys/utsname.h>
+
+#include "base/try.h"
+#include "dllm/version.h"
+#include "model/model.h"
+
+namespace dllm::app {
+
+void DeviceFlags::add(Flags& flags) {
+  flags.add({.names = {"--device"},
+             .value = "NAME|FILE",
+             .help = "device profile; see dllm npu devices",
+             .default_text = name,
+             .takes_path = true,
+             .apply = into(name)});
+  flags.add({.names = {"--set"},
+             .value = "KEY=VALUE",
+             .help = "change one key of the profile, e.g. memory.stacks=4; may be repeated",
+             .apply = into(sets)});
+}
+
+Expected<npu::Device> DeviceFlags::load() const {
+  std::vector<npu::Override> overrides;
+  for (const std::string& text : sets) {
+    DLLM_TRY(npu::Override change, npu::parse_override(text));
+    overrides.push_back(std::move(change));
+  }
+  return npu::load_device(name, overrides);
+}
+
+void WorkloadFlags::add(Flags& flags) {
+  constexpr std::int64_t kMost = 1 << 24;
+  const auto number = [&flags](const char* name, const char* help, std::int64_t& target) {
+    flags.add({.names = {name},
+               .value = "N",
+               .help = help,
+               .default_text = fmt::format("{}", target),
+               .apply = into(target, 1, kMost)});
+  };
+  number("--batch", "sequences", workload.batch);
+  number("--block", "positions decoded together", workload.block);
+  number("--context", "positions of a sequence, prompt and answer", workload.context);
+  number("--steps", "denoising steps per block, the first of them warm", workload.steps);
+  flags.add({.names = {"--unfused-head"},
+             .help = "write the logits to memory and read them back",
+             .apply = [this](const std::string& text) -> Expected<void> {
+               const auto value = parse_bool(text);
+               if (!value) return bad_value(fmt::format("'{}' is no truth value", text));
+               workload.fused_head = !*value;
+               return {};
+             }});
+}
+
+void NpuModelFlags::add(Flags& flags) {
+  flags.add({.names = {"-m", "--model"},
+             .value = "FILE",
+             .help = "GGUF file, for its shape",
+             .takes_path = true,
+             .apply = into(path)});
+  std::string known;
+  for (const std::string& name : npu::model_shape_names()) known += (known.empty() ? "" : ", ") + name;
+  flags.add({.names = {"--shape"},
+             .value = "NAME|FILE",
+             .help = "shape without weights: " + known + ", or a TOML file",
+             .default_text = "llada-8b",
+             .takes_path = true,
+             .apply = into(shape)});
+}
+
+Expected<npu::ModelShape> NpuModelFlags::load() const {
+  if (!path.empty() && !shape.empty())
+    return Error{ErrorCode::kUsage, "--model and --shape exclude each other", "", ""};
+  if (path.empty()) return npu::load_model_shape(shape.empty() ? "llada-8b" : shape);
+  DLLM_TRY(const std::shared_ptr<const Model> model, Model::load(path));
+  npu::ModelShape found;
+  found.desc = model->desc();
+  DLLM_TRY(found.architecture, find_architecture(found.desc.architecture));
+  return found;
+}
+
+nlohmann::ordered_json provenance(const std::string& command) {
+  utsname host{};
+  uname(&host);
+  return {{"command", command},
+          {"version", DLLM_VERSION},
+          {"host", fmt::format("{} {} {}", host.sysname, host.release, host.machine)}};
+}
+
+}  // namespace dllm::app

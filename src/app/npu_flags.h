@@ -1,0 +1,55 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/flags.h"
+#include "npu/analytic/workload.h"
+#include "npu/device/device.h"
+
+namespace dllm::app {
+
+/// --device and --set, which every `dllm npu` command that needs a device shares.
+struct DeviceFlags {
+  std::string name = "dart-2048";
+  std::vector<std::string> sets;
+
+  void add(Flags& flags);
+  Expected<npu::Device> load() const;
+};
+
+/// --batch, --block, --context, --steps, --unfused-head.
+struct WorkloadFlags {
+  npu::Workload workload;
+
+  void add(Flags& flags);
+};
+
+/// A model's graph builder: --shape NAME|FILE, or -m FILE.gguf.
+struct NpuModelFlags {
+  std::string path, shape;
+
+  void add(Flags& flags);
+  /// Without either flag: the shape of LLaDA-8B.
+  Expected<npu::ModelShape> load() const;
+};
+
+inline Apply into(std::int64_t& target, std::int64_t minimum, std::int64_t maximum) {
+  return [&target, minimum, maximum](const std::string& text) -> Expected<void> {
+    const auto value = parse_number<std::int64_t>(text);
+    if (!value) return bad_value(fmt::format("'{}' is no whole number", text));
+    if (*value < minimum || *value > maximum)
+      return bad_value(fmt::format("{} is outside {} .. {}", *value, minimum, maximum));
+    target = *value;
+    return {};
+  };
+}
+
+/// The command, the version and the machine: what belongs beside every figure.
+nlohmann::ordered_json provenance(const std::string& command);
+
+}  // namespace dllm::app

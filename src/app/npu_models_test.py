@@ -1,0 +1,117 @@
+"""`dllm npu dram|devices|analyze|sweep` from outside.
+
+    python3 npu_models_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import unittest
+
+from cli_case import CliCase
+
+SWEEP = """name = "array"
+model = "llada-8b"
+[device]
+base = "dart-2048"
+"array.blen" = [32, 64, 96]
+"memory.stacks" = [1, 2]
+[workload]
+batch = [1, 16]
+[limits]
+area_mm2 = 60
+"""
+
+
+class Models(CliCase):
+    def json(self, *args):
+        return json.loads(self.ok("npu", *args, "-o", "json").stdout)
+
+    def test_dram_streams(self):
+        result = self.json("dram", "--standard", "hbm2-2000", "--requests", 40000, "--check")
+        self.assertAlmostEqual(result["result"]["gbps_per_pseudochannel"], 14.3, delta=0.3)
+        self.assertEqual(result["configuration"]["mapping"], "mop4clxor")
+        self.assertAlmostEqual(sum(result["total"]["time"].values()), 100, delta=1e-6)
+        self.assertAlmostEqual(result["closed_form"]["refresh_loss_percent"], 8.974, delta=0.01)
+        self.assertEqual(len(result["pseudochannels"]), 2)
+        self.assertIn("dllm npu dram", result["command"])
+        random = self.json("dram", "--standard", "hbm2-2000", "--pattern", "random", "--bytes", 32, "--refresh", "none")
+        self.assertAlmostEqual(random["result"]["gbps_per_pseudochannel"], 5.33, delta=0.05)
+        text = self.ok("npu", "dram", "--device", "dart-2048", "--set", "memory.stacks=1", "--requests", 20000).stdout
+        self.assertIn("8 channels", text)
+        self.assertIn("theory:", text)
+        self.assertIn("energy:", text)
+
+    def test_dram_trace_and_commands(self):
+        trace = self.dir / "requests.txt"
+        trace.write_text("R 0 64 0\nW 0x2000 64 10\nR 0 64 5000\n")
+        commands = self.dir / "commands.txt"
+        result = self.json("dram", "--trace", trace, "--commands", commands, "--check")
+        self.assertEqual(result["read_latency"]["count"], 2)
+        lines = commands.read_text().splitlines()
+        self.assertIn("ACT", lines[1])
+        self.assertTrue(any("REFab" in line for line in lines))
+        trace.write_text("R 0 64\n")
+        self.assertIn(":1", self.fails(3, "npu", "dram", "--trace", trace))
+
+    def test_dram_mistakes(self):
+        self.assertIn("hbm2e-3200", self.fails(2, "npu", "dram", "--standard", "hbm2e-320"))
+        self.fails(2, "npu", "dram", "--channels", 3)
+        self.fails(2, "npu", "dram", "--mapping", "nowhere")
+        self.fails(2, "npu", "dram", "--writes", 1.5)
+        self.fails(2, "npu", "dram", "--device", "dart-512", "--channels", 2)
+        self.fails(2, "npu", "dram", "--pattern", "strided")
+
+    def test_dram_list(self):
+        listing = self.json("dram", "--list")
+        names = [s["name"] for s in listing["standards"]]
+        self.assertTrue({"hbm2-2000", "hbm2e-3200", "hbm3-6400", "lpddr5x-8533"} <= set(names))
+        for standard in listing["standards"]:
+            for timing in standard["timing"].values():
+                self.assertTrue(timing["source"])
+
+    def test_devices(self):
+        names = [d["name"] for d in self.json("devices")]
+        for name in ("dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64", "mobile-v79"):
+            self.assertIn(name, names)
+        device = self.json("devices", "dart-2048", "--set", "memory.stacks=4")
+        self.assertAlmostEqual(device["derived"]["memory_gbps"], 1638.4)
+        self.assertIn("vlen", self.ok("npu", "devices", "mobile-v79").stdout)
+        self.assertIn("did you mean", self.fails(2, "npu", "devices", "dart-204"))
+        self.assertIn("array.vlan", self.fails(3, "npu", "devices", "dart-2048", "--set", "array.vlan=3"))
+        own = self.dir / "own.toml"
+        own.write_text('base = "dart-2048"\nname = "own"\nsummary = ""\n[array]\nvlen = 3000\n')
+        self.assertIn("own.toml:5", self.fails(3, "npu", "devices", own))
+
+    def test_analyze(self):
+        result = self.json("analyze", "--shape", "llada-8b", "--device", "dart-2048", "--bandwidth", 717)
+        self.assertAlmostEqual(result["block"]["seconds"], 0.58, delta=0.03)
+        refine = result["refine"]
+        self.assertLessEqual(refine["lower_bound_cycles"], refine["overlapped_cycles"])
+        self.assertAlmostEqual(sum(o["cycles"] for o in refine["operators"]), refine["total"]["cycles"], delta=1)
+        self.assertEqual(result["device"]["array"]["vlen"], 2048)
+        text = self.ok("npu", "analyze", "--bandwidth", 60, "--device", "mobile-v79", "--batch", 1, "--phase", "refine")
+        self.assertIn("tokens/s", text.stdout)
+        self.assertNotIn("warm step", text.stdout)
+        self.fails(2, "npu", "analyze", "--block", 64, "--context", 32)
+        self.fails(2, "npu", "analyze", "--shape", "gpt-5")
+
+    def test_sweep(self):
+        spec = self.dir / "sweep.toml"
+        spec.write_text(SWEEP)
+        csv, svg = self.dir / "out.csv", self.dir / "out.svg"
+        first = self.json("sweep", spec, "--csv", csv, "--svg", svg, "--threads", 2)
+        self.assertEqual((first["evaluated"], first["invalid"]), (8, 4))
+        self.assertEqual(len(csv.read_text().splitlines()), 13)
+        self.assertIn("<svg", svg.read_text())
+        again = self.json("sweep", spec)
+        self.assertEqual((again["evaluated"], again["reused"]), (0, 8))
+        self.assertEqual(again["rows"], first["rows"])
+        self.assertTrue(any(row["pareto"] for row in first["rows"]))
+        spec.write_text(SWEEP.replace("batch", "bacth"))
+        self.assertIn("sweep.toml:8", self.fails(3, "npu", "sweep", spec))
+        spec.write_text(SWEEP)
+        (self.dir / "not.sqlite").write_text("no database at all, but long enough to be looked at as one" * 20)
+        self.fails(3, "npu", "sweep", spec, "--db", self.dir / "not.sqlite")
+
+
+if __name__ == "__main__":
+    unittest.main()

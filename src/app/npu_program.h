@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "app/terminal.h"
+#include "dllm/error.h"
+#include "npu/assembler/program.h"
+
+namespace dllm::app {
+
+/// A program by path: files named *.asm or *.s, and "-", are assembly; others hold words, as bytes or hexadecimal text.
+/// Errors: kIo, kInvalidFile with file, line and column.
+Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal);
+
+/// Writes a whole file. Errors: kIo.
+Expected<void> write_bytes(const std::string& path, std::string_view bytes);
+
+}  // namespace dllm::app

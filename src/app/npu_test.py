@@ -1,0 +1,118 @@
+"""`dllm npu isa|asm|disasm|run` from outside.
+
+    python3 npu_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import pathlib
+import struct
+import unittest
+
+from cli_case import CliCase
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def npy(values, descr="<f4", code="f"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len(values)},), }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{code}", *values)
+
+
+def read_npy(path, code="f"):
+    data = path.read_bytes()
+    start = 10 + struct.unpack("<H", data[8:10])[0]
+    return list(struct.unpack(f"<{(len(data) - start) // 4}{code}", data[start:]))
+
+
+class Npu(CliCase):
+    def write(self, name, text):
+        path = self.dir / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def test_help(self):
+        self.assertIn("Verbs:", self.ok("npu").stdout)
+        self.assertEqual(self.ok("npu", "--help").stdout, self.ok("help", "npu").stdout)
+        for verb in "isa asm disasm run".split():
+            self.assertIn(f"usage: dllm npu {verb}", self.ok("npu", verb, "--help").stdout)
+            self.assertIn(f"usage: dllm npu {verb}", self.ok("help", "npu", verb).stdout)
+        self.assertIn("did you mean 'disasm'", self.fails(2, "npu", "disasn"))
+
+    def test_generated_files_are_current(self):
+        self.assertEqual(self.ok("npu", "isa").stdout, (SOURCE / "docs/isa.md").read_text())
+        self.assertEqual(self.ok("npu", "isa", "--format", "sv").stdout, (SOURCE / "rtl/dllm_isa_pkg.sv").read_text())
+        rows = json.loads(self.ok("npu", "isa", "--format", "json").stdout)["instructions"]
+        self.assertIn("V_RED_MAX_IDX", [row["mnemonic"] for row in rows])
+        self.assertIn("opcode 0x01", self.ok("npu", "isa", "m_mm").stdout)
+        self.assertIn("M_MM", self.fails(2, "npu", "isa", "M_MN"))
+
+    def test_assemble_and_disassemble(self):
+        source = self.write("loop.asm", ".loop gp1, 3\nS_ADDI_INT gp2, gp2, 5\n.endloop\nC_BREAK\n")
+        for form in ("bin", "hex"):
+            out = self.dir / f"loop.{form}"
+            self.assertIn("4 instructions", self.ok("npu", "asm", source, "-o", out, "--format", form).stdout)
+            text = self.ok("npu", "disasm", out).stdout
+            self.assertEqual(text, "C_LOOP_START gp1, 3\nS_ADDI_INT gp2, gp2, 5\nC_LOOP_END gp1\nC_BREAK\n")
+        self.assertIn("0x00000034", self.ok("npu", "disasm", out, "--annotate").stdout)
+        again = self.dir / "again.bin"
+        self.ok("npu", "asm", "-", "-o", again, stdin=text.encode())
+        self.assertEqual(again.read_bytes(), (self.dir / "loop.bin").read_bytes())
+        report = json.loads(self.ok("npu", "asm", source, "--report", "json").stdout)
+        self.assertEqual(report["loop_depth"], 1)
+        self.assertEqual(report["hazards"][0]["line"], 2)  # gp2 is read before anything wrote it
+        self.assertIn("nothing has written it", self.fails(5, "npu", "asm", source, "--strict"))
+
+    def test_errors_name_the_place(self):
+        bad = self.write("bad.asm", "S_ADDI_INT gp1, gp0, 5\nM_MN 0, gp1, gp2\n")
+        message = self.fails(3, "npu", "asm", bad)
+        self.assertIn("bad.asm:2:1: unknown instruction 'M_MN' (did you mean M_MM?)", message)
+        self.fails(3, "npu", "run", bad)
+        self.fails(3, "npu", "disasm", self.write("bad.bin", b"\0\0\0\0"))
+        self.fails(3, "npu", "run", self.dir / "missing.asm")
+        self.fails(2, "npu", "run")
+        trap = self.write("trap.asm", "li gp1, 3\nV_ADD_VV gp1, gp1, gp1\n")
+        self.assertIn("trap.asm:2 (instruction 1): V_ADD_VV gp1, gp1, gp1: trap: VRAM address 3", self.fails(3, "npu", "run", trap))
+        endless = self.write("endless.asm", "li gp1, 1\nC_BNZ gp1, 0\n")
+        self.assertIn("limit of 100 instructions", self.fails(3, "npu", "run", endless, "--max-instructions", "100"))
+
+    def test_run_with_memory(self):
+        program = self.write("sum.asm", "li gp1, 64\nV_ADD_VV gp1, gp0, gp1\nS_LD_INT gp2, gp0, 1\nS_ST_INT gp2, gp0, 0\nC_BREAK\n")
+        x = self.write("x.npy", npy([float(i) for i in range(128)]))
+        ids = self.write("ids.npy", npy([7, 9], "<i4", "i"))
+        out = self.dir / "y.npy"
+        result = self.ok("npu", "run", program, "--load", f"vram@0={x}", "--load", f"int@0={ids}", "--dump", "vram@64:4",
+                         "--dump", "int@0:2", "--dump", f"vram@64:64={out}")
+        self.assertEqual(result.stdout, "vram@64:4: 64 66 68 70\nint@0:2: 9 9\n")
+        self.assertIn("5 instructions, stopped by C_BREAK", result.stderr)
+        self.assertEqual(read_npy(out), [64.0 + 2 * i for i in range(64)])
+        report = json.loads(self.ok("npu", "run", program, "-o", "json", "--dump", "vram@0:1").stdout)
+        self.assertEqual(report["counts"]["V_ADD_VV"], 1)
+        self.assertEqual(report["memory"]["vram@0:1"], [0.0])
+        self.assertEqual(report["config"]["vlen"], 64)
+        self.assertIn("float32", self.fails(3, "npu", "run", program, "--load",
+                                            f"vram@0={self.write('c.npy', npy([1.0]).replace(b'<f4', b'>f4'))}"))
+        self.fails(2, "npu", "run", program, "--load", "vram@0")
+        self.fails(2, "npu", "run", program, "--dump", "vram@0:0")
+        self.fails(2, "npu", "run", program, "--number-format", "weight=fp3")
+
+    def test_gemm_against_python(self):
+        # Small integers: every format of the path keeps them exactly.
+        k, n = 64, 64
+        w = [[(3 * i + 5 * j) % 7 - 3 for j in range(n)] for i in range(k)]
+        x = [[(2 * r + c) % 5 - 2 for c in range(k)] for r in range(4)]
+        program = self.write("gemm.asm", "C_SET_ADDR_REG a0, gp0, gp0\nli gp1, 4096\nC_SET_SCALE_REG gp1\n"
+                                         "H_PREFETCH_M gp0, gp0, a0, 0, 0\nli gp2, 256\nli gp3, 0\n"
+                                         ".loop gp4, 16\nM_MM 0, gp3, gp0\nM_MM_WO gp2, 0, 0\nS_ADDI_INT gp3, gp3, 4\n"
+                                         "S_ADDI_INT gp2, gp2, 4\n.endloop\n")
+        arguments = ["npu", "run", program, "--number-format", "weight=mxint8:32:ocp", "--number-format", "matrix_input=mxint8:32:ocp",
+                     "--load", f"hbm@0:mxint8:32:ocp={self.write('w.npy', npy([float(v) for row in w for v in row]))}",
+                     "--load", f"vram@0={self.write('x.npy', npy([float(v) for row in x for v in row]))}",
+                     "--dump", f"vram@256:256={self.dir / 'y.npy'}", "--hazards", "--trace", self.dir / "trace.txt"]
+        self.ok(*arguments)
+        expected = [float(sum(x[r][i] * w[i][j] for i in range(k))) for r in range(4) for j in range(n)]
+        self.assertEqual(read_npy(self.dir / "y.npy"), expected)
+        self.assertIn("M_MM 0, gp3, gp0 <MRAM@0:1x64x4 <VRAM@0:1x4x64", (self.dir / "trace.txt").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,237 @@
+#include "npu/analytic/cost_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/try.h"
+#include "npu/dram/streams.h"
+
+namespace dllm::npu {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles one at a time.
+struct SlabWork {
+  int instructions, passes;
+  double serial;
+};
+
+SlabWork rms_norm_work(const Device::Latency& t) {  // x*x and sum; times 1/rms, times gain
+  return {4, 2, static_cast<double>(3 * t.vector_mul + t.vector_sum)};
+}
+SlabWork rope_work(const Device::Latency& t) { return {3, 1, static_cast<double>(2 * t.vector_mul + t.vector_add)}; }
+SlabWork swiglu_work(const Device::Latency& t) {  // negate, exp, add 1, reciprocal, times gate, times up
+  return {6, 1, static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul)};
+}
+SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
+  return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
+}
+
+void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double slabs, double serial_slabs) {
+  const auto units = static_cast<double>(device.array.vector_units);
+  cost.vector += work.instructions * slabs / units;
+  cost.lower_bound = std::max(cost.lower_bound, work.passes * slabs / units);
+  cost.serial += work.serial * serial_slabs;
+  cost.lane_ops += work.instructions * slabs * static_cast<double>(device.array.vlen);
+}
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) {
+  constexpr std::string_view kNames[] = {"matrix", "vector", "memory", "host"};
+  return kNames[static_cast<int>(bound)];
+}
+
+double gemm_cycles(const Device& device, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const Device::Array& a = device.array;
+  return static_cast<double>(ceil_div(m, a.blen) * ceil_div(n, a.blen) * ceil_div(k, a.mlen)) * a.tile_cycles;
+}
+
+double attention_cycles(const Device& device, std::int64_t sequences, std::int64_t rows, std::int64_t keys,
+                        std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  const Device::Array& a = device.array;
+  const std::int64_t m = ceil_div(rows * (heads / kv_heads), a.blen);
+  // Groups of heads whose contractions of length k lie side by side in the MLEN lanes.
+  const auto groups = [&](std::int64_t k) {
+    return k <= a.mlen ? ceil_div(kv_heads, a.mlen / k) : kv_heads * ceil_div(k, a.mlen);
+  };
+  const std::int64_t qk = ceil_div(keys, a.blen) * groups(head_dim);
+  const std::int64_t pv = ceil_div(head_dim, a.blen) * groups(keys);
+  return static_cast<double>(sequences * m * (qk + pv)) * a.tile_cycles;
+}
+
+Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps) {
+  if (!(achieved_gbps > 0))
+    return Error{ErrorCode::kUsage, fmt::format("a bandwidth of {} GB/s", achieved_gbps), "", ""};
+  CostModel model(device);
+  model.achieved_gbps_ = achieved_gbps;
+  DLLM_TRY(const double weight, format_bits(device.numerics.weight));
+  DLLM_TRY(const double kv, format_bits(device.numerics.kv));
+  DLLM_TRY(const double logits, format_bits(device.numerics.logits));
+  DLLM_TRY(const double activation, format_bits(device.numerics.activation));
+  model.weight_bytes_ = weight / 8;
+  model.kv_bytes_ = kv / 8;
+  model.logit_bytes_ = logits / 8;
+  model.activation_bytes_ = activation / 8;
+  return model;
+}
+
+/// Fills the units' cycles, bytes and `lower_bound` without the memory's; false for an unknown operator.
+bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+  const Device::Latency& t = device_.latency;
+  const std::int64_t vlen = device_.array.vlen;
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
+  const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
+  // Weights stream once if half of the vector SRAM holds the activations, else once per part that does.
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    c.macs += m * n * k;
+    c.matrix += gemm_cycles(device_, m, n, k);
+    c.serial += c.matrix;
+    c.lower_bound = std::max(c.lower_bound, c.matrix);
+    const double room = static_cast<double>(device_.vector_sram_bytes()) / 2;
+    const double passes = std::ceil(static_cast<double>(m * k * 2) / room);
+    c.weight_bytes = static_cast<double>(n * k) * weight_bytes_;
+    c.read_bytes += c.weight_bytes * std::max(1.0, passes);
+    if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
+  };
+
+  return std::visit(
+      [&](const auto& o) {
+        using O = std::decay_t<decltype(o)>;
+        if constexpr (std::is_same_v<O, op::Embed>) {
+          c.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * weight_bytes_;
+        } else if constexpr (std::is_same_v<O, op::RmsNorm>) {
+          elementwise(rms_norm_work(t), o.x);
+          c.serial += 5.0 * static_cast<double>(value(o.x).rows * o.groups);  // 1/h, eps, root, reciprocal, address
+        } else if constexpr (std::is_same_v<O, op::Linear>) {
+          gemm(value(o.x).rows, value(o.out).width, value(o.x).width);
+        } else if constexpr (std::is_same_v<O, op::Rope>) {
+          elementwise(rope_work(t), o.x);
+        } else if constexpr (std::is_same_v<O, op::StoreKv>) {
+          c.write_bytes = static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * kv_bytes_;
+        } else if constexpr (std::is_same_v<O, op::Attention>) {
+          const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
+          const Device::Array& a = device_.array;
+          c.macs = 2 * rows * o.heads * load.keys * o.head_dim;
+          c.matrix =
+              attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
+          c.read_bytes = static_cast<double>(2 * load.sequences * load.keys * o.kv_heads * o.head_dim) * kv_bytes_;
+          const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
+          const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
+          add_vector(device_, c, softmax_work(t), packed, tiles);
+          // The running rescale of the output, one multiplication and one addition per further tile of keys.
+          const double more = static_cast<double>(ceil_div(load.keys, a.mlen));
+          const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen));
+          c.vector += 2 * more * out / static_cast<double>(a.vector_units);
+          c.serial +=
+              tiles * static_cast<double>(ceil_div(o.head_dim, vlen) * (t.vector_mul + t.vector_add) + 8) + c.matrix;
+          c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
+                                                      static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
+        } else if constexpr (std::is_same_v<O, op::SwiGlu>) {
+          elementwise(swiglu_work(t), o.gate);
+        } else if constexpr (std::is_same_v<O, op::Add>) {
+          elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
+        } else if constexpr (std::is_same_v<O, op::GatherScored>) {
+          // Addressing only: the rows stay where they are.
+        } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
+          const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
+          const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
+          gemm(rows, vocab, value(o.x).width);
+          const auto n = static_cast<double>(rows * ceil_div(vocab, vlen));
+          add_vector(device_, c, softmax_work(t), n, n);
+          c.serial += 3 * n + 7.0 * static_cast<double>(rows);
+          if (!load.fused_head) {
+            const double bytes = static_cast<double>(rows * vocab) * logit_bytes_;
+            c.write_bytes += bytes;
+            c.read_bytes += bytes;
+          }
+        } else {
+          return false;
+        }
+        return true;
+      },
+      any);
+}
+
+Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load) const {
+  if (load.sequences < 1 || load.keys < 1 || graph.shape.rows < load.sequences)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
+                 "", "each sequence has at least one row and one key"};
+  const double ghz = device_.clock.ghz;
+  const double host =
+      (device_.host.dispatch_us + device_.host.batch_us / static_cast<double>(device_.host.batch_ops)) * ghz * 1e3;
+  StepCost step;
+  step.operators.reserve(graph.ops.size());
+  OperatorCost& sum = step.total;
+  double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    OperatorCost& c = step.operators.emplace_back();
+    c.op = static_cast<std::int32_t>(i);
+    if (!cost(graph, load, graph.ops[i], c))
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the analytical model knows no cost of '{}'", op_name(graph.ops[i])), "", ""};
+    const double bytes = c.read_bytes + c.write_bytes;
+    c.memory = bytes / achieved_gbps_ * ghz;
+    c.host = host;
+    // Reading every weight once is unavoidable; reading it again is the schedule's choice.
+    const double least =
+        (std::holds_alternative<op::Linear>(graph.ops[i]) ? c.weight_bytes : bytes) / device_.memory_gbps() * ghz;
+    (c.macs > 0 ? lower_matrix : lower_vector) += c.lower_bound;
+    lower_memory += least;
+    c.lower_bound = std::max(c.lower_bound, least);
+    c.serial += c.memory + host;
+    const double most = std::max({c.matrix, c.vector, c.memory});
+    c.cycles = most + host;
+    c.bound = host > most        ? Bound::kHost
+              : most == c.memory ? Bound::kMemory
+              : most == c.matrix ? Bound::kMatrix
+                                 : Bound::kVector;
+    sum.macs += c.macs;
+    sum.lane_ops += c.lane_ops;
+    sum.read_bytes += c.read_bytes;
+    sum.write_bytes += c.write_bytes;
+    sum.weight_bytes += c.weight_bytes;
+    sum.matrix += c.matrix;
+    sum.vector += c.vector;
+    sum.memory += c.memory;
+    sum.host += c.host;
+    sum.cycles += c.cycles;
+    sum.serial += c.serial;
+    sum.lower_bound += c.lower_bound;
+  }
+  const Device::Window& window = device_.window;
+  if (const auto resident = static_cast<double>(window.bytes - window.staging_bytes);
+      window.bytes > 0 && sum.weight_bytes > resident) {
+    const double outside = sum.weight_bytes - resident;
+    const double half = std::max(1.0, static_cast<double>(window.staging_bytes) / 2);
+    step.mapping = (std::ceil(outside / half) * window.map_us +
+                    std::ceil(outside / static_cast<double>(window.page_bytes)) * window.map_us_per_page) *
+                   ghz * 1e3;
+  }
+  sum.cycles += step.mapping;
+  sum.serial += step.mapping;
+  const double most = std::max({sum.matrix, sum.vector, sum.memory});
+  sum.bound = most == sum.memory ? Bound::kMemory : most == sum.matrix ? Bound::kMatrix : Bound::kVector;
+  step.overlapped = most + sum.host + step.mapping;
+  step.lower_bound = std::max({lower_matrix, lower_vector, lower_memory});
+  return step;
+}
+
+Expected<double> achieved_bandwidth(const Device& device) {
+  DLLM_TRY(dram::MemorySystem memory, dram::MemorySystem::create(device.memory_config, device.period_fs()));
+  dram::StreamSpec spec;
+  spec.request_bytes = 4096;
+  // Four refresh intervals at peak, so that their share is right within a few percent of itself.
+  const double intervals =
+      4 * device.memory_config.standard.ticks_to_ns(static_cast<double>(device.memory_config.standard.timing.refi));
+  spec.requests = static_cast<std::uint64_t>(std::max(64.0, intervals * device.memory_config.peak_gbps() / 4096));
+  DLLM_TRY(const dram::StreamResult result, dram::run_stream(memory, spec));
+  return std::min(result.gbps, device.memory_gbps());
+}
+
+}  // namespace dllm::npu

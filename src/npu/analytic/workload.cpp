@@ -1,0 +1,120 @@
+#include "npu/analytic/workload.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+
+#include "base/try.h"
+#include "npu/config/embedded_files.h"
+#include "npu/config/toml_table.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::string_view kFolder = "models/";
+
+Expected<ModelShape> parse_shape(std::string_view text, const std::string& file) {
+  struct Dim {
+    std::string_view key;
+    std::int64_t ModelDesc::* member;
+  };
+  static constexpr std::array<Dim, 7> kDims = {{{"vocab", &ModelDesc::vocab},
+                                                {"width", &ModelDesc::width},
+                                                {"layers", &ModelDesc::layers},
+                                                {"heads", &ModelDesc::heads},
+                                                {"kv_heads", &ModelDesc::kv_heads},
+                                                {"head_dim", &ModelDesc::head_dim},
+                                                {"ffn_width", &ModelDesc::ffn_width}}};
+  DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
+  ModelShape shape;
+  DLLM_TRY(const std::string architecture, root.text("architecture"));
+  const auto found = find_architecture(architecture);
+  if (!found) return root.error("architecture", found.error().what, found.error().hint);
+  shape.architecture = *found;
+  shape.architecture->set_defaults(shape.desc);
+  shape.desc.architecture = architecture;
+  DLLM_TRY(shape.desc.name, root.text("name"));
+  for (const Dim& dim : kDims) {
+    DLLM_TRY(shape.desc.*dim.member, root.integer(dim.key));
+    if (shape.desc.*dim.member < 1 || shape.desc.*dim.member > (1 << 24))
+      return root.error(dim.key, fmt::format("'{}' is {}", dim.key, shape.desc.*dim.member), "between 1 and 16777216");
+  }
+  DLLM_TRY(const std::optional<bool> bias, root.optional_boolean("qkv_bias"));
+  DLLM_TRY(const std::optional<bool> tied, root.optional_boolean("tied_embeddings"));
+  shape.desc.qkv_bias = bias.value_or(shape.desc.qkv_bias);
+  shape.desc.tied_embeddings = tied.value_or(false);
+  shape.desc.rope_dims = shape.desc.head_dim;
+  DLLM_CHECK_OK(root.finish());
+  if (shape.desc.heads % shape.desc.kv_heads != 0)
+    return root.error("kv_heads",
+                      fmt::format("{} heads cannot share {} KV heads", shape.desc.heads, shape.desc.kv_heads));
+  if (shape.desc.layers > 1000) return root.error("layers", "more than 1000 layers");
+  return shape;
+}
+
+}  // namespace
+
+Expected<ModelShape> load_model_shape(const std::string& name_or_path) {
+  if (const auto shipped = find_embedded_file(std::string(kFolder) + name_or_path))
+    return parse_shape(shipped->text, name_or_path + ".toml");
+  std::ifstream file(name_or_path, std::ios::binary);
+  if (!file || name_or_path.empty())
+    return Error{ErrorCode::kUsage,
+                 fmt::format("'{}' is neither a shipped model shape nor a readable file", name_or_path), "",
+                 fmt::format("shipped: {}", fmt::join(model_shape_names(), ", "))};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_shape(text.str(), name_or_path);
+}
+
+std::vector<std::string> model_shape_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.name.starts_with(kFolder)) names.emplace_back(file.name.substr(kFolder.size()));
+  return names;
+}
+
+Expected<void> check(const Workload& w) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (w.batch < 1 || w.block < 1 || w.context < 1 || w.steps < 1 || w.batch > kMost || w.context > kMost ||
+      w.steps > kMost || w.batch * w.context > kMost)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("batch {}, block {}, context {}, steps {}", w.batch, w.block, w.context, w.steps),
+                 "workload", "each at least 1; batch x context at most 16777216"};
+  if (w.block > w.context)
+    return Error{ErrorCode::kUsage, fmt::format("a block of {} in a context of {}", w.block, w.context), "workload",
+                 "the context counts all positions, the block included"};
+  return {};
+}
+
+StepShape warm_shape(const Workload& w) { return {.rows = w.batch * w.context, .scored = w.batch * w.block}; }
+StepShape refine_shape(const Workload& w) { return {.rows = w.batch * w.block, .scored = w.batch * w.block}; }
+StepLoad step_load(const Workload& w) { return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head}; }
+
+Work work(const OperatorCost& cost) {
+  return {static_cast<double>(cost.macs), cost.matrix, cost.lane_ops, cost.read_bytes, cost.write_bytes};
+}
+
+Expected<BlockCost> evaluate_block(const CostModel& model, const Graph& warm, const Graph& refine,
+                                   const Workload& workload) {
+  DLLM_CHECK_OK(check(workload));
+  BlockCost block;
+  DLLM_TRY(block.warm, model.evaluate(warm, step_load(workload)));
+  DLLM_TRY(block.refine, model.evaluate(refine, step_load(workload)));
+  const Device& device = model.device();
+  block.warm_energy = step_energy(device, work(block.warm.total), block.warm.seconds(device));
+  block.refine_energy = step_energy(device, work(block.refine.total), block.refine.seconds(device));
+  const auto refinements = static_cast<double>(workload.steps - 1);
+  block.seconds = block.warm.seconds(device) + refinements * block.refine.seconds(device);
+  block.joules = block.warm_energy.total() + refinements * block.refine_energy.total();
+  block.serial_seconds = (block.warm.total.serial + refinements * block.refine.total.serial) / (device.clock.ghz * 1e9);
+  const auto tokens = static_cast<double>(workload.batch * workload.block);
+  block.tokens_per_second = tokens / block.seconds;
+  block.tokens_per_joule = tokens / block.joules;
+  return block;
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dllm::npu {
+
+/// What fuzz/fuzz_npu_assembler.cpp runs, and a test runs over its corpus: assembles `data`; what assembles must
+/// disassemble and assemble again to the same words, and every error must name a place. Aborts if not.
+void fuzz_assembler(const std::uint8_t* data, std::size_t size);
+
+/// The same for a program file (words or hexadecimal text).
+void fuzz_program(const std::uint8_t* data, std::size_t size);
+
+}  // namespace dllm::npu

@@ -1,0 +1,180 @@
+#include "npu/device/device.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "base/try.h"
+#include "npu/config/embedded_files.h"
+#include "npu/config/toml_table.h"
+#include "npu/device/checks.h"
+#include "numerics/mx.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::string_view kFolder = "devices/";
+
+Expected<void> read_field(TomlTable& section, const DeviceField& field, Device& device) {
+  double value = 0;
+  if (field.kind == DeviceField::kText) {
+    DLLM_TRY(field.text(device), section.text(field.key));
+    return {};
+  }
+  if (field.kind == DeviceField::kInteger) {
+    DLLM_TRY(field.integer(device), section.integer(field.key));
+    value = static_cast<double>(field.integer(device));
+  } else {
+    DLLM_TRY(field.number(device), section.number(field.key));
+    value = field.number(device);
+  }
+  if (!(value >= field.minimum && value <= field.maximum))
+    return section.error(field.key, fmt::format("'{}.{}' is {}", field.section, field.key, value),
+                         fmt::format("it must lie between {} and {} {}", field.minimum, field.maximum, field.unit));
+  return {};
+}
+
+/// Unknown keys are looked for among all fields of the section, whether this file had to give them or not.
+Expected<void> check_keys(const TomlTable& section, std::string_view name) {
+  std::vector<std::string> known;
+  for (const DeviceField& field : device_fields())
+    if (field.section == name) known.emplace_back(field.key);
+  for (const std::string& key : section.keys()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest_key(key, known);
+    return section.error(key, fmt::format("unknown key '{}.{}'", name, key),
+                         near.empty() ? fmt::format("known in [{}]: {}", name, fmt::join(known, ", "))
+                                      : fmt::format("did you mean '{}'?", near));
+  }
+  return {};
+}
+
+Expected<void> read_sections(TomlTable& root, bool required, Device& device) {
+  std::vector<std::string_view> sections;
+  for (const DeviceField& field : device_fields())
+    if (sections.empty() || sections.back() != field.section) sections.push_back(field.section);
+  for (const std::string_view name : sections) {
+    DLLM_TRY(std::optional<TomlTable> section, root.optional_table(name));
+    if (!section) {
+      if (required) return root.error("", fmt::format("there is no table '{}'", name));
+      continue;
+    }
+    DLLM_CHECK_OK(check_keys(*section, name));
+    for (const DeviceField& field : device_fields())
+      if (field.section == name && (required || section->contains(field.key)))
+        DLLM_CHECK_OK(read_field(*section, field, device));
+  }
+  return root.finish();
+}
+
+}  // namespace
+
+double Device::peak_tops() const {
+  const auto macs = static_cast<double>(array.blen * array.mlen * array.blen);
+  return 2 * macs / array.tile_cycles * clock.ghz * 1e-3;
+}
+
+double Device::memory_gbps() const {
+  const double peak = memory_config.peak_gbps();
+  return memory.dma_gbps > 0 ? std::min(memory.dma_gbps, peak) : peak;
+}
+
+std::int64_t Device::period_fs() const { return std::llround(1e6 / clock.ghz); }
+
+Expected<Override> parse_override(std::string_view text) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return Error{ErrorCode::kUsage, fmt::format("'{}' is no key=value", text), "--set", "example: array.vlen=1024"};
+  return Override{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
+
+Expected<double> format_bits(const std::string& format) {
+  static const std::map<std::string_view, double> others = {{"fp16", 16}, {"q4_0", 4.5}, {"q8_0", 8.5}};
+  if (const auto found = others.find(format); found != others.end()) return found->second;
+  if (const auto mx = mx_format_from_name(format)) return mx->bits() + (mx->scaled() ? 8.0 / mx->block : 0.0);
+  return Error{ErrorCode::kUsage, fmt::format("unknown number format '{}'", format), "",
+               "examples: mxint4:32:plena, mxfp8_e4m3:8:plena, bf16, fp16, q4_0, q8_0"};
+}
+
+Expected<Device> parse_device(std::string_view text, const std::string& file, const std::vector<Override>& overrides) {
+  std::string changed(text);
+  for (const Override& change : overrides) {
+    DLLM_TRY(changed, with_override(changed, file, change.key, change.value));
+  }
+  // A file that was changed has lost its lines; messages then name the key alone.
+  DLLM_TRY(TomlTable root, TomlTable::parse(changed, overrides.empty() ? file : file + " with --set"));
+  Device device;
+  DLLM_TRY(const std::optional<std::string> base, root.optional_text("base"));
+  if (base) {
+    const auto shipped = find_embedded_file(std::string(kFolder) + *base);
+    if (!shipped)
+      return root.error("base", fmt::format("there is no shipped device '{}'", *base),
+                        fmt::format("shipped: {}", fmt::join(device_names(), ", ")));
+    DLLM_TRY(device, parse_device(shipped->text, *base + ".toml"));
+  }
+  DLLM_TRY(device.name, root.text("name"));
+  DLLM_TRY(device.summary, root.text("summary"));
+  DLLM_CHECK_OK(read_sections(root, !base, device));
+  DLLM_CHECK_OK(resolve_memory(device, root));
+  DLLM_CHECK_OK(check_device(device, root));
+  return device;
+}
+
+Expected<Device> load_device(const std::string& name_or_path, const std::vector<Override>& overrides) {
+  if (const auto shipped = find_embedded_file(std::string(kFolder) + name_or_path))
+    return parse_device(shipped->text, name_or_path + ".toml", overrides);
+  std::ifstream file(name_or_path, std::ios::binary);
+  if (!file || name_or_path.empty()) {
+    const std::vector<std::string> names = device_names();
+    const std::string near = nearest_key(name_or_path, names);
+    return Error{
+        ErrorCode::kUsage, fmt::format("'{}' is neither a shipped device nor a readable file", name_or_path), "",
+        near.empty() ? fmt::format("shipped: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near)};
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_device(text.str(), name_or_path, overrides);
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.name.starts_with(kFolder)) names.emplace_back(file.name.substr(kFolder.size()));
+  return names;
+}
+
+nlohmann::ordered_json device_json(const Device& device) {
+  nlohmann::ordered_json json;
+  json["name"] = device.name;
+  json["summary"] = device.summary;
+  Device copy = device;  // the accessors give references
+  for (const DeviceField& field : device_fields()) {
+    auto& target = json[std::string(field.section)][std::string(field.key)];
+    switch (field.kind) {
+      case DeviceField::kInteger:
+        target = field.integer(copy);
+        break;
+      case DeviceField::kNumber:
+        target = field.number(copy);
+        break;
+      case DeviceField::kText:
+        target = field.text(copy);
+        break;
+    }
+  }
+  auto& derived = json["derived"];
+  derived["peak_tops"] = device.peak_tops();
+  derived["memory_gbps"] = device.memory_gbps();
+  derived["memory_channels"] = device.memory_config.channels;
+  derived["memory_pseudochannels"] = device.memory_config.channels * device.memory_config.standard.pseudochannels;
+  derived["memory_bytes"] = device.memory_config.bytes();
+  derived["vector_sram_bytes"] = device.vector_sram_bytes();
+  return json;
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,103 @@
+#include "npu/device/device.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr double kBig = 1e15;
+
+}  // namespace
+
+// A row is: section, key, member, range, unit, meaning.
+#define INTEGER(section, key, low, unit, meaning)            \
+  {#section,                                                 \
+   #key,                                                     \
+   DeviceField::kInteger,                                    \
+   [](Device& d) -> std::int64_t& { return d.section.key; }, \
+   nullptr,                                                  \
+   nullptr,                                                  \
+   low,                                                      \
+   kBig,                                                     \
+   unit,                                                     \
+   meaning}
+#define NUMBER(section, key, low, high, unit, meaning) \
+  {#section,                                           \
+   #key,                                               \
+   DeviceField::kNumber,                               \
+   nullptr,                                            \
+   [](Device& d) -> double& { return d.section.key; },                       \
+   nullptr,                                            \
+   low,                                                \
+   high,                                               \
+   unit,                                               \
+   meaning}
+#define TEXT(section, key, meaning)                      \
+  {#section, #key,    DeviceField::kText,                \
+   nullptr,  nullptr, [](Device& d) -> std::string& { return d.section.key; }, \
+   0,        0,       "",                                \
+   meaning}
+
+// clang-format off
+const std::vector<DeviceField>& device_fields() {
+  static const std::vector<DeviceField> fields = {
+      INTEGER(array, blen, 1, "PEs", "side of a systolic sub-array"),
+      INTEGER(array, mlen, 1, "lanes", "lanes along K; MLEN / BLEN sub-arrays"),
+      INTEGER(array, vlen, 1, "lanes", "lanes of the vector unit"),
+      INTEGER(array, hlen, 1, "lanes", "lanes of one attention head"),
+      NUMBER(array, tile_cycles, 0.001, 1e6, "cycles", "BLEN x MLEN x BLEN multiply-accumulates"),
+      INTEGER(array, vector_units, 1, "", "vector contexts that run at once"),
+      NUMBER(clock, ghz, 0.01, 20, "GHz", "clock of all units"),
+      INTEGER(sram, matrix_tiles, 1, "tiles", "matrix SRAM, tiles of MLEN x MLEN"),
+      INTEGER(sram, vector_rows, 1, "rows", "vector SRAM, rows of VLEN BF16"),
+      INTEGER(sram, fp_words, 8, "words", "FP SRAM, BF16"),
+      INTEGER(sram, int_words, 8, "words", "integer SRAM, 32 bit"),
+      INTEGER(sram, vector_ports, 1, "", "ports of the vector SRAM"),
+      TEXT(memory, standard, "DRAM standard: `dllm npu dram --list`"),
+      INTEGER(memory, stacks, 1, "", "stacks (HBM) or 64-bit interfaces (LPDDR)"),
+      TEXT(memory, mapping, "address mapping; empty: the standard's"),
+      TEXT(memory, row_policy, "open, closed or timeout"),
+      TEXT(memory, refresh, "all-bank, per-bank or none"),
+      NUMBER(memory, dma_gbps, 0, 1e6, "GB/s", "limit of the DMA engines; 0: none"),
+      NUMBER(memory, frontend_ns, 0, 1e6, "ns", "latency between client and controller"),
+      INTEGER(prefetch, matrix_rows, 1, "rows", "of MLEN per H_PREFETCH_M"),
+      INTEGER(prefetch, vector_rows, 1, "rows", "of VLEN per H_PREFETCH_V"),
+      INTEGER(prefetch, writeback_rows, 1, "rows", "of VLEN per H_STORE_V"),
+      INTEGER(prefetch, outstanding, 1, "", "transfers in flight"),
+      INTEGER(latency, vector_add, 1, "cycles", "vector addition and subtraction"),
+      INTEGER(latency, vector_mul, 1, "cycles", "vector multiplication"),
+      INTEGER(latency, vector_exp, 1, "cycles", "vector exponential"),
+      INTEGER(latency, vector_reci, 1, "cycles", "vector reciprocal"),
+      INTEGER(latency, vector_max, 1, "cycles", "vector maximum, with or without index"),
+      INTEGER(latency, vector_sum, 1, "cycles", "vector sum"),
+      INTEGER(latency, scalar_fp, 1, "cycles", "scalar FP addition and multiplication"),
+      INTEGER(latency, scalar_special, 1, "cycles", "scalar exponential, root, reciprocal"),
+      INTEGER(latency, scalar_int, 1, "cycles", "scalar integer operations"),
+      INTEGER(latency, prefix_scan, 1, "cycles", "prefix sum"),
+      INTEGER(latency, shift, 1, "cycles", "lane shift"),
+      TEXT(numerics, weight, "format of weights in memory"),
+      TEXT(numerics, activation, "format of activations at the array"),
+      TEXT(numerics, kv, "format of keys and values"),
+      TEXT(numerics, logits, "format of logits that leave the chip"),
+      NUMBER(host, dispatch_us, 0, 1e6, "us", "per operator"),
+      NUMBER(host, batch_us, 0, 1e6, "us", "per batch of operators"),
+      INTEGER(host, batch_ops, 1, "", "operators per batch"),
+      NUMBER(host, dequantize_gbps, 0, 1e6, "GB/s", "weights unpacked by vector code; 0: by hardware"),
+      INTEGER(window, bytes, 0, "bytes", "addresses seen at once; 0: all"),
+      INTEGER(window, staging_bytes, 0, "bytes", "double buffer for weights outside the window"),
+      NUMBER(window, map_us, 0, 1e6, "us", "per mapping"),
+      NUMBER(window, map_us_per_page, 0, 1e6, "us", "per page mapped"),
+      INTEGER(window, page_bytes, 4096, "bytes", "page"),
+      NUMBER(energy, mac_pj, 0, 1e3, "pJ", "per multiply-accumulate"),
+      NUMBER(energy, vector_lane_pj, 0, 1e3, "pJ", "per lane and cycle of vector work"),
+      NUMBER(energy, sram_pj_per_byte, 0, 1e3, "pJ/B", "SRAM access"),
+      NUMBER(energy, dram_read_pj_per_byte, 0, 1e4, "pJ/B", "DRAM core, read"),
+      NUMBER(energy, dram_write_pj_per_byte, 0, 1e4, "pJ/B", "DRAM core, write"),
+      NUMBER(energy, dram_activate_pj, 0, 1e6, "pJ", "activation and precharge of a row"),
+      NUMBER(energy, dram_io_pj_per_byte, 0, 1e4, "pJ/B", "interface of both sides"),
+      NUMBER(energy, dram_background_mw, 0, 1e6, "mW", "standby per pseudo-channel"),
+      NUMBER(energy, static_w, 0, 1e4, "W", "leakage and clock tree of the chip"),
+  };
+  return fields;
+}
+// clang-format on
+
+}  // namespace dllm::npu

@@ -1,0 +1,83 @@
+#include "npu/device/device.h"
+
+#include <gtest/gtest.h>
+
+#include "npu/config/embedded_files.h"
+#include "npu/dram/memory_system.h"
+
+namespace dllm::npu {
+namespace {
+
+std::string message(const std::string& text) {
+  auto device = parse_device(text, "d.toml");
+  return device ? "" : device.error().message();
+}
+
+constexpr const char* kHead = "base = \"dart-2048\"\nname = \"x\"\nsummary = \"\"\n";
+
+TEST(Device, ShippedProfiles) {
+  const std::vector<std::string> names = device_names();
+  for (const char* name :
+       {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64", "mobile-v75", "mobile-v79", "mobile-v81"}) {
+    ASSERT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+    const auto device = load_device(name);
+    ASSERT_TRUE(device) << device.error().message();
+    EXPECT_EQ(device->name, name);
+    EXPECT_TRUE(dram::MemorySystem::create(device->memory_config, device->period_fs()));
+  }
+  const auto dart = load_device("dart-2048");
+  EXPECT_NEAR(dart->peak_tops(), 524.3, 0.1);
+  EXPECT_NEAR(dart->memory_gbps(), 819.2, 1e-9);
+  EXPECT_NEAR(load_device("dart-2048-hbm4")->memory_gbps(), 1638.4, 1e-9);
+  EXPECT_NEAR(load_device("mobile-v79")->peak_tops(), 21.6, 0.1);  // npu-reference G.2: 20.96 achieved
+  EXPECT_NEAR(load_device("mobile-v79")->memory_gbps(), 60, 1e-9);
+}
+
+TEST(Device, UnknownKeysAndBadValuesHaveTheirLine) {
+  EXPECT_EQ(message(std::string(kHead) + "[array]\nvlan = 4\n"),
+            "d.toml:5: unknown key 'array.vlan' (did you mean 'vlen'?)");
+  EXPECT_EQ(message(std::string(kHead) + "[aray]\n"), "d.toml:4: unknown key 'aray' (did you mean 'array'?)");
+  EXPECT_NE(message(std::string(kHead) + "[array]\nvlen = 0\n").find("d.toml:5"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[array]\nvlen = 1.5\n").find("an integer"), std::string::npos);
+  EXPECT_NE(message("name = \"x\"\nsummary = \"\"\n").find("there is no table 'array'"), std::string::npos);
+  EXPECT_NE(message("base = \"dart-204\"\nname = \"x\"\nsummary = \"\"\n").find("d.toml:1"), std::string::npos);
+}
+
+TEST(Device, ContradictionsAreExplained) {
+  EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 96\n").find("no multiple of BLEN"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[array]\nvlen = 3000\n").find("VLEN 3000"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[memory]\nstandard = \"hbm4\"\n").find("hbm4"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 3\n").find("power of two"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 16\n").find("at most 64"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[memory]\nrow_policy = \"ajar\"\n").find("open, closed"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[numerics]\nkv = \"int3\"\n").find("int3"), std::string::npos);
+}
+
+TEST(Device, OverridesOneKey) {
+  const auto device = load_device("dart-2048", {*parse_override("memory.stacks=4"), *parse_override("clock.ghz=0.5")});
+  ASSERT_TRUE(device) << device.error().message();
+  EXPECT_EQ(device->memory_config.channels, 32);
+  EXPECT_EQ(device->period_fs(), 2000000);
+  EXPECT_EQ(load_device("dart-2048", {*parse_override("memory.row_policy=closed")})->memory_config.row_policy,
+            dram::RowPolicy::kClosed);
+  EXPECT_FALSE(load_device("dart-2048", {*parse_override("array.vlan=4")}));
+  EXPECT_FALSE(load_device("dart-2048", {*parse_override("array.mlen=100")}));
+  EXPECT_FALSE(parse_override("array.vlen"));
+}
+
+/// What is shown can be read back: the resolved profile names every field.
+TEST(Device, JsonNamesEveryField) {
+  const auto json = device_json(*load_device("mobile-v79"));
+  for (const DeviceField& field : device_fields())
+    EXPECT_TRUE(json.at(std::string(field.section)).contains(std::string(field.key))) << field.key;
+}
+
+TEST(Device, FormatBits) {
+  EXPECT_DOUBLE_EQ(*format_bits("mxint4:32:plena"), 4.25);
+  EXPECT_DOUBLE_EQ(*format_bits("mxfp8_e4m3:8:plena"), 9);
+  EXPECT_DOUBLE_EQ(*format_bits("bf16"), 16);
+  EXPECT_DOUBLE_EQ(*format_bits("q4_0"), 4.5);
+}
+
+}  // namespace
+}  // namespace dllm::npu

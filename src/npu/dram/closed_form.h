@@ -1,0 +1,25 @@
+#pragma once
+
+#include "npu/dram/config.h"
+
+namespace dllm::npu::dram {
+
+/// What theory says about a memory, in ns and GB/s (1e9) per pseudo-channel; every simulated figure is shown beside it
+/// (npu-reference H.3).
+struct ClosedForm {
+  double idle_read_ns = 0;      ///< row closed: tRCD + CL + BL
+  double conflict_read_ns = 0;  ///< another row open: + tRP
+  double peak_gbps = 0;
+  double one_group_gbps = 0;  ///< a stream within one bank group: a burst per tCCD_L
+  double one_bank_gbps = 0;   ///< a new row of the same bank each time: a burst per tRC
+  /// New rows all over the banks: the slowest of tFAW/4, tRRD_S, tRC/banks, and the row bus that the pseudo-channels of
+  /// a channel share.
+  double random_gbps = 0;
+  double refresh_loss = 0;  ///< fraction of time: tRFC / tREFI; 0 for per-bank refresh
+  /// With what a refresh costs around itself: precharge before, activation after.
+  double refresh_loss_with_restart = 0;
+};
+
+ClosedForm closed_form(const MemoryConfig& config);
+
+}  // namespace dllm::npu::dram

@@ -1,0 +1,63 @@
+#include "npu/energy/energy.h"
+
+#include <gtest/gtest.h>
+
+#include "npu/dram/streams.h"
+
+namespace dllm::npu {
+namespace {
+
+TEST(Energy, FitsThePublishedSynthesisPoints) {
+  EXPECT_LT(vector_area_fit().worst_residual, 0.001);
+  EXPECT_LT(vector_power_fit().worst_residual, 0.001);
+  EXPECT_NEAR(vector_area_fit().slope, 1.43229e-3, 1e-7);  // npu-reference D.3
+  EXPECT_NEAR(vector_power_fit().slope, 0.744017, 1e-5);
+  // The default of the profiles is the slope: mW per lane at 1 GHz is pJ per lane and cycle.
+  EXPECT_NEAR(load_device("dart-2048")->energy.vector_lane_pj, vector_power_fit().slope, 1e-3);
+}
+
+TEST(Energy, FitOfALineIsExact) {
+  const LinearFit fit = fit_line({1, 2, 5}, {5, 7, 13});
+  EXPECT_NEAR(fit.slope, 2, 1e-12);
+  EXPECT_NEAR(fit.offset, 3, 1e-12);
+  EXPECT_NEAR(fit.worst_residual, 0, 1e-12);
+}
+
+TEST(Energy, AreaOfTheArray) {
+  EXPECT_NEAR(area(*load_device("dart-1024")).matrix, 4.2, 0.05);
+  EXPECT_NEAR(area(*load_device("dart-2048")).matrix, 16.8, 0.1);
+  EXPECT_NEAR(area(*load_device("dart-2048")).vector, 2.931, 0.003);
+}
+
+TEST(Energy, AStepsPartsSumAndScale) {
+  const Device device = *load_device("dart-2048");
+  Work cost;
+  cost.macs = 1e9;
+  cost.read_bytes = 1e9;
+  const StepEnergy one = step_energy(device, cost, 1e-3);
+  EXPECT_NEAR(one.matrix, 1e9 * 0.25e-12, 1e-12);
+  EXPECT_NEAR(one.dram_background, 0.033 * 32 * 1e-3, 1e-9);
+  EXPECT_NEAR(one.dram_core + one.dram_io, 1e9 * 8 * 3.7e-12, 1e9 * 8 * 0.2e-12);  // pJ per bit
+  cost.macs *= 2;
+  EXPECT_NEAR(step_energy(device, cost, 1e-3).total() - one.total(), one.matrix, 1e-12);
+}
+
+/// The closed form for whole rows against the simulated counts of a sequential stream.
+TEST(Energy, SimulatedTrafficAgreesWithTheClosedForm) {
+  Device device = *load_device("dart-2048");
+  device.memory_config.channels = 1;
+  auto memory = dram::MemorySystem::create(device.memory_config, device.period_fs());
+  dram::StreamSpec spec;
+  spec.requests = 40000;
+  const auto result = dram::run_stream(*memory, spec);
+  ASSERT_TRUE(result);
+  memory->advance(memory->cycle_of(memory->finished()));
+  const double simulated = dram_energy(device, memory->stats(0, 0)) + dram_energy(device, memory->stats(0, 1));
+  Work cost;
+  cost.read_bytes = static_cast<double>(result->bytes);
+  const StepEnergy expected = step_energy(device, cost, result->seconds);
+  EXPECT_NEAR(simulated, expected.total() - expected.fixed, 0.05 * simulated);
+}
+
+}  // namespace
+}  // namespace dllm::npu

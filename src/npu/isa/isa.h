@@ -1,0 +1,271 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+// The instruction set, described once. Encoder, decoder, assembler, disassembler, hazard check, address resolution,
+// docs/isa.md and rtl/dllm_isa_pkg.sv are all read from the table of this header; an instruction costs one row of it
+// and one semantic function of the machine.
+//
+// Opcodes 0x01-0x37 are PLENA's (binary compatible); 0x38-0x3F and the variants selected by a function field are the
+// unified diffusion extension.
+
+namespace dllm::npu {
+
+inline constexpr int kGpRegisters = 16;
+inline constexpr int kFpRegisters = 8;
+inline constexpr int kAddressRegisters = 8;
+
+/// One row of the table: a mnemonic with its form. Two rows may share an opcode and differ in a function field.
+enum class Op : std::uint8_t {
+  M_MM,
+  M_TMM,
+  M_BMM,
+  M_BTMM,
+  M_BMM_WO,
+  M_MM_WO,
+  M_MV,
+  M_TMV,
+  M_BMV,
+  M_BTMV,
+  M_MV_WO,
+  M_BMV_WO,
+  V_ADD_VV,
+  V_ADD_VF,
+  V_SUB_VV,
+  V_SUB_VF,
+  V_MUL_VV,
+  V_MUL_VF,
+  V_EXP_V,
+  V_RECI_V,
+  V_RED_SUM,
+  V_RED_SUM_SEG,
+  V_RED_MAX,
+  V_RED_MAX_SEG,
+  S_ADD_FP,
+  S_SUB_FP,
+  S_MAX_FP,
+  S_MUL_FP,
+  S_EXP_FP,
+  S_RECI_FP,
+  S_SQRT_FP,
+  S_LD_FP,
+  S_ST_FP,
+  S_MAP_V_FP,
+  S_MAP_V_FP_LEN,
+  S_ADD_INT,
+  S_ADDI_INT,
+  S_SUB_INT,
+  S_MUL_INT,
+  S_LUI_INT,
+  S_LD_INT,
+  S_ST_INT,
+  H_PREFETCH_M,
+  H_PREFETCH_V,
+  H_STORE_V,
+  C_SET_ADDR_REG,
+  C_SET_SCALE_REG,
+  C_SET_STRIDE_REG,
+  C_SET_V_MASK_REG,
+  C_LOOP_START,
+  C_LOOP_END,
+  V_PS_V,
+  V_SHFT_V,
+  C_HADAMARD_TRANSFORM,
+  C_BREAK,
+  V_MAX_VF,
+  V_MAX_VV,
+  V_MIN_VF,
+  V_MIN_VV,
+  V_TOPK,
+  V_RED_MAX_IDX,
+  V_TOPK_MASK,
+  V_SELECT_INT,
+  S_LI_FP,
+  S_MV_FP,
+  M_SUM,
+  C_BNZ,
+  C_FENCE,
+  C_SET_CSR,
+};
+inline constexpr int kOpCount = static_cast<int>(Op::C_SET_CSR) + 1;
+
+enum class Class : std::uint8_t { kMatrix, kVector, kScalar, kHbm, kControl, kSampling };
+
+/// Which execution unit an instruction occupies.
+enum class Unit : std::uint8_t { kMatrix, kVector, kScalarFp, kScalarInt, kLoad, kStore, kControl };
+
+/// How long it takes, by rule; the timing model maps rules to cycles of a device (reference: B.2 and B.3).
+enum class Latency : std::uint8_t {
+  kMatrixTile,    ///< BLEN steady (MLEN under the compatibility switch)
+  kMatrixHeads,   ///< rows/BLEN x cols/BLEN x BLEN
+  kMatrixVector,  ///< one row through the array
+  kWriteOut,
+  kMatrixFlush,
+  kVectorAdd,
+  kVectorMul,
+  kVectorExp,
+  kVectorReci,
+  kVectorSum,
+  kVectorMax,
+  kVectorScan,
+  kVectorShift,
+  kHadamard,
+  kRouterTopK,  ///< experts x comparator latency
+  kTopKMask,    ///< one element per cycle over the length operand
+  kSelectInt,   ///< one element per cycle over the length operand
+  kMapFp,       ///< one element per cycle over VLEN or the length operand
+  kScalarFp,
+  kScalarExp,
+  kScalarReci,
+  kScalarSqrt,
+  kScalarInt,
+  kHbm,  ///< decided by the memory system
+  kControl,
+};
+
+/// A bit field of the 32-bit word.
+enum class Field : std::uint8_t { kRd, kRs1, kRs2, kRs3, kFunct, kImm18, kImm22, kImm17, kImm16, kImm13, kTag };
+inline constexpr int kFieldCount = 11;
+
+struct FieldInfo {
+  std::string_view name;
+  std::uint8_t low;    ///< least significant bit
+  std::uint8_t width;  ///< bits
+};
+const FieldInfo& field_info(Field field);
+
+enum class OperandKind : std::uint8_t {
+  kGp,    ///< gp0-gp15
+  kFp,    ///< f0-f7
+  kAddr,  ///< a0-a7
+  kZero,  ///< an operand of PLENA's syntax that nothing reads: written 0
+  kUint,  ///< unsigned literal up to `limit`
+  kSint,  ///< two's complement literal of the field's width: an instruction offset or a label
+  kBf16,  ///< a literal float, or the 16 bits as 0x....
+  kCsr,   ///< name or number of a control register
+};
+
+enum class Access : std::uint8_t { kNone, kRead, kWrite, kReadWrite };
+
+struct Operand {
+  std::string_view name;  ///< as in the manual: "rd", "rmask", "imm"
+  Field field = Field::kRd;
+  OperandKind kind = OperandKind::kZero;
+  Access access = Access::kNone;
+  std::uint32_t limit = 0;  ///< largest literal of kUint
+  bool optional = false;    ///< may be left out at the end of a line; reads as 0
+};
+
+/// The address spaces. The three accumulators are spaces, too: a matrix instruction reads and writes one.
+enum class Space : std::uint8_t { kVram, kMram, kFpMem, kIntMem, kHbm, kAccMm, kAccBmm, kAccMv };
+inline constexpr int kSpaceCount = 8;
+
+/// What a memory access covers; machine/resolve.cpp turns a rule into addresses.
+enum class Extent : std::uint8_t {
+  kNone,
+  kRow,           ///< VRAM: one row of VLEN
+  kTileRows,      ///< VRAM: BLEN rows x MLEN lanes
+  kHeadRows,      ///< VRAM: bmm_rows rows x MLEN lanes
+  kLaneGroup,     ///< VRAM: 1 row x MLEN lanes
+  kMmOut,         ///< VRAM: BLEN x BLEN block, rows gp[rs1] rows apart (0: 1)
+  kBmmOut,        ///< VRAM: heads x bmm_rows x bmm_cols
+  kMvOut,         ///< VRAM: 1 x MLEN
+  kBmvOut,        ///< VRAM: heads x bmm_cols
+  kColumnSlice,   ///< MRAM: MLEN x BLEN of a tile
+  kRowSlice,      ///< MRAM: BLEN x MLEN of a tile
+  kHeadSlices,    ///< MRAM: HLEN rows x bmm_cols per group of heads
+  kHeadSlicesT,   ///< MRAM: bmm_cols rows x HLEN per group of heads
+  kWholeTile,     ///< MRAM: MLEN x MLEN
+  kPrefetchRows,  ///< MRAM: prefetch_m_rows x MLEN; VRAM: prefetch_v_rows x VLEN
+  kStoreRows,     ///< VRAM: store_v_rows x VLEN
+  kHbmMatrix,     ///< HBM: prefetch_m_rows x MLEN elements and their scales
+  kHbmVector,     ///< HBM: prefetch_v_rows x VLEN elements and their scales
+  kHbmStore,      ///< HBM: store_v_rows x VLEN elements and their scales
+  kWord,          ///< one word of FP_MEM or INT_MEM
+  kWindow,        ///< FP_MEM: VLEN words
+  kLengthRs2,     ///< gp[rs2] words (FP_MEM)
+  kLengthRs4,     ///< gp[rs4] words (INT_MEM) or lanes (VRAM)
+  kRouterRow,     ///< VRAM: the logits of the experts
+  kRouterTop,     ///< FP_MEM or INT_MEM: the k selected
+  kAccumulator,   ///< all of an accumulator
+};
+
+/// What the address of a memory access is made of.
+enum class Base : std::uint8_t {
+  kNone,
+  kRd,         ///< gp[rd]
+  kRs1,        ///< gp[rs1]
+  kRs2,        ///< gp[rs2]
+  kRs3,        ///< gp[rs3]
+  kRdImm,      ///< gp[rd] + imm
+  kRs1Imm,     ///< gp[rs1] + imm
+  kRs1Rd,      ///< gp[rs1] + gp[rd]
+  kHbmRs2Rs1,  ///< bytes a[rs2], plus gp[rs1] elements
+};
+
+struct MemoryUse {
+  Space space = Space::kVram;
+  Access access = Access::kNone;
+  Base base = Base::kNone;
+  Extent extent = Extent::kNone;
+};
+
+/// Control state outside the register files that an instruction depends on or sets (bits).
+enum Control : std::uint16_t {
+  kUsesNothing = 0,
+  kUsesMask = 1 << 0,  ///< V_MASK, when rmask is not 0
+  kUsesScaleReg = 1 << 1,
+  kUsesStrideReg = 1 << 2,  ///< when rstride is 1
+  kUsesBmmScale = 1 << 3,
+  kUsesBmmShape = 1 << 4,  ///< bmm_rows, bmm_cols, bmm_group, bmm_head_stride
+  kUsesFormats = 1 << 5,   ///< the number-format CSRs
+  kUsesAmounts = 1 << 6,   ///< prefetch_m_rows, prefetch_v_rows, store_v_rows
+  kUsesSegment = 1 << 7,   ///< segment_length
+  kUsesRouter = 1 << 8,    ///< router_experts, router_top
+  kBranches = 1 << 9,      ///< C_LOOP_*, C_BNZ, C_BREAK
+  kWaits = 1 << 10,        ///< waits for transfers
+};
+
+inline constexpr int kMaxOperands = 6;
+inline constexpr int kMaxMemoryUses = 4;
+
+struct InstructionInfo {
+  Op op;
+  std::string_view mnemonic;
+  std::uint8_t opcode;
+  /// Bits beyond the opcode that select this row: word & select_mask == select_value.
+  std::uint32_t select_mask = 0;
+  std::uint32_t select_value = 0;
+  Class cls;
+  Unit unit;
+  Latency latency;
+  std::array<Operand, kMaxOperands> operands = {};
+  std::uint8_t operand_count = 0;
+  std::array<MemoryUse, kMaxMemoryUses> memory = {};
+  std::uint8_t memory_count = 0;
+  std::uint16_t control_reads = 0;
+  std::uint16_t control_writes = 0;
+  std::string_view effect;  ///< one line of the manual
+  std::string_view note;    ///< further lines: edge cases, where this departs from PLENA
+
+  std::span<const Operand> operand_list() const { return {operands.data(), operand_count}; }
+  std::span<const MemoryUse> memory_list() const { return {memory.data(), memory_count}; }
+};
+
+/// All rows, in the order of `Op`.
+std::span<const InstructionInfo> instruction_table();
+const InstructionInfo& info(Op op);
+
+/// Rows with this mnemonic, written in any case (V_MAX_VF has one, S_MAP_V_FP two). Empty: unknown.
+std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic);
+
+std::string_view name_of(Class cls);
+std::string_view name_of(Unit unit);
+std::string_view name_of(Latency latency);
+std::string_view name_of(Space space);
+
+}  // namespace dllm::npu

@@ -1,0 +1,70 @@
+#include "npu/machine/arithmetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace dllm::npu {
+namespace {
+
+/// The float nearest to zero-ward of `value`, its last bit set if inexact: rounding it to fewer bits equals rounding
+/// `value` (round to odd needs two extra bits, float has 16 more than BF16).
+float to_odd_float(double value) {
+  const float nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
+/// Integers of more than 53 bits, rounded to odd, so that the conversion to double is exact.
+std::pair<std::int64_t, int> narrow(std::int64_t value, int exponent) {
+  const int width = 64 - std::countl_zero(static_cast<std::uint64_t>(value < 0 ? ~value : value));
+  const int excess = std::max(0, width - 53);
+  return {shift_right_sticky(value, excess), exponent + excess};
+}
+
+using Table = std::array<Bf16, 65536>;
+
+Table tabulate(double (*function)(double)) {
+  Table table;
+  for (std::uint32_t bits = 0; bits < table.size(); ++bits) {
+    const float x = bf16_to_f32(static_cast<Bf16>(bits));
+    table[bits] = std::isnan(x) ? static_cast<Bf16>(bits | 0x40u) : f64_to_bf16(function(static_cast<double>(x)));
+    if (std::isnan(bf16_to_f32(table[bits]))) table[bits] = std::isnan(x) ? table[bits] : kBf16Nan;
+  }
+  return table;
+}
+
+}  // namespace
+
+Bf16 f64_to_bf16(double value) { return f32_to_bf16(to_odd_float(value)); }
+
+// 16-bit functions are tables. The double results are within 1 ulp of double, and no BF16 argument brings e^x, 1/x or
+// sqrt(x) so near a rounding boundary of BF16 that this could matter (arithmetic_test.cpp checks the distance).
+Bf16 bf16_exp(Bf16 x) {
+  static const Table table = tabulate([](double v) { return std::exp(std::clamp(v, -88.0, 88.0)); });
+  return table[x];
+}
+
+Bf16 bf16_reciprocal(Bf16 x) {
+  static const Table table = tabulate([](double v) { return 1.0 / v; });
+  return table[x];
+}
+
+Bf16 bf16_sqrt(Bf16 x) {
+  static const Table table = tabulate([](double v) { return std::sqrt(v); });
+  return table[x];
+}
+
+Bf16 fixed_to_bf16(std::int64_t value, int exponent) {
+  const auto [mantissa, e] = narrow(value, exponent);
+  return f64_to_bf16(std::ldexp(static_cast<double>(mantissa), e));
+}
+
+float fixed_to_f32(std::int64_t value, int exponent) {
+  const auto [mantissa, e] = narrow(value, exponent);
+  return static_cast<float>(std::ldexp(static_cast<double>(mantissa), e));
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "numerics/half.h"
+
+// The scalar and lane arithmetic of the machine: BF16 in, FP32 inside, BF16 out, every rounding to nearest even,
+// subnormals kept. RTL and other readers are compared with these functions bit for bit.
+
+namespace dllm::npu {
+
+using Bf16 = std::uint16_t;
+inline constexpr Bf16 kBf16One = 0x3f80, kBf16Nan = 0x7fc0;
+
+/// One rounding from double (f32_to_bf16 of a float would round twice).
+Bf16 f64_to_bf16(double value);
+
+/// e^x with x clamped to [-88, 88], correctly rounded. exp(-inf) is e^-88, exp(NaN) is NaN.
+Bf16 bf16_exp(Bf16 x);
+Bf16 bf16_reciprocal(Bf16 x);  ///< correctly rounded; 1/0 is an infinity of the zero's sign
+Bf16 bf16_sqrt(Bf16 x);        ///< correctly rounded; NaN below zero
+
+inline Bf16 bf16_add(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
+inline Bf16 bf16_sub(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) - bf16_to_f32(b)); }
+inline Bf16 bf16_mul(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) * bf16_to_f32(b)); }
+
+/// Unsigned keys that order like the numbers; both zeros have one key, NaNs are beyond the infinities of their sign.
+/// Comparisons are total, so that maxima do not depend on the order of lanes.
+inline std::uint16_t order_key(Bf16 x) {
+  if (x == 0x8000u) x = 0;
+  return static_cast<std::uint16_t>((x & 0x8000u) != 0 ? ~x : x | 0x8000u);
+}
+inline Bf16 bf16_max(Bf16 a, Bf16 b) { return order_key(b) > order_key(a) ? b : a; }
+inline Bf16 bf16_min(Bf16 a, Bf16 b) { return order_key(b) < order_key(a) ? b : a; }
+
+/// x >> shift, with the lowest bit set if a bit was lost (round to odd: a later rounding to fewer bits is then right).
+inline std::int64_t shift_right_sticky(std::int64_t x, std::int64_t shift) {
+  if (shift <= 0) return x;
+  if (shift > 62) return x == 0 ? 0 : (x < 0 ? -1 : 1);
+  const std::int64_t result = x >> shift;
+  return (result << shift) == x ? result : result | 1;
+}
+
+/// value * 2^exponent, one rounding.
+Bf16 fixed_to_bf16(std::int64_t value, int exponent);
+float fixed_to_f32(std::int64_t value, int exponent);
+
+}  // namespace dllm::npu

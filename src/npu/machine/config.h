@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dllm/error.h"
+#include "numerics/mx.h"
+
+namespace dllm::npu {
+
+/// What the functional machine must know of a device. Reset values of the CSRs come from here.
+struct MachineConfig {
+  // Array geometry. The defaults are PLENA's transactional configuration.
+  int blen = 4;   ///< sub-array edge: rows and columns of one M_MM
+  int mlen = 64;  ///< contraction lanes of the matrix unit
+  int vlen = 64;  ///< lanes of the vector unit
+  int hlen = 16;  ///< lanes of one attention head
+
+  std::uint64_t vram_elements = std::uint64_t{1} << 22;   ///< multiple of vlen
+  std::uint64_t mram_elements = std::uint64_t{64} << 12;  ///< multiple of mlen^2
+  std::uint64_t fp_words = 4096;
+  std::uint64_t int_words = 4096;
+  std::uint64_t hbm_bytes = std::uint64_t{1} << 32;
+  int loop_depth = 16;  ///< hardware loop stack; PLENA's RTL has 4
+
+  int prefetch_m_rows = 0;  ///< 0: mlen
+  int prefetch_v_rows = 4;
+  int store_v_rows = 4;
+
+  MxFormat weight = {MxElement::kInt4, MxRule::kOcp, 32};
+  MxFormat matrix_kv = {MxElement::kInt4, MxRule::kOcp, 32};
+  MxFormat activation = {MxElement::kBF16, MxRule::kOcp, 1};
+  MxFormat vector_kv = {MxElement::kInt4, MxRule::kOcp, 32};
+  MxFormat matrix_input = {MxElement::kInt8, MxRule::kOcp, 32};  ///< vector operands on their way into the array
+
+  /// A contraction may have fewer than 2^contraction_bits terms; fixes the guard bits of the integer accumulators.
+  int contraction_bits = 15;
+  /// The published emulator's behaviour: a running V_RED_SUM is rounded to BF16 after every row.
+  bool bf16_sums = false;
+
+  int heads() const { return mlen / hlen; }
+  /// Errors: kUsage with the first rule that the numbers break.
+  Expected<void> validate() const;
+};
+
+}  // namespace dllm::npu

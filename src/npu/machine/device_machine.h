@@ -1,0 +1,16 @@
+#pragma once
+
+#include "npu/device/device.h"
+#include "npu/machine/config.h"
+
+namespace dllm::npu {
+
+/// The functional machine of a device profile: numerics.activation is what the matrix unit converts its vector operands
+/// to and the format of activations in HBM, numerics.kv that of keys and values on both paths.
+/// Errors: kUnsupported for number formats that the machine does not have (Q4_0, FP16).
+Expected<MachineConfig> machine_config(const Device& device);
+
+/// `name=FORMAT` for one of weight, matrix_kv, activation, vector_kv, matrix_input. Errors: kUsage.
+Expected<void> override_format(MachineConfig& config, std::string_view assignment);
+
+}  // namespace dllm::npu

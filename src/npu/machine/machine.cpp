@@ -1,0 +1,136 @@
+#include "npu/machine/machine.h"
+
+#include <fmt/format.h>
+
+#include "base/try.h"
+#include "npu/machine/matrix_unit.h"
+#include "npu/machine/scalar_unit.h"
+#include "npu/machine/transfer.h"
+#include "npu/machine/vector_unit.h"
+
+namespace dllm::npu {
+
+Expected<Machine> Machine::create(const MachineConfig& config) {
+  DLLM_CHECK_OK(config.validate());
+  return Machine(config);
+}
+
+Expected<RunResult> Machine::run(const Program& program, const RunOptions& options) {
+  RunResult result;
+  ResolvedAccesses accesses;
+  Trap trap;
+  state_.loops.clear();
+  for (std::uint32_t index = 0; index < program.size();) {
+    const Instruction& instruction = program.code[index];
+    const InstructionInfo& row = info(instruction.op);
+    const auto stopped = [&] {
+      return Error{ErrorCode::kInvalidFile, "trap: " + trap.what, program.where(index), trap.hint};
+    };
+    if (result.instructions == options.max_instructions) {
+      trap = {fmt::format("the limit of {} instructions is reached", options.max_instructions),
+              "does a loop never end?"};
+      return stopped();
+    }
+    if (!resolve(state_, instruction, row, accesses, trap)) return stopped();
+    if (options.observer != nullptr)
+      options.observer->on_issue({result.instructions, index, &instruction, &row, &accesses, &state_});
+    Step step{index + 1, false};
+    const bool done = row.cls == Class::kControl ? control(program, instruction, index, step, trap)
+                                                 : execute(instruction, row, accesses, options.data, trap);
+    if (!done) return stopped();
+    ++result.instructions;
+    ++result.counts[static_cast<std::size_t>(instruction.op)];
+    if (step.stop) {
+      result.stopped_by_break = true;
+      break;
+    }
+    index = step.next;
+  }
+  return result;
+}
+
+bool Machine::control(const Program& program, const Instruction& instruction, std::uint32_t index, Step& step,
+                      Trap& trap) {
+  const std::uint32_t rd = instruction.get(Field::kRd);
+  switch (instruction.op) {
+    case Op::C_SET_ADDR_REG:
+      state_.address[rd] =
+          std::uint64_t{state_.gp[instruction.get(Field::kRs1)]} << 32 | state_.gp[instruction.get(Field::kRs2)];
+      return true;
+    case Op::C_SET_SCALE_REG:
+      state_.scale_reg = state_.gp[rd];
+      return true;
+    case Op::C_SET_STRIDE_REG:
+      state_.stride_reg = state_.gp[rd];
+      return true;
+    case Op::C_SET_V_MASK_REG:
+      state_.v_mask = state_.gp[rd];
+      return true;
+    case Op::C_SET_CSR: {
+      std::string fault = state_.set_control(static_cast<Csr>(instruction.get(Field::kImm18)), state_.gp[rd]);
+      if (fault.empty()) return true;
+      trap = {std::move(fault), ""};
+      return false;
+    }
+    case Op::C_LOOP_START:
+      if (state_.loops.size() == static_cast<std::size_t>(state_.config.loop_depth)) {
+        trap = {fmt::format("{} loops are open, the hardware has no more", state_.loops.size()),
+                "unroll one, or configure loop_depth"};
+        return false;
+      }
+      state_.set_gp(rd, instruction.get(Field::kImm22));
+      state_.loops.push_back({index, program.loop_partner[index], 0});
+      return true;
+    case Op::C_LOOP_END:
+      if (state_.gp[rd] > 1) {
+        state_.set_gp(rd, state_.gp[rd] - 1);
+        step.next = program.loop_partner[index] + 1;
+        ++state_.loops.back().trip;
+      } else {
+        state_.set_gp(rd, 0);
+        state_.loops.pop_back();
+      }
+      return true;
+    case Op::C_BREAK:
+      step.stop = true;
+      state_.loops.clear();
+      return true;
+    case Op::C_BNZ:
+      if (branch(instruction, index, step))
+        while (!state_.loops.empty() && (step.next <= state_.loops.back().start || step.next > state_.loops.back().end))
+          state_.loops.pop_back();
+      return true;
+    default:  // C_FENCE: transfers are complete when they have been issued
+      return true;
+  }
+}
+
+bool Machine::branch(const Instruction& instruction, std::uint32_t index, Step& step) const {
+  if (state_.gp[instruction.get(Field::kRd)] == 0) return false;
+  step.next = index + static_cast<std::uint32_t>(instruction.get_signed(Field::kImm18));
+  return true;
+}
+
+bool Machine::execute(const Instruction& instruction, const InstructionInfo& row, const ResolvedAccesses& accesses,
+                      bool data, Trap& trap) {
+  if (row.unit == Unit::kScalarInt) {
+    execute_scalar(state_, instruction, accesses);
+    return true;
+  }
+  if (!data) return true;
+  switch (row.unit) {
+    case Unit::kMatrix:
+      return execute_matrix(state_, instruction, accesses, trap);
+    case Unit::kVector:
+      execute_vector(state_, instruction, accesses);
+      return true;
+    case Unit::kScalarFp:
+      execute_scalar(state_, instruction, accesses);
+      return true;
+    default:
+      execute_transfer(state_, instruction, accesses);
+      return true;
+  }
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "npu/isa/csr.h"
+#include "npu/isa/isa.h"
+#include "npu/machine/accumulator.h"
+#include "npu/machine/arithmetic.h"
+#include "npu/machine/config.h"
+#include "npu/machine/lazy_array.h"
+
+namespace dllm::npu {
+
+/// Exponent of a block in matrix SRAM: the scale's power of two, or one of these marks.
+inline constexpr std::int16_t kZeroBlock = -30000, kNanBlock = 30000;
+/// Exponents are kept per 8 elements, the smallest block; larger blocks repeat theirs.
+inline constexpr std::size_t kExponentGrain = 8;
+
+/// Matrix SRAM, decoded when it is loaded: fixed-point elements (or the bits of BF16), block exponents, and the format
+/// of every row of MLEN.
+struct MatrixSram {
+  LazyArray<std::int32_t> values;
+  LazyArray<std::int16_t> exponents;      ///< [element / 8]
+  std::vector<std::uint32_t> row_format;  ///< mx_format_number() + 1; 0: never loaded
+};
+
+struct LoopFrame {
+  std::uint32_t start = 0;  ///< index of C_LOOP_START; the body is (start, end]
+  std::uint32_t end = 0;
+  std::uint32_t trip = 0;  ///< from 0
+};
+
+/// All architectural state.
+struct MachineState {
+  explicit MachineState(const MachineConfig& machine);
+
+  /// Registers, CSRs, loop stack and accumulators as after reset; memories stay.
+  void reset_registers();
+
+  MachineConfig config;
+  std::array<std::uint32_t, kGpRegisters> gp = {};
+  /// BF16 values, except that V_RED_SUM leaves FP32: read with fp().
+  std::array<float, kFpRegisters> fp_accumulator = {};
+  std::array<std::uint64_t, kAddressRegisters> address = {};
+  std::uint32_t scale_reg = 0;
+  std::uint32_t stride_reg = 0;
+  std::uint32_t v_mask = 0;
+  std::array<std::uint32_t, kCsrCount> csr = {};
+  std::vector<LoopFrame> loops;
+
+  LazyArray<Bf16> vram;
+  MatrixSram mram;
+  LazyArray<Bf16> fp_mem;
+  LazyArray<std::uint32_t> int_mem;
+  LazyArray<std::byte> hbm;
+  Accumulator acc_mm, acc_bmm, acc_mv;
+
+  Bf16 fp(std::uint32_t index) const { return f32_to_bf16(fp_accumulator[index]); }
+  void set_fp(std::uint32_t index, Bf16 value) {
+    if (index != 0) fp_accumulator[index] = bf16_to_f32(value);
+  }
+  void set_gp(std::uint32_t index, std::uint32_t value) {
+    if (index != 0) gp[index] = value;
+  }
+  std::uint32_t control(Csr which) const { return csr[static_cast<std::size_t>(which)]; }
+  MxFormat format(Csr which) const { return *mx_format_from_number(control(which)); }
+
+  /// Checks and sets a control register. The message of the trap, empty if all is well.
+  std::string set_control(Csr which, std::uint32_t value);
+};
+
+/// Elements, words or bytes of a memory; 0 for accumulators.
+std::uint64_t space_size(const MachineConfig& config, Space space);
+
+}  // namespace dllm::npu

@@ -1,0 +1,58 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "npu/machine/vector_unit.h"
+
+namespace dllm::npu {
+namespace {
+
+void prefix_sum(MachineState& state, const Instruction& instruction, const Bf16* in, Bf16* out) {
+  const LaneMask mask(state, instruction);
+  float sum = 0.0f;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(state.config.vlen); ++i) {
+    if (mask.active(i)) sum += bf16_to_f32(in[i]);
+    out[i] = mask.active(i) ? f32_to_bf16(sum) : in[i];
+  }
+}
+
+void shift(const MachineState& state, const Instruction& instruction, const std::vector<Bf16>& in, Bf16* out) {
+  const std::size_t n = in.size(), amount = state.gp[instruction.get(Field::kRs2)];
+  const std::uint32_t mode = instruction.get(Field::kFunct);
+  const std::size_t section = mode == 2 ? state.control(Csr::kSegmentLength) : n;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t start = i - i % section, lane = i % section;
+    if (mode == 0)
+      out[i] = i >= amount ? in[i - amount] : Bf16{0};
+    else
+      out[i] = in[start + (lane + section - amount % section) % section];
+  }
+}
+
+void hadamard(const MachineState& state, const std::vector<Bf16>& in, Bf16* out) {
+  const std::size_t n = in.size(), section = state.control(Csr::kSegmentLength);
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = bf16_to_f32(in[i]);
+  for (std::size_t distance = 1; distance < section; distance *= 2)
+    for (std::size_t i = 0; i < n; ++i) {
+      if ((i & distance) != 0) continue;
+      const float a = x[i], b = x[i + distance];
+      x[i] = a + b;
+      x[i + distance] = a - b;
+    }
+  const float norm = static_cast<float>(1.0 / std::sqrt(static_cast<double>(section)));
+  for (std::size_t i = 0; i < n; ++i) out[i] = f32_to_bf16(x[i] * norm);
+}
+
+}  // namespace
+
+void execute_permutation(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+  const Bf16* in = state.vram.data() + accesses[0].base;
+  Bf16* out = state.vram.data() + accesses[1].base;
+  if (instruction.op == Op::V_PS_V) return prefix_sum(state, instruction, in, out);
+  const std::vector<Bf16> source(in, in + state.config.vlen);  // source and target may be the same row
+  if (instruction.op == Op::V_SHFT_V) return shift(state, instruction, source, out);
+  hadamard(state, source, out);
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <vector>
+
+#include "npu/machine/vector_unit.h"
+
+namespace dllm::npu {
+namespace {
+
+/// The `top` candidates in descending order, lower lanes first among equals.
+void select_top(std::vector<std::uint32_t>& candidates, std::size_t top, const Bf16* values) {
+  top = std::min(top, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(top), candidates.end(),
+                    [values](std::uint32_t a, std::uint32_t b) {
+                      const auto ka = order_key(values[a]), kb = order_key(values[b]);
+                      return ka != kb ? ka > kb : a < b;
+                    });
+  candidates.resize(top);
+}
+
+/// Softmax over the selected logits in the unit's own arithmetic: BF16 differences, exponentials and products, FP32 sum
+/// in descending order, one BF16 reciprocal of the rounded sum.
+void route(MachineState& state, const ResolvedAccesses& accesses) {
+  const Bf16* logits = state.vram.data() + accesses[0].base;
+  const MemoryRange& weights = accesses[1];
+  std::vector<std::uint32_t> experts(accesses.elements);
+  for (std::uint32_t i = 0; i < experts.size(); ++i) experts[i] = i;
+  select_top(experts, weights.length, logits);
+  std::vector<Bf16> exponentials;
+  float sum = 0.0f;
+  for (const std::uint32_t expert : experts) {
+    exponentials.push_back(bf16_exp(bf16_sub(logits[expert], logits[experts.front()])));
+    sum += bf16_to_f32(exponentials.back());
+  }
+  const Bf16 factor = bf16_reciprocal(f32_to_bf16(sum));
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    state.fp_mem[weights.base + i] = bf16_mul(exponentials[i], factor);
+    state.int_mem[accesses[2].base + i] = experts[i];
+  }
+}
+
+void top_mask(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+  const Bf16* values = state.vram.data() + accesses[0].base;
+  const Bf16* mask = state.vram.data() + accesses[1].base;
+  const MemoryRange& target = accesses[2];
+  std::vector<std::uint32_t> candidates;
+  for (std::uint32_t i = 0; i < accesses.elements; ++i)
+    if ((mask[i] & 0x7fff) != 0) candidates.push_back(i);
+  select_top(candidates, state.gp[instruction.get(Field::kRs3)], values);
+  // Only now: the target may be one of the sources. Rows are VLEN long and adjacent.
+  Bf16* out = state.vram.data() + target.base;
+  std::fill_n(out, target.total(), Bf16{0});
+  for (const std::uint32_t lane : candidates) out[lane] = kBf16One;
+}
+
+void select_integers(MachineState& state, const ResolvedAccesses& accesses) {
+  const std::uint32_t* chosen = state.int_mem.data() + accesses[0].base;
+  const std::uint32_t* other = state.int_mem.data() + accesses[1].base;
+  const Bf16* mask = state.vram.data() + accesses[2].base;
+  std::vector<std::uint32_t> result(accesses.elements);
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = (mask[i] & 0x7fff) != 0 ? chosen[i] : other[i];
+  std::copy(result.begin(), result.end(), state.int_mem.data() + accesses[3].base);
+}
+
+}  // namespace
+
+void execute_selection(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+  if (instruction.op == Op::V_TOPK) return route(state, accesses);
+  if (instruction.op == Op::V_TOPK_MASK) return top_mask(state, instruction, accesses);
+  select_integers(state, accesses);
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,110 @@
+#include "npu/sweep/store.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include "base/try.h"
+#include "npu/sweep/spec.h"
+
+namespace dllm::npu {
+namespace {
+
+/// A prepared statement; steps throw nothing and report SQLite's codes.
+class Statement {
+ public:
+  Statement(sqlite3* database, const std::string& sql) {
+    if (sqlite3_prepare_v2(database, sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) statement_ = nullptr;
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+  explicit operator bool() const { return statement_ != nullptr; }
+  void bind(int index, const std::string& text) {
+    sqlite3_bind_text(statement_, index, text.c_str(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+  }
+  void bind(int index, double value) { sqlite3_bind_double(statement_, index, value); }
+  int step() { return sqlite3_step(statement_); }
+  void reset() { sqlite3_reset(statement_); }
+  std::string text(int column) const {
+    const unsigned char* value = sqlite3_column_text(statement_, column);
+    return value == nullptr ? "" : reinterpret_cast<const char*>(value);
+  }
+  double number(int column) const { return sqlite3_column_double(statement_, column); }
+
+ private:
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+std::string metric_columns(std::string_view suffix) {
+  std::string text;
+  for (const Metric& metric : sweep_metrics()) text += fmt::format(", {}{}", metric.name, suffix);
+  return text;
+}
+
+}  // namespace
+
+void SweepStore::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
+
+Error SweepStore::error(const std::string& what) const {
+  return {ErrorCode::kIo, fmt::format("{}: {}", what, sqlite3_errmsg(database_.get())), "results database",
+          "is it a file of dllm npu sweep, and writable?"};
+}
+
+Expected<SweepStore> SweepStore::open(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open(path.c_str(), &raw);
+  SweepStore store{std::unique_ptr<sqlite3, Close>(raw)};
+  if (code != SQLITE_OK) return Error{ErrorCode::kIo, "cannot open the results database", path, ""};
+  sqlite3_busy_timeout(raw, 10000);
+  const std::string create = fmt::format(
+      "CREATE TABLE IF NOT EXISTS results (hash TEXT PRIMARY KEY, configuration TEXT NOT NULL, error TEXT NOT NULL{})",
+      metric_columns(" REAL"));
+  if (sqlite3_exec(raw, create.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
+    return store.error("cannot create the table in " + path);
+  if (!Statement(raw, fmt::format("SELECT hash, configuration, error{} FROM results", metric_columns(""))))
+    return store.error("the table in " + path + " has other columns");
+  return store;
+}
+
+Expected<std::optional<SweepResult>> SweepStore::find(const std::string& hash) const {
+  Statement select(database_.get(),
+                   fmt::format("SELECT configuration, error{} FROM results WHERE hash = ?", metric_columns("")));
+  if (!select) return error("cannot read");
+  select.bind(1, hash);
+  const int code = select.step();
+  if (code == SQLITE_DONE) return std::optional<SweepResult>();
+  if (code != SQLITE_ROW) return error("cannot read");
+  SweepResult result{hash, select.text(0), {}, select.text(1)};
+  if (result.error.empty())
+    for (std::size_t i = 0; i < sweep_metrics().size(); ++i)
+      result.metrics.push_back(select.number(2 + static_cast<int>(i)));
+  return std::optional<SweepResult>(std::move(result));
+}
+
+Expected<void> SweepStore::add(const std::vector<SweepResult>& results) {
+  if (sqlite3_exec(database_.get(), "BEGIN", nullptr, nullptr, nullptr) != SQLITE_OK) return error("cannot write");
+  std::string marks;
+  for (std::size_t i = 0; i < sweep_metrics().size(); ++i) marks += ", ?";
+  Statement insert(database_.get(),
+                   fmt::format("INSERT OR IGNORE INTO results (hash, configuration, error{}) VALUES (?, ?, ?{})",
+                               metric_columns(""), marks));
+  bool ok = static_cast<bool>(insert);
+  for (std::size_t r = 0; ok && r < results.size(); ++r) {
+    const SweepResult& result = results[r];
+    insert.reset();
+    insert.bind(1, result.hash);
+    insert.bind(2, result.configuration);
+    insert.bind(3, result.error);
+    for (std::size_t i = 0; i < sweep_metrics().size(); ++i)
+      insert.bind(4 + static_cast<int>(i), i < result.metrics.size() ? result.metrics[i] : 0.0);
+    ok = insert.step() == SQLITE_DONE;
+  }
+  if (!ok || sqlite3_exec(database_.get(), "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) {
+    const Error failure = error("cannot write");
+    sqlite3_exec(database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+    return failure;
+  }
+  return {};
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+// Microscaling (MX) formats as accelerators store them: a block of elements and one E8M0 scale, in two separate
+// streams. Sources: OCP Microscaling Formats 1.0; PLENA's block formats. The GGUF type MXFP4 (mxfp4.cpp) is a different
+// storage of the first: its bytes interleave, and its rounding is GGML's.
+
+namespace dllm {
+
+/// Element of a block. kBF16 has no scale and no block: it stands where a format may also be "not quantized".
+enum class MxElement : std::uint8_t { kInt4, kInt8, kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kBF16 };
+inline constexpr int kMxElementCount = 8;
+
+/// How the shared exponent of a block is chosen from its largest magnitude M, and what integer codes exist.
+enum class MxRule : std::uint8_t {
+  kOcp,    ///< floor(log2 M) - emax of the element; integers: LSB 2^-(bits-2) of the scale, -(2^(b-1)-1)..2^(b-1)-1
+  kPlena,  ///< integers: ceil(log2 M), LSB 2^-(bits-1), -2^(b-1)..2^(b-1)-1; floating point: as kOcp
+  kPlenaSymmetric,  ///< kPlena without the code -2^(b-1), as sign-magnitude hardware
+};
+inline constexpr int kMxRuleCount = 3;
+
+struct MxElementInfo {
+  std::string_view name;  ///< "mxint8", "mxfp8_e4m3", "bf16"
+  int bits;               ///< stored width
+  int exponent_bits;      ///< 0: integer
+  int mantissa_bits;      ///< stored fraction bits; integers: bits - 1
+  int bias;
+  int emax;            ///< exponent of the largest element
+  double max;          ///< largest finite element
+  int magnitude_bits;  ///< |element| in units of its smallest step is at most 2^magnitude_bits
+};
+const MxElementInfo& mx_element(MxElement element);
+
+inline constexpr int kMxScaleBias = 127;
+inline constexpr std::uint8_t kMxScaleNan = 255;
+
+struct MxFormat {
+  MxElement element = MxElement::kBF16;
+  MxRule rule = MxRule::kOcp;
+  int block = 1;  ///< elements per scale: 8, 16 or 32; 1 for kBF16
+
+  bool scaled() const { return element != MxElement::kBF16; }
+  int bits() const { return mx_element(element).bits; }
+  /// An element with fixed-point value q stands for q * 2^-fraction * scale.
+  int fraction() const;
+  /// Bytes of n elements without their scales; precondition: n * bits() is a multiple of 8.
+  std::size_t element_bytes(std::size_t n) const { return n * static_cast<std::size_t>(bits()) / 8; }
+  /// Scale bytes of n elements; precondition: n is a multiple of block.
+  std::size_t scale_bytes(std::size_t n) const { return scaled() ? n / static_cast<std::size_t>(block) : 0; }
+  friend bool operator==(const MxFormat&, const MxFormat&) = default;
+};
+
+/// "mxint8:32:ocp", "mxfp8_e4m3:8:plena", "mxint4:32:plena-symmetric", "bf16". Block and rule may be left out (32,
+/// ocp).
+std::optional<MxFormat> mx_format_from_name(std::string_view name);
+std::string mx_format_name(const MxFormat& format);
+/// What the NPU's format registers hold: element | log2(block) << 4 | rule << 8.
+std::uint32_t mx_format_number(const MxFormat& format);
+std::optional<MxFormat> mx_format_from_number(std::uint32_t number);
+
+/// 2^(scale - 127); NaN for 255. Subnormal float for 0.
+float mx_scale_value(std::uint8_t scale);
+
+/// Fixed-point value of a code (value = this * 2^-fraction). Infinities and NaNs of E4M3 and E5M2 give 0: ask
+/// mx_is_special(). Not for kBF16.
+std::int64_t mx_fixed(MxElement element, std::uint32_t code);
+bool mx_is_special(MxElement element, std::uint32_t code);
+
+/// Round-to-nearest-even with saturation. `n` is a multiple of the block. A block with a NaN or an infinity gets the
+/// NaN scale; a block of zeros gets scale 0. Codes of kBF16 are its 16 bits; it leaves `scales` alone.
+void mx_quantize(const MxFormat& format, const float* x, std::size_t n, std::uint16_t* codes, std::uint8_t* scales);
+
+/// Exact: every product of scale and element is a float (subnormal ones included).
+void mx_dequantize(const MxFormat& format, const std::uint16_t* codes, const std::uint8_t* scales, std::size_t n,
+                   float* x);
+
+/// Codes as a little-endian bit stream: element i occupies bits [i * width, (i + 1) * width).
+/// Precondition: n * width is a multiple of 8.
+void mx_pack(int width, const std::uint16_t* codes, std::size_t n, std::byte* bytes);
+void mx_unpack(int width, const std::byte* bytes, std::size_t n, std::uint16_t* codes);
+
+}  // namespace dllm
