@@ -125,7 +125,7 @@ void register_rows(const KernelSet* set) {
                  });
   row_operator("quantize/" + isa, width, [=](const float* a, const float*, float* out) {
     auto* values = reinterpret_cast<std::int8_t*>(out);
-    set->quantize_row(a, width, values, out + width, reinterpret_cast<std::int32_t*>(out + width + width / 32));
+    set->quantize_row(a, width, false, values, out + width, reinterpret_cast<std::int32_t*>(out + width + width / 32));
   });
 }
 

@@ -37,7 +37,9 @@ INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(sets()),
 using testing::TestMatrix;
 using testing::TestRows;
 
-TestRows quantize(const KernelSet& set, const std::vector<float>& x, std::int64_t rows = 1) { return {set, x, rows}; }
+TestRows quantize(const KernelSet& set, const std::vector<float>& x, std::int64_t rows = 1, bool exact = false) {
+  return {set, x, rows, exact};
+}
 
 std::vector<float> run_linear(const KernelSet& set, LinearArgs args, std::int64_t n) {
   std::vector<float> out(static_cast<std::size_t>(args.rows * n), 9.f);
@@ -127,7 +129,7 @@ TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
     const std::int64_t k = 5 * 256, n = 37, rows = 11;
     const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
     const std::vector<float> w = decode(layout.type, weight, n * k), x = random_floats(random_, rows * k, 4.f);
-    TestRows q = quantize(set(), x, rows);
+    TestRows q = quantize(set(), x, rows, packed_format(layout.type)->exact_rows);
     std::vector<float> rounded(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) rounded[i] = static_cast<float>(q.values[i]) * q.scales[i / 32];
     TestMatrix matrix(layout.type, weight, n, k);
@@ -168,7 +170,7 @@ TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
       TestMatrix matrix(layout.type, weight, 16, k);
       for (float sign : {1.f, -1.f}) {
         const std::vector<float> x(static_cast<std::size_t>(k), sign * 127.f / 64.f);  // scale 2^-6: exact codes
-        TestRows q = quantize(set(), x);
+        TestRows q = quantize(set(), x, 1, matrix.format().exact_rows);
         LinearArgs args;
         matrix.add_to(args);
         args.k = k, args.rows = 1, args.quantized = q.view(matrix.format());
@@ -203,6 +205,9 @@ TEST_P(Kernels, QuantizationRoundsToNearestEvenAndKeepsNonFiniteVisible) {
     EXPECT_GE(q.scales[0], ideal) << amax;
     EXPECT_LE(q.scales[0], 1.25f * ideal) << amax;
     EXPECT_EQ(q.values[0], static_cast<int>(std::nearbyint(amax / q.scales[0]))) << amax;
+    q = quantize(set(), x, 1, true);
+    EXPECT_EQ(q.scales[0], ideal);
+    EXPECT_EQ(q.values[0], 127);
   }
   x[40] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(quantize(set(), x).scales[1]));

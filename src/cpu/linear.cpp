@@ -14,7 +14,7 @@ void* LinearRunner::scratch(int worker) {
   return scratch_.data() + kLinearScratchBytes * static_cast<std::size_t>(worker);
 }
 
-void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k) {
+void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k, bool exact) {
   // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
   // of the L1 cache.
   const std::int64_t stride = k + 64, groups = rows * k / kScaleBlock;
@@ -33,9 +33,9 @@ void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k) {
   q.corrections = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
   std::atomic<bool> regular{true};
   parallel_items(pool_, rows, k, [&](std::int64_t row, int) {
-    kernels_.quantize_row(x + row * k, k, q.values + row * stride, q.scales + row * k / kScaleBlock,
+    kernels_.quantize_row(x + row * k, k, exact, q.values + row * stride, q.scales + row * k / kScaleBlock,
                           q.sums + row * k / kSumBlock);
-    if (!derive_row(q, row, k)) regular.store(false, std::memory_order_relaxed);
+    if (!derive_row(q, row, k) || exact) regular.store(false, std::memory_order_relaxed);
   });
   q.regular = regular;
   corrected_for_ = nullptr;
@@ -59,8 +59,9 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     args.x = x;
     return args;
   }
-  if (quantized_value_ != value) {
-    quantize(x, rows, args.k);
+  if (quantized_value_ != value || quantized_exactly_ != packed->format->exact_rows) {
+    quantized_exactly_ = packed->format->exact_rows;
+    quantize(x, rows, args.k, quantized_exactly_);
     quantized_value_ = value;
   }
   if (corrected_for_ == nullptr || corrected_for_->zero != packed->format->zero ||

@@ -57,7 +57,7 @@ class LinearRunner {
   void* scratch(int worker);
 
  private:
-  void quantize(const float* x, std::int64_t rows, std::int64_t k);
+  void quantize(const float* x, std::int64_t rows, std::int64_t k, bool exact);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
@@ -65,6 +65,7 @@ class LinearRunner {
   Buffer activations_;
   QuantizedRows quantized_;
   std::int64_t quantized_value_ = -1;
+  bool quantized_exactly_ = false;
   const PackedFormat* corrected_for_ = nullptr;  ///< the format whose zero point quantized_.corrections hold
 };
 

@@ -202,18 +202,15 @@ void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scrat
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
 #ifdef DLLM_PAIR_TILES
-  if (args.quantized.regular && args.regular)
-    for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
+  for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
 #endif
   for (std::int64_t n = n_begin; n < n_end; n += kPanel)
     int8_panel(args, n, static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel), scratch);
 }
 
-/// amax / 127, rounded up to two bits of mantissa: 1, 1.25, 1.5 or 1.75 times a power of two. Then a kernel may
-/// multiply a weight's scale by it with one integer addition to a tabled multiple (pairs-inl.h), and the product is
-/// exact. Rounding up costs 0.8 dB of quantization noise; rounding up to powers of two, as OCP's MXINT8 does, would
-/// cost 3.3.
-inline float block_scale(float amax) {
+/// amax / 127, rounded up to two bits of mantissa: 1, 1.25, 1.5 or 1.75 times a power of two. Rounding up to powers of
+/// two, as OCP's MXINT8 does, would cost 3.3 dB instead of 0.8.
+inline float rounded_scale(float amax) {
   const float exact = amax / 127.f;
   std::uint32_t bits;
   __builtin_memcpy(&bits, &exact, 4);
@@ -223,7 +220,7 @@ inline float block_scale(float amax) {
   return scale;
 }
 
-void quantize_row(const float* x, std::int64_t k, std::int8_t* values, float* scales, std::int32_t* sums) {
+void quantize_row(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales, std::int32_t* sums) {
   const I32 magnitude = set1(std::int32_t{0x7fffffff});
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
   for (std::int64_t i = 0; i < k; i += kScaleBlock) {
@@ -234,7 +231,7 @@ void quantize_row(const float* x, std::int64_t k, std::int8_t* values, float* sc
     __builtin_memcpy(&amax, &peak_bits, 4);
     // 1 / scale overflows for subnormal amax; such a block is zero.
     const bool zero = amax < 0x1.0p-120f;
-    const float block = zero ? 0.f : block_scale(amax);
+    const float block = zero ? 0.f : exact ? amax / 127.f : rounded_scale(amax);
     scales[i / kScaleBlock] = block;
     const F32 inverse = set1(zero ? 0.f : 1.f / block);
     for (std::int64_t half = 0; half < 2; ++half) {

@@ -8,15 +8,15 @@ namespace dllm::cpu {
 namespace {
 
 constexpr PackedFormat kFormats[] = {
-    {TensorType::kQ4_0, 32, 18, 32, 8, false, Codes::kNibble, Scales::kHalf},
-    {TensorType::kQ4_1, 32, 20, 32, 0, true, Codes::kNibble, Scales::kHalf},
-    {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf},
-    {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf},
-    {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf},
-    {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper},
-    {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper},
-    {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper},
-    {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent},
+    {TensorType::kQ4_0, 32, 18, 32, 8, false, Codes::kNibble, Scales::kHalf, false},
+    {TensorType::kQ4_1, 32, 20, 32, 0, true, Codes::kNibble, Scales::kHalf, false},
+    {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf, false},
+    {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf, false},
+    {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf, true},
+    {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper, false},
+    {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper, false},
+    {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
+    {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
 };
 
 constexpr std::int64_t kSuperBlock = 256;

@@ -41,6 +41,8 @@ struct PackedFormat {
   bool has_min;
   Codes codes;
   Scales scales;
+  /// The activations' scales: exact beside 8- and 6-bit weights, else rounded up (quantize_row).
+  bool exact_rows;
 };
 
 /// nullptr for formats that the int8 kernels do not run.

@@ -9,7 +9,9 @@
 // of s_w are tabled by the first tile of rows for the others, and 2^e is an integer addition to the exponent field. So
 // the bound is 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times 3), so the
 // result equals the multiplication bit for bit; a scale of zero, to whose bits nothing may be added, is tabled as 1:
-// the codes of its group are zero (packed.h). One or two tiles multiply: the table would cost more than it saves.
+// the codes of its group are zero (packed.h). One or two tiles multiply, since the table would cost more than it
+// saves; so do formats of 6 and 8 bits, beside which activations keep exact scales, and scales that nothing may be
+// added to.
 //
 // Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
@@ -204,17 +206,16 @@ void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& 
 template <Codes kCodes, bool kMin>
 void pair_rows(const LinearArgs& args, PairBlock block, float* out) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
-  // With a scale per 16 k the table is twice as long and no longer shares L1 with the codes: 46 % of peak, not 49 %.
-  constexpr bool kHalfGroups = kCodes == Codes::kNibble6;
+  // Exact scales of activations have no short mantissa to table.
+  constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
+  const bool multiplies = tiles <= 2 || kExact || !args.regular || !args.quantized.regular;
   const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
   const auto build = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
   const auto tabled = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    (tiles <= 2 || kHalfGroups ? multiply
-     : t == 0                  ? build
-                               : tabled)(height, args, block, row, out + row * args.out_stride);
+    (multiplies ? multiply : t == 0 ? build : tabled)(height, args, block, row, out + row * args.out_stride);
     block.prefetch += block.prefetch_per_group * 64 * (block.kc / kScaleBlock);
     row += height;
   }
@@ -270,12 +271,7 @@ void load_scales(const PackedFormat& format, const PackedLayout& layout, const s
     for (std::int64_t g = 0; g < count; ++g) _mm512_storeu_ps(scale + g * kPanel, half_floats(at + g * kPanel * 2));
   } else {
     const std::uint8_t* at = panel + layout.scale + first * kPanel;
-    for (std::int64_t g = 0; g < count; ++g) {
-      // 2^(e - 128); `regular` excludes the exponents for which this is subnormal.
-      const __m128i exponents = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + g * kPanel));
-      const __m512i biased = _mm512_sub_epi32(_mm512_cvtepu8_epi32(exponents), _mm512_set1_epi32(1));
-      _mm512_storeu_ps(scale + g * kPanel, _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)));
-    }
+    for (std::int64_t g = 0; g < count; ++g) store(scale + g * kPanel, load_exponents(at + g * kPanel));
   }
   if (!format.has_min) return;
   for (std::int64_t g = 0; g < count; ++g) {

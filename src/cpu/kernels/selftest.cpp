@@ -123,6 +123,9 @@ class Check {
   }
 
   void quantize(const std::vector<float>& x) {
+    for (bool exact : {false, true}) quantize(x, exact);
+  }
+  void quantize(const std::vector<float>& x, bool exact) {
     const auto k = static_cast<std::int64_t>(x.size());
     std::vector<std::int8_t> q[2];
     std::vector<float> scales[2];
@@ -131,7 +134,7 @@ class Check {
       q[i].resize(x.size());
       scales[i].resize(x.size() / 32);
       sums[i].resize(x.size() / 16);
-      (i == 0 ? oracle_ : set_).quantize_row(x.data(), k, q[i].data(), scales[i].data(), sums[i].data());
+      (i == 0 ? oracle_ : set_).quantize_row(x.data(), k, exact, q[i].data(), scales[i].data(), sums[i].data());
     }
     same("quantize_row values", q[0], q[1]);
     same("quantize_row scales", scales[0], scales[1]);
@@ -205,7 +208,7 @@ class Check {
     for (int kind = 0; kind < 3; ++kind) {
       if (kind == 1) std::fill_n(x.begin(), 32, 0.f);                            // a block of zeros
       if (kind == 2) x[static_cast<std::size_t>(random_.below(m * k))] = 1e30f;  // scales that forbid pair tiles
-      testing::TestRows rows(oracle_, x, m);
+      testing::TestRows rows(oracle_, x, m, matrix.format().exact_rows);
       LinearArgs args;
       matrix.add_to(args);
       args.k = k, args.rows = m, args.quantized = rows.view(matrix.format());

@@ -124,7 +124,7 @@ class TestMatrix {
 
 /// Quantized rows with what is derived from them.
 struct TestRows {
-  TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+  TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows, bool exact)
       : values(x.size()),
         scales(x.size() / 32),
         offsets(scales.size()),
@@ -134,13 +134,13 @@ struct TestRows {
         corrections(sums.size()),
         count(rows),
         k(static_cast<std::int64_t>(x.size()) / rows) {
-    set.quantize_row(x.data(), rows * k, values.data(), scales.data(), sums.data());
+    set.quantize_row(x.data(), rows * k, exact, values.data(), scales.data(), sums.data());
   }
   /// For products with `format`.
   QuantizedRows view(const PackedFormat& format) {
     QuantizedRows q{values.data(),    scales.data(),  sums.data(),        k,   exponents.data(),
                     multiples.data(), offsets.data(), corrections.data(), true};
-    for (std::int64_t row = 0; row < count; ++row) q.regular = derive_row(q, row, k) && q.regular;
+    for (std::int64_t row = 0; row < count; ++row) q.regular = derive_row(q, row, k) && q.regular && !format.exact_rows;
     fill_corrections(q, count, k, format);
     return q;
   }
