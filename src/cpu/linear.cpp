@@ -59,9 +59,12 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     args.x = x;
     return args;
   }
-  if (quantized_value_ != value || quantized_exactly_ != packed->format->exact_rows) {
-    quantized_exactly_ = packed->format->exact_rows;
-    quantize(x, rows, args.k, quantized_exactly_);
+  // Rounded scales buy speed with noise. A model of short rows has no use for the speed: it spends its time elsewhere.
+  constexpr std::int64_t kShortRow = 1024;
+  const bool exact = packed->format->exact_rows || args.k < kShortRow;
+  if (quantized_value_ != value || quantized_exactly_ != exact) {
+    quantized_exactly_ = exact;
+    quantize(x, rows, args.k, exact);
     quantized_value_ = value;
   }
   if (corrected_for_ == nullptr || corrected_for_->zero != packed->format->zero ||

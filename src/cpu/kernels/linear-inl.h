@@ -233,7 +233,7 @@ void quantize_row(const float* x, std::int64_t k, bool exact, std::int8_t* value
     const bool zero = amax < 0x1.0p-120f;
     const float block = zero ? 0.f : exact ? amax / 127.f : rounded_scale(amax);
     scales[i / kScaleBlock] = block;
-    const F32 inverse = set1(zero ? 0.f : 1.f / block);
+    const F32 inverse = set1(zero ? 0.f : exact ? 127.f / amax : 1.f / block);
     for (std::int64_t half = 0; half < 2; ++half) {
       const F32 scaled = mul(load(x + i + 16 * half), inverse);
       // NaN becomes -127 here (the second operand wins); the scale has kept it.
