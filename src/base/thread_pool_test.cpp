@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 namespace dllm {
 namespace {
@@ -29,6 +32,41 @@ TEST(ThreadPool, ManyShortLoops) {
   for (int loop = 0; loop < 2000; ++loop)
     pool.parallel_for(8, [&](std::int64_t task, int) { sums[static_cast<std::size_t>(task)] += task; });
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], static_cast<std::int64_t>(i) * 2000);
+}
+
+TEST(ThreadPool, RangesCoverEveryItemOnceInPiecesOfAtMostTheGrain) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (std::int64_t items : {0, 1, 2, 5, 64, 1000})
+      for (std::int64_t grain : {1, 3, 64}) {
+        std::vector<std::atomic<int>> seen(static_cast<std::size_t>(items));
+        std::atomic<bool> sane{true};
+        pool.parallel_ranges(items, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+          const bool whole = threads == 1 && begin == 0 && end == items;
+          if (begin >= end || (end - begin > grain && !whole) || worker < 0 || worker >= threads) sane = false;
+          for (std::int64_t i = begin; i < end; ++i) seen[static_cast<std::size_t>(i)].fetch_add(1);
+        });
+        EXPECT_TRUE(sane) << threads << " threads, " << items << " items, grain " << grain;
+        for (const auto& count : seen) ASSERT_EQ(count.load(), 1);
+      }
+  }
+}
+
+TEST(ThreadPool, RangesOfASlowWorkerAreTakenOver) {
+  ThreadPool pool(3);
+  std::vector<int> owner(300, -1);
+  std::atomic<bool> release{false};
+  std::atomic<int> left{299};
+  // The first item waits until all others are done: whoever holds it cannot do the rest of its share.
+  pool.parallel_ranges(300, 1, [&](std::int64_t begin, std::int64_t, int worker) {
+    owner[static_cast<std::size_t>(begin)] = worker;
+    if (begin == 0) {
+      while (!release) std::this_thread::yield();
+    } else if (--left == 0) {
+      release = true;
+    }
+  });
+  for (int worker : owner) EXPECT_GE(worker, 0);
 }
 
 }  // namespace

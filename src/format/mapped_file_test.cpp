@@ -30,6 +30,22 @@ TEST(MappedFile, WrapsBytesOfOthers) {
   EXPECT_EQ(file->name(), "name");
 }
 
+TEST(MappedFile, DroppedPagesAreReadAgain) {
+  const test::TempDir dir;
+  std::string content(100000, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7);
+  test::write_file(dir / "file", content);
+  const auto file = MappedFile::open(dir / "file");
+  ASSERT_TRUE(file);
+  EXPECT_TRUE((*file)->mapped());
+  EXPECT_FALSE(MappedFile::wrap(test::as_bytes(content), "name")->mapped());
+  for (std::size_t begin : {0u, 1u, 4095u, 4096u, 99999u}) {
+    MappedFile::drop_pages((*file)->bytes().subspan(begin));
+    EXPECT_TRUE(std::ranges::equal((*file)->bytes(), test::as_bytes(content)));
+  }
+  MappedFile::drop_pages({});
+}
+
 TEST(MappedFile, ReportsWhatCannotBeMapped) {
   const test::TempDir dir;
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
