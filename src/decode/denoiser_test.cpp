@@ -156,7 +156,8 @@ TEST(CachePolicies, OnlyTheWantedRowsAreScored) {
 TEST(CachePolicies, BlockCausalCacheIsExact) {
   for (const std::int32_t block : {1, 4, 8})
     for (const Position prompt : {1, 5, 8, 13})
-      for (const char* decoder : {"threshold", "low-confidence", "random"})
+      for (const char* decoder :
+           {"threshold", "low-confidence", "random", "credit", "hierarchical-remask", "draft-edit"})
         for (const std::int32_t shift : {0, 1}) {
           FakeBackend backend(masked_model(block, shift));
           Scenario scenario{.decoder = decoder};
