@@ -22,8 +22,8 @@ struct Candidate {
   /// The prediction may be committed. False where the model would rather predict the mask token (LLaDA does): such a
   /// position waits, and only the progress rule may take its best other token.
   bool eligible = true;
-  float logit = 0;                 ///< of `token`
-  std::span<const float> queried;  ///< the logits that queries() asked for at this position, in that order
+  float logit = 0;                      ///< of `token`
+  std::span<const float> queried = {};  ///< the logits that queries() asked for at this position, in that order
 };
 
 /// A logit wanted beside the prediction.

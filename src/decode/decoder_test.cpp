@@ -149,9 +149,9 @@ TEST(Timestep, RanksByItsOwnMeasure) {
     auto decoder = make(name, {.steps = 2, .length = 3});
     decoder->wanted(context);
     std::vector<Candidate> options(3);
-    options[0] = {.position = 0, .token = 1, .confidence = .6, .margin = .2, .entropy = .1, .queried = {}};
-    options[1] = {.position = 1, .token = 1, .confidence = .5, .margin = .4, .entropy = .2, .queried = {}};
-    options[2] = {.position = 2, .token = 1, .confidence = .1, .margin = .1, .entropy = .9, .queried = {}};
+    options[0] = {.position = 0, .token = 1, .confidence = .6, .margin = .2, .entropy = .1};
+    options[1] = {.position = 1, .token = 1, .confidence = .5, .margin = .4, .entropy = .2};
+    options[2] = {.position = 2, .token = 1, .confidence = .1, .margin = .1, .entropy = .9};
     return decoder->decode(context, options).at(0).position;
   };
   EXPECT_EQ(first("maskgit-plus"), 0);
