@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "dllm/model.h"
@@ -76,6 +77,62 @@ TEST(Invariants, ThresholdAboveOneCommitsTheBestAndItsTiesOnly) {
   for (const auto& [pass, limits] : range) EXPECT_LE(limits.second - limits.first, 1.0001e-5) << "pass " << pass;
 }
 
+TEST(Invariants, DecodersThatComeToTheSame) {
+  const LanguageModel model = load();
+  const auto same = [&](const GenerateOptions& a, const GenerateOptions& b) {
+    const Generation x = run(model, a), y = run(model, b);
+    EXPECT_EQ(x.ids, y.ids) << a.algorithm << ' ' << b.algorithm;
+    EXPECT_EQ(x.commit_step, y.commit_step) << a.algorithm << ' ' << b.algorithm;
+    EXPECT_EQ(x.confidence, y.confidence) << a.algorithm << ' ' << b.algorithm;
+  };
+  GenerateOptions credit = base("credit");
+  credit.credit_alpha = 0;
+  same(credit, base("threshold"));
+
+  GenerateOptions fixed = base("low-confidence"), sdar = base("sdar-static");
+  fixed.steps = sdar.steps = 20;
+  same(sdar, fixed);
+
+  // With one token per step as the least, LLaDA2's and SDAR's rules differ in < and <= only.
+  same(base("llada2"), base("sdar-dynamic"));
+
+  // No run's best exceeds a low threshold above 1: what remains is the strict threshold rule.
+  GenerateOptions hierarchical = base("hierarchical"), never = base("hierarchical-remask");
+  hierarchical.low_threshold = never.low_threshold = 2;
+  same(hierarchical, base("llada2"));
+  never.remask_threshold = 0;  // no token is less likely than impossible
+  same(never, hierarchical);
+
+  // An empty bound leaves the surest position per pass.
+  GenerateOptions bound = base("entropy-bound");
+  bound.entropy_bound = 0;
+  EXPECT_EQ(run(model, bound).stats.nfe, 64);
+}
+
+TEST(Invariants, DraftsWithoutEditsOnlyCostAPassPerBlock) {
+  const LanguageModel model = load();
+  GenerateOptions edit = base("draft-edit");
+  edit.edit_threshold = 2;
+  const Generation drafts = run(model, base("llada2")), checked = run(model, edit);
+  EXPECT_EQ(checked.ids, drafts.ids);
+  EXPECT_EQ(checked.stats.nfe, drafts.stats.nfe + 2);
+  edit.max_post_steps = 0;
+  EXPECT_EQ(run(model, edit).stats.nfe, drafts.stats.nfe);
+}
+
+TEST(Invariants, EveryDecoderAnswersTheSameAtAnyThreadCount) {
+  const LanguageModel one = load(1), three = load(3);
+  for (const char* name : {"margin", "entropy-bound", "entropy-exit", "llada2", "sdar-sequential", "sdar-static",
+                           "sdar-dynamic", "credit", "hierarchical", "hierarchical-remask", "draft-edit"}) {
+    const Generation a = run(one, base(name)), b = run(three, base(name));
+    EXPECT_EQ(a.ids, b.ids) << name;
+    EXPECT_EQ(a.confidence, b.confidence) << name;
+    EXPECT_EQ(a.stats.forced, 0) << name;
+    EXPECT_LE(a.stats.nfe, 64 + 2 * 16) << name;
+    EXPECT_EQ(a.stats.committed_tokens, 64) << name;
+  }
+}
+
 TEST(Invariants, OneBlockEqualsTheWholeWindow) {
   GenerateOptions block = base(), whole = base();
   block.block_length = 64;
@@ -146,6 +203,18 @@ TEST(Options, BadValuesAreUsageErrorsThatNameTheFlag) {
   refuse([](GenerateOptions& o) { o.length = 100000; }, "--predict");
   refuse([](GenerateOptions& o) { o.temperature = -1; }, "--temp");
   refuse([](GenerateOptions& o) { o.top_p = 1.5; }, "--top-p");
+  refuse([](GenerateOptions& o) { o.low_threshold = -0.1; }, "--low-threshold");
+  refuse([](GenerateOptions& o) { o.remask_threshold = 1.1; }, "--remask-threshold");
+  refuse([](GenerateOptions& o) { o.entropy_bound = -1; }, "--entropy-bound");
+  refuse([](GenerateOptions& o) { o.entropy_threshold = std::numeric_limits<double>::quiet_NaN(); },
+         "--entropy-threshold");
+  refuse([](GenerateOptions& o) { o.schedule = "sine"; }, "--schedule");
+  refuse([](GenerateOptions& o) { o.credit_alpha = -1; }, "--credit-alpha");
+  refuse([](GenerateOptions& o) { o.credit_beta = 1.5; }, "--credit-beta");
+  refuse([](GenerateOptions& o) { o.credit_gamma = -1; }, "--credit-gamma");
+  refuse([](GenerateOptions& o) { o.edit_threshold = 3; }, "--edit-threshold");
+  refuse([](GenerateOptions& o) { o.max_post_steps = -1; }, "--max-post-steps");
+  refuse([](GenerateOptions& o) { o.algorithm = "credit", o.temperature = 1; }, "--temperature");
 }
 
 }  // namespace

@@ -193,6 +193,9 @@ class Pass {
         }
         if (batch_[s].request.logits)
           for (double logit : z) result[s].logits.push_back(static_cast<float>(logit));
+        for (const LogitQuery& query : batch_[s].request.queries)
+          if (static_cast<std::size_t>(query.scored) == i - first[s])
+            result[s].queried.push_back(static_cast<float>(z[static_cast<std::size_t>(query.token)]));
         result[s].rows.push_back(reduce(z, rows_[scored_[i]].row.position, batch_[s].request));
       }
     }
@@ -217,6 +220,7 @@ class Pass {
         score.token = static_cast<TokenId>(t);
       }
     }
+    score.logit = static_cast<float>(best);
     double total = 0;
     for (std::size_t t = 0; t < z.size(); ++t) total += count[t] ? std::exp(z[t] - largest) : 0;
     std::vector<double> p(z.size(), 0.0);

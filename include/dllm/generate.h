@@ -26,6 +26,16 @@ struct GenerateOptions {
   std::int32_t steps = 0;            ///< denoising steps of the fixed-step decoders, over the whole answer; 0: length
   double threshold = 0.9;            ///< confidence above which a position is committed
   double factor = 1.0;               ///< Fast-dLLM's factor rule
+  double low_threshold = 0.4;        ///< hierarchical: commits the best of each run of masks above it
+  double remask_threshold = 0.4;     ///< hierarchical-remask: tokens below it are reconsidered
+  double entropy_bound = 0.35;       ///< entropy-bound: entropies of one step's commits sum to at most this, in nats
+  double entropy_threshold = 1.5;    ///< entropy-exit: what is below it goes at once, in nats
+  std::string schedule = "cosine";   ///< entropy-exit: cosine or linear
+  double credit_alpha = 0.7;         ///< credit: weight of the fused credits
+  double credit_beta = 0.8;          ///< credit: decay per step
+  double credit_gamma = 0.2;         ///< credit: exponent of the gathered confidence
+  double edit_threshold = 0.5;       ///< draft-edit: confidence above which a token is replaced
+  std::int32_t max_post_steps = 16;  ///< draft-edit: passes over a block without masks
   double eps = 1e-3;                 ///< last timestep of Dream's schedule
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
 
@@ -58,7 +68,7 @@ struct StepEvent {
   std::int32_t prompt_length = 0;
   std::int32_t masked = 0;         ///< masked positions left in the canvas
   std::vector<CanvasCell> canvas;  ///< prompt and answer
-  std::string text;                ///< the answer's committed prefix so far
+  std::string text;                ///< the answer's prefix that is final so far
 };
 
 /// Return false to stop: the result then holds what was committed.

@@ -113,7 +113,9 @@ class Run(CliCase):
         self.assertEqual(options["length"], 24)
 
     def test_every_method(self):
-        for algorithm in "low-confidence random threshold factor origin maskgit-plus topk-margin entropy".split():
+        for algorithm in ("low-confidence random threshold factor origin maskgit-plus topk-margin entropy margin "
+                          "entropy-bound entropy-exit llada2 sdar-sequential sdar-static sdar-dynamic credit "
+                          "hierarchical hierarchical-remask draft-edit").split():
             for cache in ("none", "prefix", "dual"):
                 self.ok("run", "Solve 17+4.", "-n", "16", "--block-length", "8", "--algorithm", algorithm, "--cache", cache)
         self.ok("run", "Solve 17+4.", "-n", "16", "--window", "whole", "--compat", "--temp", "0.5", "--top-k", "5",

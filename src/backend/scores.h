@@ -16,6 +16,7 @@ struct TopToken {
 struct RowScore {
   Position position = 0;  ///< of the row (for shifted models the prediction is for position + 1)
   TokenId token = -1;     ///< arg-max or draw; -1 only if every token is forbidden or every logit is NaN
+  float logit = 0;        ///< of `token`; relates the logits of queries and lists to the probabilities
   double confidence = 0;  ///< probability of `token`, float64 from float32 logits
   /// ln(c / (1 - c)), computed from the sum without `token`: keeps the order of confidences that round to 1.
   double log_odds = 0;
@@ -29,8 +30,9 @@ struct RowScore {
 /// Scores of one sequence, in the order of StepPlan::scored.
 struct Scores {
   std::vector<RowScore> rows;
-  std::vector<TopToken> top;  ///< rows x ScoreRequest::top_tokens, best first
-  std::vector<float> logits;  ///< rows x vocabulary if asked for
+  std::vector<TopToken> top;   ///< rows x ScoreRequest::top_tokens, best first
+  std::vector<float> queried;  ///< one logit per ScoreRequest::queries
+  std::vector<float> logits;   ///< rows x vocabulary if asked for
 };
 
 }  // namespace dllm

@@ -41,6 +41,12 @@ enum class ScoreDistribution {
   kSampled,  ///< after temperature, top-k and top-p: Dream
 };
 
+/// One logit of a scored row.
+struct LogitQuery {
+  std::int32_t scored = 0;  ///< index into StepPlan::scored
+  TokenId token = 0;
+};
+
 /// What a backend computes for each scored row of a sequence.
 struct ScoreRequest {
   /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature) restricted by top_k and top_p, by the
@@ -52,8 +58,9 @@ struct ScoreRequest {
   RngKey rng;
   std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws
   std::vector<TokenRule> rules;
-  std::int32_t top_tokens = 0;  ///< report that many best tokens per row
-  bool logits = false;          ///< report the raw logits: the only case in which rows x vocabulary floats exist
+  std::vector<LogitQuery> queries;  ///< logits of single tokens to report, by ascending `scored`
+  std::int32_t top_tokens = 0;      ///< report that many best tokens per row
+  bool logits = false;              ///< report the raw logits: the only case in which rows x vocabulary floats exist
 };
 
 /// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that

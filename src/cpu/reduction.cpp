@@ -274,6 +274,7 @@ RowScore finish(const ReductionSpec& spec, Position position, const Partial& all
   RowScore score;
   score.position = position;
   score.token = all.chosen.token;
+  score.logit = all.chosen.logit;
   score.overruled = all.winner.token != all.chosen.token;
   const bool possible = score.token != kNoToken && is_counted(spec, score.token);
   describe(all, spec.beta[0], all.tail[0], possible, score);
@@ -297,6 +298,7 @@ RowScore finish_filtered(const ReductionSpec& spec, Position position, const Par
   RowScore score;
   score.position = position;
   score.token = result.chosen.token;
+  score.logit = result.chosen.logit;
   score.overruled =
       spec.draws ? winner.token != kNoToken && winner.token != score.token : all.winner.token != all.chosen.token;
   bool possible = score.token != kNoToken && is_counted(spec, score.token);

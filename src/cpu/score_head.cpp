@@ -98,6 +98,17 @@ float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::
   return tile;
 }
 
+void ScoreHead::report_queries(const Unit& unit, TokenId first, std::span<const float> logits, Scores& scores) const {
+  const std::vector<LogitQuery>& queries = spec(unit).request.queries;
+  auto query = std::lower_bound(queries.begin(), queries.end(), unit.index,
+                                [](const LogitQuery& a, std::int32_t scored) { return a.scored < scored; });
+  for (; query != queries.end() && query->scored == unit.index; ++query) {
+    const std::int64_t i = query->token - first;
+    if (i >= 0 && i < static_cast<std::int64_t>(logits.size()))
+      scores.queried[static_cast<std::size_t>(query - queries.begin())] = logits[static_cast<std::size_t>(i)];
+  }
+}
+
 void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
                            std::vector<Scores>& scores) {
   float* tile = compute_tile(args, group, chunk, worker);
@@ -109,6 +120,7 @@ void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int6
     if (spec(unit).request.logits)
       std::memcpy(scores[static_cast<std::size_t>(unit.sequence)].logits.data() + unit.index * vocab_ + first,
                   logits.data(), size * sizeof(float));
+    report_queries(unit, first, logits, scores[static_cast<std::size_t>(unit.sequence)]);
     if (spec(unit).list > 0)
       TopList(list(worker, u), spec(unit).list, list_size(worker, u)).offer(kernels_, first, logits);
     partial(u, chunk) = reduce_chunk(kernels_, spec(unit), unit.position, first, logits);
@@ -205,6 +217,7 @@ void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scor
     for (const Unit& other : units_) rows += other.sequence == unit.sequence ? 1 : 0;
     out.rows.resize(rows);
     out.top.resize(rows * static_cast<std::size_t>(spec(unit).request.top_tokens));
+    out.queried.resize(spec(unit).request.queries.size());
     if (spec(unit).request.logits) out.logits.resize(bytes_of<char>(static_cast<std::int64_t>(rows) * vocab));
   }
   reserve();

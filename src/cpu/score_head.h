@@ -55,6 +55,7 @@ class ScoreHead {
   void reserve();
   /// Logits of one tile, guidance applied; the row of unit u of the group is tile + row * kHeadChunk.
   float* compute_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker);
+  void report_queries(const Unit& unit, TokenId first, std::span<const float> logits, Scores& scores) const;
   void score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
                   std::vector<Scores>& scores);
   /// Merges a unit's partials and lists; false if its nucleus needs the second pass.

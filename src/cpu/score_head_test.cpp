@@ -383,5 +383,23 @@ TEST(ScoreHead, ThreadsDoNotChangeABit) {
   }
 }
 
+TEST(ScoreHead, QueriesAndThePredictionsLogitAreThoseOfTheRow) {
+  std::vector<std::vector<float>> rows(3, std::vector<float>(2500));
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (std::size_t t = 0; t < rows[r].size(); ++t)
+      rows[r][t] = static_cast<float>((t * 7919 + r * 104729) % 4001) / 500.f;
+  ScoreRequest request;
+  request.queries = {{0, 2499}, {0, 0}, {2, 1024}, {2, 1023}, {2, 1024}};
+  HeadFixture head(2);
+  const Scores scores = head.run(rows, request);
+  ASSERT_EQ(scores.queried.size(), request.queries.size());
+  for (std::size_t i = 0; i < request.queries.size(); ++i) {
+    const LogitQuery& query = request.queries[i];
+    EXPECT_EQ(scores.queried[i], rows[static_cast<std::size_t>(query.scored)][static_cast<std::size_t>(query.token)]);
+  }
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    EXPECT_EQ(scores.rows[r].logit, rows[r][static_cast<std::size_t>(scores.rows[r].token)]);
+}
+
 }  // namespace
 }  // namespace dllm::cpu

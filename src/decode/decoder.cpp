@@ -12,6 +12,13 @@ std::vector<Position> Decoder::wanted(const DecodeContext& context) {
   return result;
 }
 
+std::vector<Position> generated_positions(const DecodeContext& context) {
+  std::vector<Position> result;
+  for (Position p = std::max(context.window.begin, context.canvas.prompt_end()); p < context.window.end; ++p)
+    result.push_back(p);
+  return result;
+}
+
 Edit commit(const Candidate& candidate) {
   return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
 }

@@ -11,7 +11,7 @@
 
 namespace dllm {
 
-/// A masked position of the window with its prediction.
+/// A position of the window with its prediction; masked, unless the decoder wanted others too.
 struct Candidate {
   Position position = 0;
   TokenId token = -1;
@@ -22,6 +22,14 @@ struct Candidate {
   /// The prediction may be committed. False where the model would rather predict the mask token (LLaDA does): such a
   /// position waits, and only the progress rule may take its best other token.
   bool eligible = true;
+  float logit = 0;                      ///< of `token`
+  std::span<const float> queried = {};  ///< the logits that queries() asked for at this position, in that order
+};
+
+/// A logit wanted beside the prediction.
+struct TokenQuery {
+  Position position = 0;
+  TokenId token = 0;
 };
 
 /// Where a sequence stands; the same for every decoder.
@@ -46,12 +54,31 @@ class Decoder {
   /// means that this step decides nothing: the loop goes on without a forward pass.
   virtual std::vector<Position> wanted(const DecodeContext& context);
 
+  /// Further logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
+  virtual std::vector<TokenQuery> queries(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
   /// Edits for this step. `candidates` are the wanted positions, ascending.
   virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
 
   /// True if a step without edits belongs to a schedule that ends by itself; otherwise the loop's progress rule
   /// commits the best position.
   virtual bool keeps_schedule() const { return false; }
+
+  /// True if tokens of the window may still be revised or masked again: nothing of it counts as decided before the
+  /// window is finished. Needs a model with a mask token.
+  virtual bool revises() const { return false; }
+
+  /// Asked when the window has no mask left: true if it wants another pass all the same.
+  virtual bool holds_window(const DecodeContext& context) const {
+    (void)context;
+    return false;
+  }
+
+  /// True if the decoder is defined for arg-max predictions only (temperature 0).
+  virtual bool greedy() const { return false; }
 };
 
 /// Parameters of all decoders; each reads its own.
@@ -62,6 +89,16 @@ struct DecoderConfig {
   double factor = 1.0;
   double eps = 1e-3;
   double algorithm_temperature = 0;
+  double low_threshold = 0.4;      ///< hierarchical
+  double remask_threshold = 0.4;   ///< hierarchical-remask
+  double entropy_bound = 0.35;     ///< entropy-bound, nats
+  double entropy_threshold = 1.5;  ///< entropy-exit, nats
+  bool cosine = true;              ///< entropy-exit: cosine instead of linear schedule
+  double credit_alpha = 0.7;
+  double credit_beta = 0.8;
+  double credit_gamma = 0.2;
+  double edit_threshold = 0.5;       ///< draft-edit
+  std::int32_t max_post_steps = 16;  ///< draft-edit
   bool compat = false;
 };
 
@@ -77,6 +114,9 @@ std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t ste
 std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks);
 
 Edit commit(const Candidate& candidate);
+
+/// The window's positions behind the prompt, masked or not.
+std::vector<Position> generated_positions(const DecodeContext& context);
 
 }  // namespace dllm
 

@@ -28,6 +28,7 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
 
 bool Denoiser::advance_window() {
   if (stop_ && !options_.exact_length) return false;
+  if (window_held()) return true;
   const auto next = method_.window->next(canvas_);
   if (!next) return false;
   if (*next != window_) {
@@ -39,6 +40,17 @@ bool Denoiser::advance_window() {
   return true;
 }
 
+bool Denoiser::window_held() const {
+  return window_.begin >= 0 && canvas_.masked_count(window_) == 0 && method_.decoder->holds_window(context());
+}
+
+Position Denoiser::settled() const {
+  const Position open = canvas_.first_masked(canvas_.prompt_end());
+  const bool revisable =
+      method_.decoder->revises() && window_.begin >= 0 && (canvas_.masked_count(window_) > 0 || window_held());
+  return revisable ? std::min(open, std::max(canvas_.prompt_end(), window_.begin)) : open;
+}
+
 DecodeContext Denoiser::context() const {
   return {canvas_,     window_, window_step_, window_masks_at_start_, static_cast<std::uint32_t>(counters_.steps),
           options_.rng};
@@ -46,16 +58,17 @@ DecodeContext Denoiser::context() const {
 
 std::span<const SequenceStep> Denoiser::prepare() {
   prepared_.clear();
+  wanted_.clear();
   while (advance_window()) {
     wanted_ = method_.decoder->wanted(context());
     if (!wanted_.empty()) break;
     ++window_step_;  // the schedule decides nothing here: time passes, the model does not run
     ++counters_.steps;
   }
-  if (stop_ && !options_.exact_length) return {};
-  if (canvas_.masked_count() == 0 || wanted_.empty()) return {};
+  if (wanted_.empty()) return {};
 
-  prepared_.push_back({&cache_, plan(wanted_), request(), std::nullopt});
+  StepPlan step = plan(wanted_);
+  prepared_.push_back({&cache_, std::move(step), request(), std::nullopt});
   if (unconditional_) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
     for (PlanRow& row : unconditional.plan.rows)
@@ -95,7 +108,7 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   return plan;
 }
 
-ScoreRequest Denoiser::request() const {
+ScoreRequest Denoiser::request() {
   ScoreRequest request;
   request.temperature = options_.temperature;
   request.top_k = options_.top_k;
@@ -113,16 +126,26 @@ ScoreRequest Denoiser::request() const {
       request.rules.push_back({id, true, false});
     }
   method_.decoder->configure(request);
+  queries_ = method_.decoder->queries(context());
+  for (const TokenQuery& query : queries_) {
+    const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), query.position);
+    assert(at != wanted_.end() && *at == query.position);
+    request.queries.push_back({score_of_wanted_[static_cast<std::size_t>(at - wanted_.begin())], query.token});
+  }
   return request;
 }
 
 std::vector<Candidate> Denoiser::candidates(const Scores& scores) const {
   std::vector<Candidate> result;
   result.reserve(wanted_.size());
+  std::size_t query = 0;
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     const RowScore& row = scores.rows[static_cast<std::size_t>(score_of_wanted_[i])];
+    const std::size_t first = query;
+    while (query < queries_.size() && queries_[query].position == wanted_[i]) ++query;
     result.push_back({wanted_[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
-                      row.token >= 0 && !row.overruled});
+                      row.token >= 0 && !row.overruled, row.logit,
+                      std::span(scores.queried).subspan(first, query - first)});
   }
   return result;
 }
@@ -142,14 +165,16 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   const std::vector<Candidate> options = candidates(scores[0]);
   DenoiseStep step;
   step.window = window_;
+  const Position masks = canvas_.masked_count(window_);
   const std::vector<Edit> edits = method_.decoder->decode(context(), options);
   for (const Edit& edit : edits)
     if (canvas_.apply(edit)) step.edits.push_back(edit);
 
-  if (step.edits.empty() && !method_.decoder->keeps_schedule()) {
+  if (masks > 0 && canvas_.masked_count(window_) >= masks && !method_.decoder->keeps_schedule()) {
     const Candidate* best = nullptr;
     for (const Candidate& candidate : options)
-      if (candidate.token >= 0 && candidate.token != canvas_.mask() && (!best || candidate.log_odds > best->log_odds))
+      if (canvas_.masked(candidate.position) && candidate.token >= 0 && candidate.token != canvas_.mask() &&
+          (!best || candidate.log_odds > best->log_odds))
         best = &candidate;
     if (!best) return not_a_number();
     step.edits.push_back(commit(*best));
@@ -164,7 +189,8 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
 }
 
 void Denoiser::find_stop() {
-  for (Position p = canvas_.prompt_end(); p < canvas_.size() && !canvas_.masked(p); ++p)
+  const Position end = settled();
+  for (Position p = canvas_.prompt_end(); p < end; ++p)
     if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), canvas_.token(p)) != options_.stop_ids.end()) {
       stop_ = p;
       return;

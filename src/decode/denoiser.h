@@ -53,7 +53,8 @@ struct DenoiseCounters {
 /// batch: prepare() tells what to forward, absorb() reads the scores and edits the canvas.
 ///
 /// Progress is guaranteed here: every forward pass after which the decoder commits nothing commits the most confident
-/// masked position of the window (dllm-reference B.9), unless the decoder runs a schedule of its own.
+/// masked position of the window (dllm-reference B.9), unless the decoder runs a schedule of its own. "Commits nothing"
+/// means that the window has as many masks as before: decoders may also revise or mask again.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
@@ -69,13 +70,16 @@ class Denoiser {
 
   const Canvas& canvas() const { return canvas_; }
   const DenoiseCounters& counters() const { return counters_; }
+  /// End of the answer's prefix that is final: no mask in it, and no window that may still be revised.
+  Position settled() const;
   /// Position of the first stop token with nothing undecided before it; nullopt if there is none.
   std::optional<Position> stop_position() const { return stop_; }
 
  private:
   bool advance_window();
+  bool window_held() const;
   StepPlan plan(const std::vector<Position>& wanted);
-  ScoreRequest request() const;
+  ScoreRequest request();
   std::vector<Candidate> candidates(const Scores& scores) const;
   DecodeContext context() const;
   Error not_a_number() const;
@@ -94,6 +98,7 @@ class Denoiser {
   Position window_masks_at_start_ = 0;
   std::vector<Position> wanted_;
   std::vector<std::int32_t> score_of_wanted_;  ///< index into Scores::rows, as two positions may share a row
+  std::vector<TokenQuery> queries_;
   std::vector<SequenceStep> prepared_;
   DenoiseCounters counters_;
   std::optional<Position> stop_;

@@ -19,6 +19,17 @@ std::unique_ptr<Decoder> make_origin_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_maskgit_plus_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_topk_margin_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_entropy_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_credit_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_draft_edit_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_entropy_bound_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_entropy_exit_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_hierarchical_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_hierarchical_remask_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_llada2_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_margin_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_sdar_sequential_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_sdar_static_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_sdar_dynamic_decoder(const DecoderConfig&);
 
 namespace {
 
@@ -49,6 +60,17 @@ constexpr Entry<std::unique_ptr<Decoder> (*)(const DecoderConfig&)> kDecoders[] 
     {"maskgit-plus", make_maskgit_plus_decoder},
     {"topk-margin", make_topk_margin_decoder},
     {"entropy", make_entropy_decoder},
+    {"credit", make_credit_decoder},
+    {"draft-edit", make_draft_edit_decoder},
+    {"entropy-bound", make_entropy_bound_decoder},
+    {"entropy-exit", make_entropy_exit_decoder},
+    {"hierarchical", make_hierarchical_decoder},
+    {"hierarchical-remask", make_hierarchical_remask_decoder},
+    {"llada2", make_llada2_decoder},
+    {"margin", make_margin_decoder},
+    {"sdar-sequential", make_sdar_sequential_decoder},
+    {"sdar-static", make_sdar_static_decoder},
+    {"sdar-dynamic", make_sdar_dynamic_decoder},
 };
 
 template <class Table>

@@ -50,7 +50,7 @@ class Recorder {
           p < canvas.prompt_end() ? 1.0 : result_.confidence[static_cast<std::size_t>(p - canvas.prompt_end())];
     }
     for (const Edit& edit : step.edits) event.canvas[static_cast<std::size_t>(edit.position)].changed = true;
-    event.text = text(canvas.first_masked(canvas.prompt_end()), /*complete=*/false);
+    event.text = text(denoiser_.settled(), /*complete=*/false);
     return event;
   }
 

@@ -74,7 +74,23 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
                                                              .factor = resolved.factor,
                                                              .eps = resolved.eps,
                                                              .algorithm_temperature = resolved.algorithm_temperature,
+                                                             .low_threshold = resolved.low_threshold,
+                                                             .remask_threshold = resolved.remask_threshold,
+                                                             .entropy_bound = resolved.entropy_bound,
+                                                             .entropy_threshold = resolved.entropy_threshold,
+                                                             .cosine = resolved.schedule != "linear",
+                                                             .credit_alpha = resolved.credit_alpha,
+                                                             .credit_beta = resolved.credit_beta,
+                                                             .credit_gamma = resolved.credit_gamma,
+                                                             .edit_threshold = resolved.edit_threshold,
+                                                             .max_post_steps = resolved.max_post_steps,
                                                              .compat = resolved.compat}));
+  if (method.decoder->revises() && !desc.mask)
+    return bad(fmt::format("'{}' revises tokens, which an autoregressive model cannot", resolved.algorithm),
+               "--algorithm");
+  if (method.decoder->greedy() && resolved.temperature > 0)
+    return bad(fmt::format("'{}' is defined for greedy predictions only", resolved.algorithm), "--temperature",
+               "leave the option out");
   return method;
 }
 

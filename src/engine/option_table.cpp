@@ -70,7 +70,9 @@ std::vector<OptionSpec> decoding_options() {
       {"threshold",
        {"--threshold"},
        &O::threshold,
-       "threshold: commit what is at least this confident; above 1: only the best and its ties",
+       "confidence (margin: lead) at which threshold, margin, hierarchical, credit, llada2, sdar-dynamic and "
+       "draft-edit "
+       "commit; above 1: only the best",
        group,
        {},
        0,
@@ -86,7 +88,9 @@ std::vector<OptionSpec> decoding_options() {
       {"steps",
        {"--steps", "--diffusion-steps"},
        &O::steps,
-       "low-confidence, random and Dream's algorithms: denoising steps over the whole answer; 0: one per token",
+       "schedules (low-confidence, random, entropy-exit, llada2, sdar-*, Dream's): denoising steps over the whole "
+       "answer; "
+       "0: one per token",
        group,
        {},
        0,
@@ -120,6 +124,90 @@ std::vector<OptionSpec> decoding_options() {
        group,
        cache_policy_names()},
       {"compat", {"--compat"}, &O::compat, "the reference implementation's behaviour where ours differs", group, {}},
+  };
+}
+
+std::vector<OptionSpec> decoder_options() {
+  constexpr std::string_view group = "Decoders' own";
+  return {
+      {"low_threshold",
+       {"--low-threshold"},
+       &O::low_threshold,
+       "hierarchical: commit the best of each run of masks above this confidence",
+       group,
+       {},
+       0,
+       2},
+      {"remask_threshold",
+       {"--remask-threshold"},
+       &O::remask_threshold,
+       "hierarchical-remask: reconsider tokens below this probability",
+       group,
+       {},
+       0,
+       1},
+      {"entropy_bound",
+       {"--entropy-bound"},
+       &O::entropy_bound,
+       "entropy-bound: entropies of the commits of a step sum to at most this (nats)",
+       group,
+       {},
+       0,
+       1e6},
+      {"entropy_threshold",
+       {"--entropy-threshold"},
+       &O::entropy_threshold,
+       "entropy-exit: commit what has less entropy than this (nats)",
+       group,
+       {},
+       0,
+       1e6},
+      {"schedule",
+       {"--schedule"},
+       &O::schedule,
+       "entropy-exit: how the masks are spread over the steps",
+       group,
+       {"cosine", "linear"}},
+      {"credit_alpha",
+       {"--credit-alpha"},
+       &O::credit_alpha,
+       "credit: weight of the gathered credit; 0: the threshold rule",
+       group,
+       {},
+       0,
+       1e3},
+      {"credit_beta",
+       {"--credit-beta"},
+       &O::credit_beta,
+       "credit: what is left of a credit after a step",
+       group,
+       {},
+       0,
+       1},
+      {"credit_gamma",
+       {"--credit-gamma"},
+       &O::credit_gamma,
+       "credit: exponent of the confidence that is gathered",
+       group,
+       {},
+       0,
+       1e3},
+      {"edit_threshold",
+       {"--edit-threshold"},
+       &O::edit_threshold,
+       "draft-edit: replace a token by a prediction above this confidence",
+       group,
+       {},
+       0,
+       2},
+      {"max_post_steps",
+       {"--max-post-steps"},
+       &O::max_post_steps,
+       "draft-edit: passes that may edit a block after its last mask",
+       group,
+       {},
+       0,
+       1e6},
   };
 }
 
@@ -157,7 +245,8 @@ std::vector<OptionSpec> sampling_options() {
 
 std::vector<OptionSpec> all_options() {
   std::vector<OptionSpec> table = answer_options();
-  for (const auto& part : {decoding_options(), sampling_options()}) table.insert(table.end(), part.begin(), part.end());
+  for (const auto& part : {decoding_options(), decoder_options(), sampling_options()})
+    table.insert(table.end(), part.begin(), part.end());
   return table;
 }
 

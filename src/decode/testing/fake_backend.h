@@ -76,6 +76,7 @@ class FakeBackend : public Backend {
     }
     cache.state = fresh;
     Scores scores;
+    auto query = step.request.queries.begin();
     for (std::int32_t index : plan.scored) {
       const Position p = plan.rows[static_cast<std::size_t>(index)].position;
       std::uint64_t h = 7;
@@ -89,10 +90,21 @@ class FakeBackend : public Backend {
       score.log_odds = std::log(score.confidence / (1 - score.confidence));
       score.margin = score.confidence;
       score.entropy = 1 - score.confidence;
+      score.logit = static_cast<float>((h >> 40) % 100) / 10.f;
       if (tamper) tamper(score);
+      for (; query != step.request.queries.end() && static_cast<std::size_t>(query->scored) == scores.rows.size();
+           ++query)
+        scores.queried.push_back(logit(score, query->token, h));
       scores.rows.push_back(score);
     }
     return scores;
+  }
+
+  /// Of a token that shares what the prediction leaves over with fifty others.
+  static float logit(const RowScore& score, TokenId token, std::uint64_t h) {
+    if (token == score.token) return score.logit;
+    const double share = (0.5 + static_cast<double>(mix(h, static_cast<std::uint64_t>(token)) % 100) / 200) / 51;
+    return score.logit + static_cast<float>(std::log(share) - score.log_odds);
   }
 
   ModelDesc desc_;

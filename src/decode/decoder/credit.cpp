@@ -1,0 +1,110 @@
+// CreditDecoding (arXiv 2510.06133; dllm-reference C.5): a token that stays the arg-max of a masked position gathers
+// credit, C <- beta C, then C[arg max z] += p_max^gamma, and decisions are those of the threshold rule on the fused
+// logits z' = z + alpha ln(1 + C). Credits are gathered from the model's own z, so they cannot feed on themselves.
+//
+// Sparse form: after n steps a row has at most n credited tokens. Only their logits are asked for; the sum of exp z' is
+// the reduced row's sum plus sum over the credited of e^z (e^bonus - 1). As bonuses are >= 0 and the arg-max of z is
+// credited itself, no uncredited token can be the arg-max of z'.
+//
+// A mask that the model predicts gathers no credit; its position may be committed once a credited token overtakes the
+// mask's logit. Under --compat the mask is a token like any other, as upstream.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "decode/decoder.h"
+
+namespace dllm {
+namespace {
+
+constexpr double kTieWidth = 1e-5;
+
+class Credit : public Decoder {
+ public:
+  explicit Credit(const DecoderConfig& config) : config_(config) {}
+
+  bool greedy() const override { return true; }
+
+  std::vector<TokenQuery> queries(const DecodeContext& context) override {
+    std::vector<TokenQuery> result;
+    for (Position p : Decoder::wanted(context)) {
+      for (const Entry& entry : credits_[p]) result.push_back({p, entry.token});
+      result.push_back({p, std::max<TokenId>(0, context.canvas.mask())});
+    }
+    return result;
+  }
+
+  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
+    std::vector<Candidate> fused;
+    for (const Candidate& candidate : candidates) fused.push_back(fuse(candidate, context.canvas.mask()));
+    double best = -std::numeric_limits<double>::infinity();
+    for (const Candidate& candidate : fused)
+      if (candidate.eligible) best = std::max(best, candidate.confidence);
+    const double bound = std::min(config_.threshold, best - kTieWidth);
+    std::vector<Edit> edits;
+    for (const Candidate& candidate : fused)
+      if (candidate.eligible && candidate.confidence >= bound) {
+        edits.push_back(commit(candidate));
+        credits_.erase(candidate.position);
+      }
+    return edits;
+  }
+
+ private:
+  struct Entry {
+    TokenId token;
+    double credit;
+    double distance;  ///< its logit minus the prediction's
+  };
+
+  /// The candidate under the fused logits; gathers its credit on the way.
+  Candidate fuse(const Candidate& candidate, TokenId mask) {
+    std::vector<Entry>& entries = credits_[candidate.position];
+    const double logit = candidate.logit;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      entries[i].credit *= config_.credit_beta;
+      entries[i].distance = static_cast<double>(candidate.queried[i]) - logit;
+    }
+    // Confidence 0: the token is left out of the softmax (deferred end of sequence). Nothing can be said beside it.
+    if (candidate.token < 0 || !(candidate.confidence > 0)) return candidate;
+    auto own = std::find_if(entries.begin(), entries.end(),
+                            [&](const Entry& entry) { return entry.token == candidate.token; });
+    if (own == entries.end()) own = entries.insert(entries.end(), {candidate.token, 0, 0});
+    if (candidate.eligible) own->credit += std::pow(candidate.confidence, config_.credit_gamma);
+
+    const Entry& best = *std::min_element(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+      const double x = a.distance + bonus(a), y = b.distance + bonus(b);
+      return x > y || (x == y && a.token < b.token);
+    });
+    if (std::all_of(entries.begin(), entries.end(), [&](const Entry& entry) { return bonus(entry) == 0; }))
+      return candidate;  // not a bit differs from the plain threshold rule
+
+    // Relative to the prediction's e^z: the others' sum is e^-log_odds, the credited ones among them counted anew.
+    double uncredited = std::exp(-candidate.log_odds), others = 0;
+    for (const Entry& entry : entries) {
+      if (entry.token != candidate.token) uncredited -= std::exp(entry.distance);
+      if (entry.token != best.token) others += std::exp(entry.distance + bonus(entry));
+    }
+    others += std::max(0.0, uncredited);
+    Candidate fused = candidate;
+    const double lead = best.distance + bonus(best);
+    fused.token = best.token;
+    fused.confidence = 1 / (1 + others * std::exp(-lead));
+    fused.log_odds = lead - std::log(others);
+    const double mask_lead = static_cast<double>(candidate.queried.back()) - logit;
+    if (!candidate.eligible) fused.eligible = lead > mask_lead || (lead == mask_lead && best.token < mask);
+    return fused;
+  }
+
+  double bonus(const Entry& entry) const { return config_.credit_alpha * std::log1p(entry.credit); }
+
+  DecoderConfig config_;
+  std::map<Position, std::vector<Entry>> credits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_credit_decoder(const DecoderConfig& config) { return std::make_unique<Credit>(config); }
+
+}  // namespace dllm

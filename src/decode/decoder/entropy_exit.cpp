@@ -1,0 +1,50 @@
+// Early exit by entropy (diffuse-cpp, diffuse-rs; dllm-reference B.13): every position below the entropy threshold goes
+// at once, and a cosine or linear schedule commits the surest others, so that a window ends after its steps at the
+// latest. Both sets are taken by ascending entropy, so their union is the larger of the two.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "decode/decoder.h"
+
+namespace dllm {
+namespace {
+
+class EntropyExit : public Decoder {
+ public:
+  explicit EntropyExit(const DecoderConfig& config) : config_(config) {}
+
+  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
+    const auto masks = static_cast<Position>(candidates.size());
+    const std::int32_t steps = window_steps(config_.steps, config_.length, context.window_masks_at_start);
+    std::size_t sure = 0;
+    for (const Candidate& candidate : candidates)
+      if (candidate.eligible && candidate.entropy < config_.entropy_threshold) ++sure;
+    const std::size_t count = std::max(sure, quota(masks, context.window_step, steps));
+    return commit_best(candidates, count, [](const Candidate& candidate) { return -candidate.entropy; });
+  }
+
+ private:
+  /// Of `masks` left before step `t` of `steps`; at least 1.
+  std::size_t quota(Position masks, std::int32_t t, std::int32_t steps) const {
+    const double share = config_.cosine ? cosine_share(t, steps) : 1.0 / std::max(1, steps - t);
+    return static_cast<std::size_t>(std::max(1L, std::lround(share * masks)));
+  }
+
+  /// The masked fraction falls along a quarter of a cosine: slowly at first, when little is known.
+  static double cosine_share(std::int32_t t, std::int32_t steps) {
+    if (t + 1 >= steps) return 1.0;
+    const double quarter = std::numbers::pi / (2.0 * steps);
+    return 1.0 - std::cos(quarter * (t + 1)) / std::cos(quarter * t);
+  }
+
+  DecoderConfig config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_entropy_exit_decoder(const DecoderConfig& config) {
+  return std::make_unique<EntropyExit>(config);
+}
+
+}  // namespace dllm

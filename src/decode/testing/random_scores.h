@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "decode/decoder.h"
+
+namespace dllm::testing {
+
+using LogitRow = std::vector<float>;
+
+/// The prediction of a row as the backends define it for arg-max requests, written down directly. `mask` is never
+/// chosen; -1: none.
+inline Candidate reduce(Position position, const LogitRow& z, TokenId mask) {
+  std::vector<double> p;
+  double total = 0;
+  const double largest = static_cast<double>(*std::max_element(z.begin(), z.end()));
+  for (float logit : z) total += std::exp(static_cast<double>(logit) - largest);
+  for (float logit : z) p.push_back(std::exp(static_cast<double>(logit) - largest) / total);
+  Candidate c;
+  c.position = position;
+  for (std::size_t t = 0; t < z.size(); ++t) {
+    if (p[t] > 0) c.entropy -= p[t] * std::log(p[t]);
+    if (static_cast<TokenId>(t) == mask) continue;
+    if (c.token < 0 || z[t] > z[static_cast<std::size_t>(c.token)]) c.token = static_cast<TokenId>(t);
+  }
+  const auto token = static_cast<std::size_t>(c.token);
+  double others = 0;
+  for (std::size_t t = 0; t < z.size(); ++t) others += t == token ? 0 : p[t];
+  c.logit = z[token];
+  c.confidence = p[token];
+  c.log_odds = std::log(p[token] / others);
+  c.eligible = mask < 0 || z[static_cast<std::size_t>(mask)] <= z[token];
+  std::sort(p.begin(), p.end(), std::greater<>());
+  c.margin = p[0] - p[1];
+  return c;
+}
+
+/// Logits whose spread differs from row to row, so that sure and unsure predictions meet; some rows prefer the mask,
+/// the last token.
+inline LogitRow random_row(std::mt19937_64& random, std::size_t vocab) {
+  std::normal_distribution<float> normal;
+  const float scale = std::uniform_real_distribution<float>(0.2f, 5.f)(random);
+  LogitRow z(vocab);
+  for (float& logit : z) logit = scale * normal(random);
+  return z;
+}
+
+inline std::vector<LogitRow> random_rows(std::mt19937_64& random, std::size_t rows, std::size_t vocab) {
+  std::vector<LogitRow> result;
+  for (std::size_t i = 0; i < rows; ++i) result.push_back(random_row(random, vocab));
+  return result;
+}
+
+/// One decode over rows[p] for the positions p of a window [0, rows.size()), queries answered from the rows.
+inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, const std::vector<LogitRow>& rows,
+                                     std::int32_t step, Position masks_at_start) {
+  const auto n = static_cast<Position>(rows.size());
+  const DecodeContext context{canvas, {0, n}, step, masks_at_start, static_cast<std::uint32_t>(step), {1, 0}};
+  const std::vector<Position> wanted = decoder.wanted(context);
+  const std::vector<TokenQuery> queries = decoder.queries(context);
+  std::vector<float> queried;
+  for (const TokenQuery& query : queries)
+    queried.push_back(rows[static_cast<std::size_t>(query.position)][static_cast<std::size_t>(query.token)]);
+  std::vector<Candidate> candidates;
+  std::size_t next = 0;
+  for (Position p : wanted) {
+    candidates.push_back(reduce(p, rows[static_cast<std::size_t>(p)], canvas.mask()));
+    const std::size_t first = next;
+    while (next < queries.size() && queries[next].position == p) ++next;
+    candidates.back().queried = std::span(queried).subspan(first, next - first);
+  }
+  return decoder.decode(context, candidates);
+}
+
+}  // namespace dllm::testing
