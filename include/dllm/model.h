@@ -18,6 +18,9 @@ struct LoadOptions {
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best this machine has
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights; empty: int8
+  /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
+  /// a path, or "auto" (beside the model, `<model>.dllm-packed`); empty: none.
+  std::string weight_cache;
   bool warnings = true;      ///< report oddities of the file to stderr
 };
 

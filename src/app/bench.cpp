@@ -22,8 +22,8 @@ constexpr std::int32_t kMaxPositions = 1 << 20;
 class Bench final : public Verb {
  public:
   void declare(Flags& flags) override {
-    flags.positionals("[step] [generate] [load]", "what to measure; without a word and without --peak: load and step",
-                      3, words_);
+    flags.positionals("[step] [generate] [load] [latency]",
+                      "what to measure; without a word and without --peak: load and step", 4, words_);
     flags.group("Measurement");
     flags.add({.names = {"--peak"},
                .help = "print the machine's own peaks: int8, bf16, f32, memory reads",
@@ -100,6 +100,9 @@ class Bench final : public Verb {
                .help = "rows that reach the head: all, none or a number",
                .default_text = options_.scored,
                .apply = into(options_.scored)});
+    flags.add({.names = {"--renew-latency"},
+               .help = "latency: measure again although this machine's table is known",
+               .apply = into(options_.renew_latency)});
     flags.group("Generations");
     flags.add({.names = {"-p", "--prompt-tokens"},
                .value = "LIST",
@@ -135,6 +138,11 @@ class Bench final : public Verb {
                .value = "TYPE",
                .help = "arithmetic against quantized weights, as in dllm run",
                .apply = into(model_flags_.load.activations)});
+    flags.add({.names = {"--weight-cache"},
+               .value = "PATH",
+               .help = "file of packed weights, as in dllm run; auto: <model>.dllm-packed",
+               .takes_path = true,
+               .apply = into(model_flags_.load.weight_cache)});
   }
 
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
@@ -142,9 +150,9 @@ class Bench final : public Verb {
   Expected<void> check_words() {
     if (words_.empty() && !peak_) words_ = {"load", "step"};
     for (const std::string& word : words_)
-      if (word != "step" && word != "generate" && word != "load")
+      if (word != "step" && word != "generate" && word != "load" && word != "latency")
         return Error{ErrorCode::kUsage, "nothing of that name can be measured", fmt::format("'{}'", word),
-                     choice_hint(word, {"step", "generate", "load"})};
+                     choice_hint(word, {"step", "generate", "load", "latency"})};
     if (peak_ && no_peak_) return Error{ErrorCode::kUsage, "is given with --no-peak", "--peak", ""};
     if (paths_.empty()) paths_ = {""};
     for (std::int32_t& count : threads_)
@@ -184,8 +192,11 @@ class Bench final : public Verb {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);
     }
-    if (!wants("step") && !wants("generate")) return {};
+    if (!wants("step") && !wants("generate") && !wants("latency")) return {};
     DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
+    if (wants("latency")) {
+      DLLM_CHECK_OK(bench_latency(model, options, watch, add));
+    }
     if (wants("step")) {
       DLLM_CHECK_OK(bench_steps(model, options, peaks, watch, add));
     }

@@ -32,7 +32,8 @@ struct BenchOptions {
   GenerateOptions generate{};
   std::int32_t repetitions = 5;
   std::int32_t warmup = 1;
-  double min_seconds = 0.2;  ///< small models repeat until this much time is measured
+  bool renew_latency = false;  ///< measure the latency table although it is known
+  double min_seconds = 0.2;    ///< small models repeat until this much time is measured
 };
 
 /// What the measurements tell while they run, and ask.
@@ -72,6 +73,11 @@ Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, const
 /// One record per prompt length. Prompts are random tokens of the seed.
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink);
+
+/// One record per rows of the latency table, which is measured if this machine does not have it yet
+/// (engine/latency_file.h): `ms` where the rows see only themselves. Errors: kResource, kCancelled.
+Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
+                             const BenchSink& sink);
 
 /// One record: from opening the file to the end of a first step of 32 rows, and the resident peak of that.
 Expected<nlohmann::ordered_json> bench_load(const std::string& path, const BenchOptions& options,

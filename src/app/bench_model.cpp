@@ -38,6 +38,7 @@ Expected<BenchModel> BenchModel::open(const std::string& path, const LoadOptions
   cpu.profile = result.profile.get();
   DLLM_TRY(auto source, open_or_embedded(path));
   const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(result.model, Model::load(std::move(source), log));
   const Model* model = result.model.get();
   DLLM_TRY(result.backend,

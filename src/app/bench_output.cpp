@@ -91,6 +91,8 @@ std::vector<Column> columns(const std::string& test) {
            number("tok/s", "/tokens_per_second", 2),
            number("ms/NFE", "/ms_per_forward", 2),
            number("tok/step", "/tokens_per_step", 2)};
+  if (test == "latency")
+    own = {integer("rows", "rows"), number("ms", "/ms/median", 2), number("ms at context 512", "/ms_context_512", 2)};
   if (test == "step")
     own = {integer("batch", "batch"),
            integer("rows", "rows"),
@@ -161,6 +163,8 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"ms_per_forward", "/ms_per_forward"},
       {"tokens_per_step", "/tokens_per_step"},
       {"hash", "/hash"},
+      {"ms_context_512", "/ms_context_512"},
+      {"ms_per_pair", "/ms_per_pair"},
       {"file_bytes", "/file_bytes"},
       {"peak_rss_bytes", "/peak_rss_bytes"},
       {"int8_gops", "/int8/gops"},

@@ -74,6 +74,56 @@ class MakeModel(CliCase):
         self.assertEqual([p.name for p in self.dir.glob("full*")], [])
 
 
+class WeightCache(CliCase):
+    def test_same_answer_from_the_file(self):
+        model = self.dir / "cached.gguf"
+        self.ok("make-model", "--shape", "llada-tiny", "--type", "q4_0", "-o", model)
+        question = ("run", "-m", model, "-n", "8", "--exact-length", "hello")
+        plain = self.ok(*question).stdout
+        packed = self.dir / "cached.gguf.dllm-packed"
+        self.assertFalse(packed.exists())
+        self.assertEqual(self.ok(*question, "--weight-cache", "auto").stdout, plain)
+        content = packed.read_bytes()
+        second = self.ok(*question, "--weight-cache", "auto")
+        self.assertEqual(second.stdout, plain)
+        self.assertNotIn("weight cache", second.stderr)
+        packed.write_bytes(content[:-100] + bytes(100))
+        third = self.ok(*question, "--weight-cache", "auto")
+        self.assertEqual(third.stdout, plain)
+        self.assertIn("damaged", third.stderr)
+        self.assertEqual(packed.read_bytes(), content)
+        self.assertEqual(self.ok(*question, DLLM_ARG_WEIGHT_CACHE=str(self.dir / "other.bin")).stdout, plain)
+        self.assertEqual((self.dir / "other.bin").read_bytes(), content)
+
+    def test_refuses(self):
+        self.fails(2, "run", "-n", "4", "--weight-cache", "auto", "hello")
+
+
+class Latency(CliCase):
+    def test_is_kept_under_the_cache_directory(self):
+        def measure(*words):
+            return json.loads(self.ok("bench", "latency", *QUICK, "-o", "json", *words,
+                                      XDG_CACHE_HOME=str(self.dir)).stdout)
+        first = measure()
+        self.assertEqual([record["rows"] for record in first], sorted({record["rows"] for record in first}))
+        self.assertTrue(all(record["measured"] for record in first))
+        self.assertEqual(len(list((self.dir / "dllm").glob("latency-*.json"))), 1)
+        second = measure()
+        self.assertFalse(any(record["measured"] for record in second))
+        self.assertEqual([record["ms"] for record in second], [record["ms"] for record in first])
+        self.assertTrue(measure("--renew-latency")[0]["measured"])
+
+
+class Settle(CliCase):
+    def test_forwards_fewer_rows(self):
+        def rows(*words):
+            return json.loads(self.ok("run", "-n", "32", "--exact-length", "--algorithm", "low-confidence", *words,
+                                      "-o", "json", "hello").stdout)["stats"]["rows_forwarded"]
+        self.assertLess(rows("--cache", "dual", "--settle", "1"), rows("--cache", "dual"))
+        self.assertEqual(rows("--cache", "dual", "--settle", "0"), rows("--cache", "dual"))
+        self.assertIn("--settle", self.fails(2, "run", "--cache", "prefix", "--settle", "1", "hello"))
+
+
 class Bench(CliCase):
     @classmethod
     def setUpClass(cls):

@@ -47,6 +47,12 @@ void ModelFlags::add_loading(Flags& flags) {
              .default_text = "int8",
              .choices = {"int8", "f32"},
              .apply = into(load.activations, {"int8", "f32"})});
+  flags.add({.names = {"--weight-cache"},
+             .value = "PATH",
+             .help = "keep packed weights in this file, map it in later runs; auto: <model>.dllm-packed",
+             .default_text = "none",
+             .takes_path = true,
+             .apply = into(load.weight_cache)});
   flags.add({.names = {"-v", "--verbose"}, .help = "tell about the model on stderr", .apply = into(verbose)});
 }
 

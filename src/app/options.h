@@ -28,7 +28,7 @@ struct ModelFlags {
   bool raw = false;
   bool verbose = false;
 
-  /// -m, -t, --isa, --cache-type, --activations, -v
+  /// -m, -t, --isa, --cache-type, --activations, --weight-cache, -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --raw
   void add_template(Flags& flags);

@@ -15,7 +15,11 @@ void KvCache::invalidate(PositionRange range) {
 
 void KvCache::record(std::span<const PlanRow> rows) {
   ++epoch_;
-  for (const PlanRow& row : rows) entries_[static_cast<std::size_t>(row.position)] = {epoch_, row.token};
+  for (const PlanRow& row : rows) {
+    Entry& entry = entries_[static_cast<std::size_t>(row.position)];
+    const bool same = entry.epoch != 0 && entry.token == row.token;
+    entry = {epoch_, row.token, same ? entry.same_since : epoch_};
+  }
 }
 
 }  // namespace dllm

@@ -24,6 +24,9 @@ class KvCache {
   std::uint32_t epoch_of(Position position) const { return entry(position).epoch; }
   /// The token the row was computed from; -1 if it holds nothing.
   TokenId token_of(Position position) const { return entry(position).token; }
+  /// The earliest pass since which every pass that wrote the row read this token; 0: the row holds nothing. The row
+  /// settles from then on, while what it sees of its neighbours may still change.
+  std::uint32_t same_since(Position position) const { return entry(position).same_since; }
   bool holds(Position position) const { return entry(position).epoch != 0; }
   /// True if every position of the range holds a row.
   bool holds(PositionRange range) const;
@@ -39,6 +42,7 @@ class KvCache {
   struct Entry {
     std::uint32_t epoch = 0;
     TokenId token = -1;
+    std::uint32_t same_since = 0;
   };
   const Entry& entry(Position position) const { return entries_[static_cast<std::size_t>(position)]; }
 

@@ -112,10 +112,11 @@ std::vector<CpuIsa> cpu_isas() {
 
 class CpuBackend::Impl {
  public:
-  Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads, bool exact,
-       TensorType kv, std::vector<cpu::KvShape> kv_shapes)
+  Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads,
+       const CpuOptions& options, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
-        executor_(std::move(graph), std::move(weights), kernels, threads, exact),
+        executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
+                  options.weight_cache),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
 
@@ -144,7 +145,7 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     const TensorType kv = storage_type(options.kv, graph, weights);
     DLLM_TRY(std::vector<cpu::KvShape> shapes, kv_shapes(graph, kv));
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                                       options.activations == CpuActivations::kF32, kv, std::move(shapes));
+                                       options, kv, std::move(shapes));
     impl->executor_.set_profile(options.profile);
     return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "cpu/weight_cache.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "model/model_desc.h"
@@ -40,6 +41,7 @@ struct CpuOptions {
   CpuKvType kv = CpuKvType::kAuto;
   CpuActivations activations = CpuActivations::kAuto;
   cpu::Profile* profile = nullptr;  ///< borrowed; gets the time of every operator (cpu/profile.h)
+  WeightCacheOptions weight_cache{};
 };
 
 /// A kernel set of this build, for `--isa` and its help.

@@ -28,7 +28,8 @@ std::vector<float> decode(const WeightView& view) {
 
 }  // namespace
 
-Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact)
+Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
+                   const WeightCacheOptions& weight_cache)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
       kernels_(kernels),
@@ -38,7 +39,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) packed_ = PackedWeights::pack(graph, weights_, pool_);
+  if (!exact) packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
 }
 
 void Executor::decode_vectors(const Graph& graph) {

@@ -30,7 +30,8 @@ class Executor {
   using Factory = std::function<Graph(StepShape)>;
 
   /// The weights fit the graph (checked by the backend). Throws std::bad_alloc.
-  Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact);
+  Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
+           const WeightCacheOptions& weight_cache = {});
 
   /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);

@@ -1,6 +1,10 @@
 #include "cpu/packed_weights.h"
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 #include <variant>
 
 #include "cpu/linear.h"
@@ -37,31 +41,68 @@ void pack_into(PackedWeight& weight, const WeightView& view, std::uint8_t* to, T
 
 }  // namespace
 
-PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool) {
+bool PackedWeights::map(const WeightCacheOptions& cache, const std::vector<std::size_t>& order,
+                        std::span<const CachedTensor> tensors, ThreadPool& pool) {
+  auto loaded = load_panels(cache, tensors, pool);
+  if (!loaded) {
+    std::error_code ignored;
+    // The first load of a model finds no cache: nothing to tell.
+    if (std::filesystem::exists(cache.path, ignored)) cache.log.warning("{}", loaded.error().message());
+    return false;
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    PackedWeight& weight = by_id_[order[i]];
+    weight.panels = reinterpret_cast<const std::uint8_t*>(loaded->payload.data()) + tensors[i].offset;
+    weight.regular = loaded->regular[i];
+  }
+  file_ = std::move(loaded->file);
+  return true;
+}
+
+PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
+                                  const WeightCacheOptions& cache) {
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
   std::vector<std::size_t> order;
-  std::vector<std::int64_t> offsets;
-  std::int64_t bytes = 0;
+  std::vector<CachedTensor> tensors;
+  std::uint64_t bytes = 0;
   const auto want = [&](WeightId id) {
     const auto i = static_cast<std::size_t>(id);
-    if (!weights[i].present() || packed.by_id_[i].format != nullptr || packed_format(weights[i].type) == nullptr)
-      return;
-    packed.by_id_[i] = describe(weights[i]);
+    const WeightView& view = weights[i];
+    if (!view.present() || packed.by_id_[i].format != nullptr || packed_format(view.type) == nullptr) return;
+    PackedWeight& weight = packed.by_id_[i] = describe(view);
     order.push_back(i);
-    offsets.push_back(bytes);
-    constexpr std::int64_t kPage = 4096;
-    bytes += (panel_count(packed.by_id_[i]) * packed.by_id_[i].layout.bytes + kPage - 1) / kPage * kPage;
+    const auto size = static_cast<std::uint64_t>(panel_count(weight) * weight.layout.bytes);
+    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n, bytes, size, view.data});
+    constexpr std::uint64_t kPage = 4096;
+    bytes += (size + kPage - 1) / kPage * kPage;
   };
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) want(head->weight);
   }
-  packed.memory_ = PageMemory(static_cast<std::size_t>(bytes));
+  const bool cached = !cache.path.empty() && !tensors.empty();
+  const auto drop = [&](std::size_t i) {
+    if (weights[i].mapped) MappedFile::drop_pages(weights[i].data);
+  };
+  if (cached && packed.map(cache, order, tensors, pool)) {
+    // The fingerprint has touched a few pages, and the system maps their neighbours along.
+    for (const std::size_t i : order) drop(i);
+    return packed;
+  }
+  packed.memory_ = PageMemory(bytes);
+  std::vector<bool> regular;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const WeightView& view = weights[order[i]];
-    pack_into(packed.by_id_[order[i]], view, reinterpret_cast<std::uint8_t*>(packed.memory_.data()) + offsets[i], pool);
-    if (view.mapped) MappedFile::drop_pages(view.data);
+    PackedWeight& weight = packed.by_id_[order[i]];
+    pack_into(weight, weights[order[i]], reinterpret_cast<std::uint8_t*>(packed.memory_.data()) + tensors[i].offset,
+              pool);
+    regular.push_back(weight.regular);
+    drop(order[i]);
+  }
+  if (cached) {
+    if (const auto stored = store_panels(cache, tensors, regular, {packed.memory_.data(), bytes}, pool); !stored)
+      cache.log.warning("{}; going on without", stored.error().message());
+    for (const std::size_t i : order) drop(i);
   }
   return packed;
 }

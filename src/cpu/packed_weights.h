@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "cpu/kernels/packed.h"
 #include "cpu/page_memory.h"
+#include "cpu/weight_cache.h"
 #include "graph/graph.h"
 #include "model/weights.h"
 
@@ -30,19 +33,27 @@ class PackedWeights {
 
   /// Packs the weights that Linear and ScoreHead operators read and that have an integer kernel. Tables that rows are
   /// looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is both.
-  /// Throws std::bad_alloc.
-  static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool);
+  /// With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
+  static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
+                            const WeightCacheOptions& cache = {});
 
   /// nullptr: not packed.
   const PackedWeight* find(WeightId id) const {
     const auto i = static_cast<std::size_t>(id);
     return i < by_id_.size() && by_id_[i].format != nullptr ? &by_id_[i] : nullptr;
   }
+  /// Memory of the panels packed here; 0 if they lie in the cache's file.
   std::size_t bytes() const { return memory_.size(); }
+  /// Whether the panels lie in the cache's file.
+  bool mapped() const { return file_ != nullptr; }
 
  private:
+  bool map(const WeightCacheOptions& cache, const std::vector<std::size_t>& order,
+           std::span<const CachedTensor> tensors, ThreadPool& pool);
+
   std::vector<PackedWeight> by_id_;
-  PageMemory memory_;
+  PageMemory memory_;                       ///< of the panels packed here
+  std::shared_ptr<const MappedFile> file_;  ///< or of those that were packed before
 };
 
 /// One matrix into memory of its own, for tests and benchmarks.

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/kv_cache.h"
+#include "backend/latency_table.h"
 #include "backend/step_plan.h"
 #include "decode/canvas.h"
 #include "model/model_desc.h"
@@ -21,6 +23,15 @@ struct CacheContext {
   Position horizon = 0;
   std::int32_t causal_block = 0;  ///< see StepPlan::causal_block
   bool window_changed = true;     ///< first step of this window
+  /// The rows whose predictions this step wants, ascending, a part of `needed`: they must be in the plan.
+  std::span<const Position> wanted{};
+  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
+};
+
+struct CachePolicyConfig {
+  /// A committed row that was forwarded with its token this often is not forwarded again in its window (dual); finished
+  /// attention blocks inside the window are left alone (block-causal, without loss). 0: neither.
+  std::int32_t settle = 0;
 };
 
 /// What is recomputed and what is taken from the cache.

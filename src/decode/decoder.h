@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/latency_table.h"
 #include "backend/scores.h"
 #include "backend/step_plan.h"
 #include "decode/canvas.h"
@@ -40,6 +41,7 @@ struct DecodeContext {
   Position window_masks_at_start = 0;  ///< masks of the window at its first step
   std::uint32_t step = 0;              ///< steps made in the sequence; keys random draws
   RngKey rng;
+  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
 };
 
 /// Reads predictions, decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.

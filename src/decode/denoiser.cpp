@@ -52,8 +52,9 @@ Position Denoiser::settled() const {
 }
 
 DecodeContext Denoiser::context() const {
-  return {canvas_,     window_, window_step_, window_masks_at_start_, static_cast<std::uint32_t>(counters_.steps),
-          options_.rng};
+  return {
+      canvas_,      window_,         window_step_, window_masks_at_start_, static_cast<std::uint32_t>(counters_.steps),
+      options_.rng, options_.latency};
 }
 
 std::span<const SequenceStep> Denoiser::prepare() {
@@ -87,8 +88,12 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   if (desc_.causal_block > 0)  // the rest of an attention block is part of what its rows see
     horizon = std::min(horizon, (window_.end + desc_.causal_block - 1) / desc_.causal_block * desc_.causal_block);
   if (!desc_.mask) horizon = canvas_.first_masked(0);  // unknown positions cannot be shown to the model
-  const CacheDecision decision =
-      method_.cache->decide({canvas_, cache_, needed, horizon, desc_.causal_block, window_changed_});
+  std::vector<Position> sources;  // of the wanted predictions; positions 0 and 1 of a shifted model share one
+  for (Position p : wanted)
+    if (const Position source = std::max<Position>(0, p - shift); sources.empty() || sources.back() != source)
+      sources.push_back(source);
+  const CacheDecision decision = method_.cache->decide(
+      {canvas_, cache_, needed, horizon, desc_.causal_block, window_changed_, sources, options_.latency});
   window_changed_ = false;
 
   StepPlan plan;

@@ -32,6 +32,7 @@ struct DenoiseOptions {
   bool suppress_eos = false;
   bool defer_eos = false;
   bool compat = false;
+  const LatencyTable* latency = nullptr;  ///< borrowed, for the policies to ask; nullptr: unknown
 };
 
 /// What one step did.

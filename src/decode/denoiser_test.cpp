@@ -34,6 +34,7 @@ struct Scenario {
   DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
   DenoiseOptions options = exact_length();
   Position prompt = 5;
+  CachePolicyConfig cache_config{};
 };
 
 struct Outcome {
@@ -50,9 +51,11 @@ Canvas make_canvas(const Scenario& scenario, const ModelDesc& desc) {
   return Canvas(prompt, scenario.config.length, desc.mask.value_or(-1));
 }
 
-Outcome run(FakeBackend& backend, const Scenario& scenario) {
+/// `policy`: instead of the one that the scenario names.
+Outcome run(FakeBackend& backend, const Scenario& scenario, std::unique_ptr<CachePolicy> policy = nullptr) {
   Canvas canvas = make_canvas(scenario, backend.desc());
-  Method method{*make_window(scenario.window, scenario.grid), *make_cache_policy(scenario.cache),
+  if (!policy) policy = *make_cache_policy(scenario.cache, scenario.cache_config);
+  Method method{*make_window(scenario.window, scenario.grid), std::move(policy),
                 *make_decoder(scenario.decoder, scenario.config)};
   auto cache = *backend.make_cache(canvas.size());
   auto unconditional = *backend.make_cache(canvas.size());
@@ -170,6 +173,107 @@ TEST(CachePolicies, BlockCausalCacheIsExact) {
           EXPECT_EQ(uncached.commit_pass, cached.commit_pass);
           EXPECT_LT(cached.counters.rows_forwarded, uncached.counters.rows_forwarded);
         }
+}
+
+/// The dual cache with settled rows, straight from the definition: it counts the forwards of every committed token
+/// itself and asks the cache nothing.
+class SettledReference : public CachePolicy {
+ public:
+  explicit SettledReference(std::int32_t settle) : settle_(settle) {}
+
+  CacheDecision decide(const CacheContext& context) override {
+    const Position size = context.canvas.size();
+    committed_forwards_.resize(static_cast<std::size_t>(size), 0);
+    CacheDecision decision;
+    decision.visible = {{0, size}};
+    for (Position p = 0; p < size; ++p) {
+      bool wanted = false;
+      for (const Position w : context.wanted) wanted = wanted || w == p;
+      std::int32_t& forwards = committed_forwards_[static_cast<std::size_t>(p)];
+      const bool in_window = context.needed.contains(p);
+      const bool again = forwards < settle_ || wanted;
+      if (context.window_changed || (in_window && again)) decision.rows.push_back(p);
+      // The age goes on where the row itself does not.
+      if (!context.canvas.masked(p) && (forwards > 0 || context.window_changed || in_window)) ++forwards;
+    }
+    return decision;
+  }
+
+ private:
+  std::int32_t settle_;
+  std::vector<std::int32_t> committed_forwards_;
+};
+
+TEST(CachePolicies, SettledRowsAreLeftOutAndNothingElse) {
+  for (const char* decoder : {"threshold", "low-confidence", "random"})
+    for (const std::int32_t shift : {0, 1})
+      for (const Position prompt : {1, 5, 13}) {
+        Scenario scenario{.cache = "dual", .decoder = decoder};
+        scenario.prompt = prompt;
+        if (prompt == 13) scenario.grid.origin = BlockOrigin::kAbsolute;  // the prompt shares the first block
+        FakeBackend plain(masked_model(0, shift));
+        const Outcome all = run(plain, scenario);
+        std::int64_t before = 0;
+        for (const std::int32_t settle : {1, 2, 3}) {
+          FakeBackend settled(masked_model(0, shift)), reference(masked_model(0, shift));
+          scenario.cache_config.settle = settle;
+          const Outcome ours = run(settled, scenario);
+          const Outcome theirs = run(reference, scenario, std::make_unique<SettledReference>(settle));
+          EXPECT_EQ(ours.tokens, theirs.tokens) << decoder << " settle " << settle;
+          EXPECT_EQ(ours.commit_pass, theirs.commit_pass);
+          ASSERT_EQ(settled.plans.size(), reference.plans.size());
+          for (std::size_t i = 0; i < settled.plans.size(); ++i) {
+            EXPECT_EQ(settled.plans[i].rows, reference.plans[i].rows) << "pass " << i;
+            EXPECT_EQ(settled.plans[i].scored, reference.plans[i].scored);
+          }
+          if (std::string(decoder) == "low-confidence") {
+            EXPECT_LT(ours.counters.rows_forwarded, all.counters.rows_forwarded);
+            EXPECT_GT(ours.counters.rows_forwarded, before) << "less settles later";
+            before = ours.counters.rows_forwarded;
+          }
+        }
+      }
+}
+
+TEST(CachePolicies, WithoutSettleNothingChanges) {
+  for (const char* cache : {"dual", "block-causal"}) {
+    const std::int32_t block = std::string(cache) == "dual" ? 0 : 8;
+    FakeBackend plain(masked_model(block)), zero(masked_model(block)), late(masked_model(block));
+    Scenario scenario{.cache = cache, .decoder = "low-confidence"};
+    scenario.grid.origin = BlockOrigin::kAbsolute;
+    run(plain, scenario);
+    scenario.cache_config.settle = 0;
+    run(zero, scenario);
+    ASSERT_EQ(plain.plans.size(), zero.plans.size());
+    for (std::size_t i = 0; i < plain.plans.size(); ++i) EXPECT_EQ(plain.plans[i].rows, zero.plans[i].rows);
+    scenario.cache_config.settle = 1000;
+    run(late, scenario);
+    ASSERT_EQ(plain.plans.size(), late.plans.size());
+    for (std::size_t i = 0; i < plain.plans.size(); ++i) EXPECT_EQ(plain.plans[i].rows, late.plans[i].rows);
+  }
+}
+
+// A window of several attention blocks: the finished ones are exact and need no pass.
+TEST(CachePolicies, FinishedBlocksInsideTheWindowAreExact) {
+  for (const std::int32_t block : {1, 4, 8})
+    for (const char* decoder : {"threshold", "low-confidence"}) {
+      Scenario scenario{.window = "whole", .decoder = decoder};
+      FakeBackend full(masked_model(block)), cached(masked_model(block)), settled(masked_model(block));
+      // Commits from left to right, so that blocks finish one after the other.
+      for (FakeBackend* backend : {&full, &cached, &settled})
+        backend->tamper = [](RowScore& score) {
+          score.confidence = 1.0 / (2 + score.position);
+          score.log_odds = -score.position;
+        };
+      const Outcome uncached = run(full, scenario);
+      scenario.cache = "block-causal";
+      const Outcome plain = run(cached, scenario);
+      scenario.cache_config.settle = 1;
+      const Outcome ours = run(settled, scenario);
+      EXPECT_EQ(ours.tokens, uncached.tokens) << "block " << block;
+      EXPECT_EQ(ours.commit_pass, uncached.commit_pass);
+      EXPECT_LT(ours.counters.rows_forwarded, plain.counters.rows_forwarded) << "block " << block;
+    }
 }
 
 TEST(CachePolicies, AutoregressionIsBlockCausalWithBlockOne) {

@@ -7,10 +7,10 @@ namespace dllm {
 
 std::unique_ptr<Window> make_block_window(const WindowConfig&);
 std::unique_ptr<Window> make_whole_window(const WindowConfig&);
-std::unique_ptr<CachePolicy> make_no_cache();
-std::unique_ptr<CachePolicy> make_prefix_cache();
-std::unique_ptr<CachePolicy> make_dual_cache();
-std::unique_ptr<CachePolicy> make_block_causal_cache();
+std::unique_ptr<CachePolicy> make_no_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_dual_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_block_causal_cache(const CachePolicyConfig&);
 std::unique_ptr<Decoder> make_low_confidence_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_random_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_threshold_decoder(const DecoderConfig&);
@@ -44,7 +44,7 @@ constexpr Entry<std::unique_ptr<Window> (*)(const WindowConfig&)> kWindows[] = {
     {"whole", make_whole_window},
 };
 
-constexpr Entry<std::unique_ptr<CachePolicy> (*)()> kCaches[] = {
+constexpr Entry<std::unique_ptr<CachePolicy> (*)(const CachePolicyConfig&)> kCaches[] = {
     {"none", make_no_cache},
     {"prefix", make_prefix_cache},
     {"dual", make_dual_cache},
@@ -94,9 +94,9 @@ Expected<std::unique_ptr<Window>> make_window(std::string_view name, const Windo
   return unknown(kWindows, "window", name);
 }
 
-Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name) {
+Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name, const CachePolicyConfig& config) {
   for (const auto& entry : kCaches)
-    if (entry.name == name) return entry.make();
+    if (entry.name == name) return entry.make(config);
   return unknown(kCaches, "cache policy", name);
 }
 

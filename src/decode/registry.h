@@ -15,7 +15,7 @@ namespace dllm {
 /// The methods of this build, by the names that flags, requests and results use. An unknown name is a usage error
 /// that lists the known ones.
 Expected<std::unique_ptr<Window>> make_window(std::string_view name, const WindowConfig& config);
-Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name);
+Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name, const CachePolicyConfig& config = {});
 Expected<std::unique_ptr<Decoder>> make_decoder(std::string_view name, const DecoderConfig& config);
 
 std::vector<std::string> window_names();

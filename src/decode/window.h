@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "backend/latency_table.h"
 #include "decode/canvas.h"
 #include "model/model_desc.h"
 
@@ -20,6 +21,7 @@ class Window {
 struct WindowConfig {
   BlockOrigin origin = BlockOrigin::kPromptEnd;
   Position block_length = 32;
+  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine, borrowed; nullptr: unknown
 };
 
 }  // namespace dllm

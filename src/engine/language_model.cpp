@@ -107,6 +107,7 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(auto source, open_or_embedded(path));
   auto impl = std::make_unique<Impl>();
   const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(impl->model, Model::load(std::move(source), log));
   const Model* model = impl->model.get();
   DLLM_TRY(impl->backend,

@@ -54,6 +54,9 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
     return bad("an autoregressive model decodes blocks of one token", "--block-length", "leave the option out");
   if (resolved.algorithm.empty()) resolved.algorithm = masked ? "threshold" : "low-confidence";
   if (resolved.cache.empty()) resolved.cache = desc.causal_block > 0 ? "block-causal" : "none";
+  if (resolved.settle > 0 && resolved.cache != "dual" && resolved.cache != "block-causal")
+    return bad(fmt::format("cache policy '{}' forwards every row of its range", resolved.cache), "--settle",
+               "give --cache dual (or block-causal, for models of that kind)");
   if (resolved.block_origin.empty())
     resolved.block_origin = desc.block_origin == BlockOrigin::kAbsolute ? "absolute" : "prompt-end";
   if (resolved.steps == 0) resolved.steps = resolved.length;
@@ -67,7 +70,7 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
   // Blocks of a causal model are single tokens wherever the grid starts.
   const Position block = desc.mask ? resolved.block_length : 1;
   DLLM_TRY(method.window, make_window(resolved.window, {origin, block}));
-  DLLM_TRY(method.cache, make_cache_policy(resolved.cache));
+  DLLM_TRY(method.cache, make_cache_policy(resolved.cache, {.settle = resolved.settle}));
   DLLM_TRY(method.decoder, make_decoder(resolved.algorithm, {.steps = resolved.steps,
                                                              .length = resolved.length,
                                                              .threshold = resolved.threshold,

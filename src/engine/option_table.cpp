@@ -123,6 +123,14 @@ std::vector<OptionSpec> decoding_options() {
        "K/V rows kept between steps; empty: as the model allows without loss",
        group,
        cache_policy_names()},
+      {"settle",
+       {"--settle"},
+       &O::settle,
+       "dual: committed rows of the block are left out after this many passes with their token; 0: never",
+       group,
+       {},
+       0,
+       kMaxInt},
       {"compat", {"--compat"}, &O::compat, "the reference implementation's behaviour where ours differs", group, {}},
   };
 }

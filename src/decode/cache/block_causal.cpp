@@ -2,6 +2,10 @@
 // on earlier blocks and itself only, so a row is recomputed exactly when it was last computed from another token, or
 // lies in the window. The last pass over a block saw masks; its final tokens are forwarded together with the next
 // block, which is dInfer's fused cross-block update (dllm-reference C.6) without a case of its own.
+//
+// The window is recomputed from its begin although nothing in front of the first stale row can have changed. With
+// `settle`, those rows are left out: a window of several attention blocks then costs what its open blocks cost. Inside
+// a bidirectional block no committed row is exact while its neighbours change, so no age makes one settled here.
 #include <algorithm>
 
 #include "decode/cache_policy.h"
@@ -11,8 +15,11 @@ namespace {
 
 class BlockCausalCache : public CachePolicy {
  public:
+  explicit BlockCausalCache(bool settle) : settle_(settle) {}
+
   CacheDecision decide(const CacheContext& context) override {
-    const Position first = std::min({first_stale(context), context.needed.begin, context.horizon});
+    const Position window = settle_ && !context.wanted.empty() ? context.wanted.front() : context.needed.begin;
+    const Position first = std::min({first_stale(context), window, context.horizon});
     return {positions({first, context.horizon}), {{0, context.horizon}}};
   }
 
@@ -25,10 +32,14 @@ class BlockCausalCache : public CachePolicy {
       if (context.cache.token_of(p) != context.canvas.token(p)) return p / block * block;
     return context.horizon;
   }
+
+  bool settle_;
 };
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_block_causal_cache() { return std::make_unique<BlockCausalCache>(); }
+std::unique_ptr<CachePolicy> make_block_causal_cache(const CachePolicyConfig& config) {
+  return std::make_unique<BlockCausalCache>(config.settle > 0);
+}
 
 }  // namespace dllm

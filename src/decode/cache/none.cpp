@@ -13,6 +13,6 @@ class NoCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_no_cache() { return std::make_unique<NoCache>(); }
+std::unique_ptr<CachePolicy> make_no_cache(const CachePolicyConfig&) { return std::make_unique<NoCache>(); }
 
 }  // namespace dllm

@@ -16,6 +16,6 @@ class PrefixCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_prefix_cache() { return std::make_unique<PrefixCache>(); }
+std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig&) { return std::make_unique<PrefixCache>(); }
 
 }  // namespace dllm

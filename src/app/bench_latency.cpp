@@ -1,0 +1,48 @@
+#include <cstdlib>
+
+#include "app/bench.h"
+#include "app/report.h"
+#include "base/try.h"
+#include "dllm/version.h"
+#include "engine/latency_file.h"
+#include "engine/load.h"
+
+namespace dllm::app {
+
+Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
+                             const BenchSink& sink) {
+  if (watch.progress) watch.progress("measuring the latency table");
+  const SourceIdentity identity = source_identity(model.path);
+  LatencyKey key;
+  key.model = model.path.empty() ? "embedded" : model.path;
+  key.model_size = identity.size;
+  key.model_stamp = identity.stamp;
+  key.cpu = cpu_name();
+  key.isa = model.backend->isa();
+  key.kv_type = model.backend->kv_type();
+  key.activations = options.load.activations.empty() ? "int8" : options.load.activations;
+  key.threads = model.backend->threads();
+  key.version = DLLM_VERSION;
+  LatencyOptions measurement;
+  measurement.repetitions = options.repetitions;
+  measurement.stop = watch.stop;
+  const std::string directory = latency_directory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  DLLM_TRY(const LatencyResult result,
+           latency_table(*model.backend, key, directory, options.renew_latency, measurement, Log()));
+  for (const LatencyTable::Point& point : result.table.points()) {
+    nlohmann::ordered_json json = {{"test", "latency"}};
+    json.update(model.describe());
+    json["activations"] = key.activations;
+    json["rows"] = point.rows;
+    json["context"] = point.rows;
+    json["ms"] = {{"median", point.ms}};
+    json["ms_context_512"] = result.table.estimate_ms(point.rows, 512);
+    json["ms_per_pair"] = result.table.ms_per_pair();
+    json["measured"] = result.measured;
+    json["file"] = result.path;
+    sink(json);
+  }
+  return {};
+}
+
+}  // namespace dllm::app

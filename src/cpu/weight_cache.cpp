@@ -1,0 +1,283 @@
+#include "cpu/weight_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "base/try.h"
+#include "cpu/linear.h"
+#include "format/byte_cursor.h"
+
+// Layout of the file, little-endian: Header, then per tensor a Record and its name, then zeroes up to a page, then the
+// payload: the panels of every tensor at the offset of its record. Every number is known from the model before the file
+// is opened, but for `regular` and the checksums.
+
+namespace dllm::cpu {
+namespace {
+
+/// Of the panels' bytes (kernels/packed.h) and of this file. A test holds the number against a hash of packed panels.
+constexpr std::uint32_t kLayoutVersion = 1;
+constexpr char kMagic[8] = {'D', 'L', 'L', 'M', 'P', 'A', 'C', 'K'};
+/// Reads differently on a machine of the other byte order, which has never written what this code could use.
+constexpr std::uint32_t kByteOrder = 0x01020304;
+constexpr std::uint64_t kPage = 4096;
+constexpr const char* kAgain = "it is written anew";
+
+struct Header {
+  char magic[8];
+  std::uint32_t layout_version;
+  std::uint32_t byte_order;
+  std::uint64_t file_size;
+  std::uint64_t source_size;
+  std::uint64_t source_stamp;
+  std::uint64_t source_fingerprint;
+  std::uint64_t tensors;
+  std::uint64_t payload_offset;
+  std::uint64_t checksum;  ///< of header (with 0 here) and records
+};
+static_assert(sizeof(Header) == 72 && std::is_trivially_copyable_v<Header>);
+
+struct Record {
+  std::uint64_t name_bytes;
+  std::uint32_t type;
+  std::uint32_t regular;
+  std::int64_t k;
+  std::int64_t n;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::uint64_t checksum;  ///< of the panels
+};
+static_assert(sizeof(Record) == 56 && std::is_trivially_copyable_v<Record>);
+
+constexpr std::uint64_t kPrime = 0x100000001b3u;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+std::uint64_t mix_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * kPrime;
+  return mix(hash, bytes.size());
+}
+
+template <class T>
+void append(std::string& text, const T& value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::uint64_t payload_bytes(std::span<const CachedTensor> tensors) {
+  return tensors.empty() ? 0 : tensors.back().offset + tensors.back().bytes;
+}
+
+/// Everything in front of the payload, whose file size the header tells.
+std::string header_of(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
+                      const std::vector<bool>& regular, const std::vector<std::uint64_t>& checksums) {
+  std::string records;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const CachedTensor& t = tensors[i];
+    append(records, Record{t.name.size(), static_cast<std::uint32_t>(t.type), regular[i] ? 1u : 0u, t.k, t.n, t.offset,
+                           t.bytes, checksums[i]});
+    records += t.name;
+  }
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.layout_version = kLayoutVersion;
+  header.byte_order = kByteOrder;
+  header.payload_offset = (sizeof header + records.size() + kPage - 1) / kPage * kPage;
+  header.file_size = header.payload_offset + payload_bytes(tensors);
+  header.source_size = options.source_size;
+  header.source_stamp = options.source_stamp;
+  header.source_fingerprint = source_fingerprint(tensors);
+  header.tensors = tensors.size();
+  std::string text;
+  append(text, header);
+  text += records;
+  header.checksum = mix_bytes(0, std::as_bytes(std::span(text)));
+  text.replace(0, sizeof header, reinterpret_cast<const char*>(&header), sizeof header);
+  text.resize(header.payload_offset, '\0');
+  return text;
+}
+
+std::vector<std::uint64_t> checksums_of(std::span<const CachedTensor> tensors, std::span<const std::byte> payload,
+                                        ThreadPool& pool) {
+  std::vector<std::uint64_t> sums(tensors.size());
+  parallel(pool, static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i, int) {
+    const CachedTensor& t = tensors[static_cast<std::size_t>(i)];
+    sums[static_cast<std::size_t>(i)] = panel_checksum(payload.subspan(t.offset, t.bytes));
+  });
+  return sums;
+}
+
+Error system_failure(const std::string& path, std::string_view what, int code) {
+  const bool place = code == EACCES || code == EROFS || code == EPERM || code == ENOENT || code == ENOTDIR;
+  return {ErrorCode::kIo, fmt::format("{}: {}", what, std::generic_category().message(code)), path,
+          place            ? "name a file in a directory that you may write to"
+          : code == ENOSPC ? "free some space, or name a file elsewhere"
+                           : ""};
+}
+
+/// Whether the path names something that this code has not written and must not replace.
+bool foreign(const std::string& path) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0) return false;
+  auto file = MappedFile::open(path);
+  if (!file) return true;
+  const auto bytes = (*file)->bytes();
+  return bytes.size() < sizeof kMagic || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0;
+}
+
+/// A new file beside its target, gone unless it was committed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& target) : path_(target + ".XXXXXX"), fd_(::mkstemp(path_.data())) {}
+  ~TemporaryFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    if (!committed_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  bool opened() const { return fd_ >= 0; }
+
+  bool write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      // Linux writes at most 2 GiB less a page at once.
+      const ssize_t written = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return true;
+  }
+
+  /// No fsync: after a power failure a file may be there with holes, which the checksums find.
+  bool commit(const std::string& target) {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(fd_, 0666 & ~mask);  // mkstemp's files are private; the model's other users shall read the cache too
+    committed_ = ::rename(path_.c_str(), target.c_str()) == 0;
+    return committed_;
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+  bool committed_ = false;
+};
+
+Error damaged(std::string what, const std::string& path) {
+  return {ErrorCode::kInvalidFile, std::move(what), path, kAgain};
+}
+
+Error stale(std::string what, const std::string& path) { return {ErrorCode::kMismatch, std::move(what), path, kAgain}; }
+
+Expected<Header> read_header(ByteCursor& cursor, const WeightCacheOptions& options, std::uint64_t file_size) {
+  const auto read = cursor.read<Header>("the header");
+  if (!read) return damaged("the weight cache ends within its header", options.path);
+  if (std::memcmp(read->magic, kMagic, sizeof kMagic) != 0)
+    return Error{ErrorCode::kInvalidFile, "this is no weight cache", options.path, ""};
+  const Header& header = *read;
+  if (header.layout_version != kLayoutVersion || header.byte_order != kByteOrder)
+    return stale("the weight cache was written by another version, or on another kind of machine", options.path);
+  if (header.file_size != file_size)
+    return damaged(fmt::format("the weight cache has {} of its {} bytes", file_size, header.file_size), options.path);
+  if (header.source_size != options.source_size || header.source_stamp != options.source_stamp)
+    return stale("the model was written after its weight cache, or is another one", options.path);
+  return header;
+}
+
+}  // namespace
+
+std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors) {
+  constexpr std::size_t kSamples = 4, kSample = 64;
+  std::uint64_t hash = mix(0, tensors.size());
+  for (const CachedTensor& t : tensors) {
+    hash = mix_bytes(hash, std::as_bytes(std::span(t.name)));
+    for (const auto value : {static_cast<std::uint64_t>(t.type), static_cast<std::uint64_t>(t.k),
+                             static_cast<std::uint64_t>(t.n), t.offset, t.bytes})
+      hash = mix(hash, value);
+    const std::size_t length = std::min(kSample, t.source.size());
+    for (std::size_t s = 0; s < kSamples; ++s)
+      hash = mix_bytes(hash, t.source.subspan((t.source.size() - length) / (kSamples - 1) * s, length));
+  }
+  return hash;
+}
+
+std::uint64_t panel_checksum(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLanes = 8, kStride = kLanes * sizeof(std::uint64_t);
+  std::uint64_t lane[kLanes];
+  for (std::size_t l = 0; l < kLanes; ++l) lane[l] = mix(l + 1, bytes.size());
+  std::size_t at = 0;
+  for (; at + kStride <= bytes.size(); at += kStride) {
+    std::uint64_t words[kLanes];
+    std::memcpy(words, bytes.data() + at, kStride);
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      // Odd multiplier: a bijection of the lane, so that a single changed word always shows.
+      const std::uint64_t x = (lane[l] ^ words[l]) * 0x9e3779b97f4a7c15u;
+      lane[l] = x << 29 | x >> 35;
+    }
+  }
+  std::uint64_t hash = mix_bytes(0, bytes.subspan(at));
+  for (const std::uint64_t value : lane) hash = mix(hash, value);
+  return hash;
+}
+
+Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
+                                   ThreadPool& pool) {
+  DLLM_TRY(auto file, MappedFile::open(options.path));
+  const auto bytes = file->bytes();
+  ByteCursor cursor(bytes, options.path);
+  DLLM_TRY(const Header header, read_header(cursor, options, bytes.size()));
+  std::vector<bool> regular;
+  std::vector<std::uint64_t> checksums;
+  for (const CachedTensor& t : tensors) {
+    const auto record = cursor.read<Record>("a tensor's record");
+    if (!record || record->name_bytes != t.name.size() || record->regular > 1)
+      return stale("the weight cache lists other tensors than the model", options.path);
+    const auto name = cursor.take(record->name_bytes, "a tensor's name");
+    if (!name || std::memcmp(name->data(), t.name.data(), t.name.size()) != 0)
+      return stale("the weight cache lists other tensors than the model", options.path);
+    regular.push_back(record->regular != 0);
+    checksums.push_back(record->checksum);
+  }
+  // What the header should be, given the two things that only the file knows: every other field is compared at once.
+  const std::string expected = header_of(options, tensors, regular, checksums);
+  if (header.source_fingerprint != source_fingerprint(tensors))
+    return stale("the weight cache holds another model's weights", options.path);
+  if (expected.size() > bytes.size() || std::memcmp(expected.data(), bytes.data(), expected.size()) != 0 ||
+      expected.size() + payload_bytes(tensors) != bytes.size())
+    return damaged("the weight cache's header is damaged", options.path);
+  const auto payload = bytes.subspan(expected.size());
+  const auto found = checksums_of(tensors, payload, pool);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (found[i] != checksums[i])
+      return damaged(fmt::format("the weight cache's copy of tensor '{}' is damaged", tensors[i].name), options.path);
+  return LoadedPanels{std::move(file), payload, std::move(regular)};
+}
+
+Expected<void> store_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
+                            const std::vector<bool>& regular, std::span<const std::byte> payload, ThreadPool& pool) {
+  if (foreign(options.path))
+    return Error{ErrorCode::kUsage, "a file that is no weight cache is in its place", options.path,
+                 "remove it, or name another file"};
+  const std::string header = header_of(options, tensors, regular, checksums_of(tensors, payload, pool));
+  TemporaryFile file(options.path);
+  if (!file.opened()) return system_failure(options.path, "cannot create the weight cache", errno);
+  if (!file.write(std::as_bytes(std::span(header))) || !file.write(payload.first(payload_bytes(tensors))))
+    return system_failure(options.path, "cannot write the weight cache", errno);
+  if (!file.commit(options.path)) return system_failure(options.path, "cannot rename the weight cache", errno);
+  return {};
+}
+
+}  // namespace dllm::cpu

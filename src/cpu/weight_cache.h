@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "format/mapped_file.h"
+#include "numerics/tensor_type.h"
+
+namespace dllm {
+
+/// Where packed weights are kept between loads, and of which file they are.
+struct WeightCacheOptions {
+  std::string path;                ///< empty: none
+  std::uint64_t source_size = 0;   ///< bytes of the model's file or files
+  std::uint64_t source_stamp = 0;  ///< changes when they are written: a modification time, or a hash of several
+  Log log{};                       ///< told why a cache was not used or not written
+};
+
+namespace cpu {
+
+/// What a weight cache must hold for a model: derived from the model alone, so that no offset or size of the file is
+/// ever used, only compared.
+struct CachedTensor {
+  std::string name;
+  TensorType type{};
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  std::uint64_t offset = 0;           ///< of the panels within the payload; a multiple of a page
+  std::uint64_t bytes = 0;            ///< of the panels
+  std::span<const std::byte> source;  ///< the weights they are packed from
+};
+
+/// FNV-1a-like hash of the tensor table and of bytes sampled from every tensor. Where a model is written anew within
+/// the clock's resolution and keeps its size, this is what tells the difference.
+std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors);
+
+/// Hash of a tensor's panels, eight bytes at a time in independent lanes, so that it runs at the speed of memory.
+/// Guards against damage, not against forgery.
+std::uint64_t panel_checksum(std::span<const std::byte> bytes);
+
+/// A valid cache. The file stays mapped as long as `file` lives.
+struct LoadedPanels {
+  std::shared_ptr<const MappedFile> file;
+  std::span<const std::byte> payload;
+  std::vector<bool> regular;  ///< per tensor, see pack_panel()
+};
+
+/// Maps and verifies the cache, every byte of it. Errors: kIo (absent, unreadable), kMismatch (another model, another
+/// layout), kInvalidFile (damaged, or no weight cache).
+Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
+                                   ThreadPool& pool);
+
+/// Writes `payload` as the cache of `tensors` into a temporary file and renames it. A file at the path that is not a
+/// weight cache is left alone. Errors: kIo, kUsage (not a weight cache).
+Expected<void> store_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
+                            const std::vector<bool>& regular, std::span<const std::byte> payload, ThreadPool& pool);
+
+}  // namespace cpu
+}  // namespace dllm

@@ -1,0 +1,123 @@
+#include "engine/latency_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "format/mapped_file.h"
+#include "format/strict_json.h"
+
+namespace dllm {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int kFormat = 1;
+
+Json json_of(const LatencyKey& key) {
+  return {{"model", key.model},
+          {"model_size", key.model_size},
+          {"model_stamp", key.model_stamp},
+          {"cpu", key.cpu},
+          {"isa", key.isa},
+          {"kv_type", key.kv_type},
+          {"activations", key.activations},
+          {"threads", key.threads},
+          {"version", key.version}};
+}
+
+/// Paths need not be UTF-8; what is not is replaced rather than thrown at.
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string file_name(const LatencyKey& key) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text_of(json_of(key), -1)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return fmt::format("latency-{:016x}.json", hash);
+}
+
+/// The points of a well-formed file; nullopt for anything else.
+std::optional<LatencyTable> table_of(const Json& json) {
+  constexpr double kMostMs = 1e12;
+  const auto duration = [](const Json& value) {
+    return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kMostMs;
+  };
+  const auto points = json.find("points"), pair = json.find("ms_per_pair");
+  if (points == json.end() || !points->is_array() || points->empty() || pair == json.end() || !duration(*pair))
+    return std::nullopt;
+  std::vector<LatencyTable::Point> result;
+  for (const Json& point : *points) {
+    if (!point.is_array() || point.size() != 2 || !point[0].is_number_unsigned() || !duration(point[1]))
+      return std::nullopt;
+    const auto rows = point[0].get<std::uint64_t>();
+    if (rows < 1 || rows > (1u << 20) || (!result.empty() && static_cast<std::int32_t>(rows) <= result.back().rows))
+      return std::nullopt;
+    result.push_back({static_cast<std::int32_t>(rows), point[1].get<double>()});
+  }
+  return LatencyTable(std::move(result), pair->get<double>());
+}
+
+std::optional<LatencyTable> read(const std::string& path, const LatencyKey& key) {
+  const auto file = MappedFile::open(path);
+  if (!file) return std::nullopt;
+  const auto json = parse_strict_json((*file)->bytes(), path);
+  if (!json || !json->is_object() || json->value("format", Json()) != kFormat ||
+      text_of(json->value("key", Json()), -1) != text_of(json_of(key), -1))
+    return std::nullopt;
+  return table_of(*json);
+}
+
+/// Complete or absent: another process may read it at any time.
+bool write(const fs::path& path, const LatencyKey& key, const LatencyTable& table) {
+  std::error_code failure;
+  fs::create_directories(path.parent_path(), failure);
+  Json points = Json::array();
+  for (const LatencyTable::Point& point : table.points()) points.push_back({point.rows, point.ms});
+  const Json json = {
+      {"format", kFormat}, {"key", json_of(key)}, {"points", points}, {"ms_per_pair", table.ms_per_pair()}};
+  const fs::path temporary = path.string() + fmt::format(".{}", ::getpid());
+  {
+    std::ofstream file(temporary);
+    file << text_of(json, 1) << '\n';
+    file.close();
+    if (!file) failure = std::make_error_code(std::errc::io_error);
+  }
+  if (!failure) fs::rename(temporary, path, failure);
+  if (!failure) return true;
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  return false;
+}
+
+}  // namespace
+
+std::string latency_directory(const char* xdg_cache_home, const char* home) {
+  // The XDG specification: a relative path is as good as none.
+  if (xdg_cache_home != nullptr && xdg_cache_home[0] == '/') return (fs::path(xdg_cache_home) / "dllm").string();
+  if (home != nullptr && home[0] != '\0') return (fs::path(home) / ".cache" / "dllm").string();
+  return {};
+}
+
+Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, const std::string& directory, bool renew,
+                                      const LatencyOptions& options, const Log& log) {
+  const std::string path = directory.empty() ? std::string() : (fs::path(directory) / file_name(key)).string();
+  if (!path.empty() && !renew)
+    if (auto known = read(path, key)) return LatencyResult{*std::move(known), path, false};
+  DLLM_TRY(LatencyTable table, measure_latency(backend, options));
+  if (!path.empty() && !write(path, key, table)) log.warning("{}: cannot keep the latency table there", path);
+  return LatencyResult{std::move(table), path, true};
+}
+
+}  // namespace dllm

@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "engine/load.h"
+
+namespace dllm {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+/// Adds one file to the identity. A file that cannot be examined adds nothing: opening the model has its own errors.
+void add_file(const fs::path& path, SourceIdentity& identity) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return;
+  identity.size += static_cast<std::uint64_t>(status.st_size);
+  const auto stamp = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000u +
+                     static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
+  identity.stamp = mix(mix(identity.stamp, static_cast<std::uint64_t>(status.st_size)), stamp);
+}
+
+}  // namespace
+
+SourceIdentity source_identity(const std::string& model) {
+  SourceIdentity identity;
+  std::error_code failure;
+  if (fs::is_directory(model, failure)) {
+    std::vector<fs::path> files;
+    for (fs::directory_iterator it(model, failure), end; !failure && it != end; it.increment(failure))
+      files.push_back(it->path());
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files)
+      if (file.extension() == ".safetensors" || file.extension() == ".json") add_file(file, identity);
+  } else if (!model.empty()) {
+    add_file(model, identity);
+  }
+  return identity;
+}
+
+Expected<WeightCacheOptions> weight_cache_options(const std::string& model, const LoadOptions& load, const Log& log) {
+  WeightCacheOptions options;
+  options.log = log;
+  if (load.weight_cache.empty()) return options;
+  if (load.weight_cache != "auto") {
+    options.path = load.weight_cache;
+  } else if (model.empty()) {
+    return Error{ErrorCode::kUsage, "the embedded model has no file to put a weight cache beside", "--weight-cache",
+                 "name a file"};
+  } else {
+    // "models/llada/" is the directory "models/llada".
+    const fs::path path = fs::path(model).lexically_normal();
+    options.path = (path.has_filename() ? path : path.parent_path()).string() + ".dllm-packed";
+  }
+  const SourceIdentity identity = source_identity(model);
+  options.source_size = identity.size;
+  options.source_stamp = identity.stamp;
+  return options;
+}
+
+}  // namespace dllm
