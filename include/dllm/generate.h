@@ -39,7 +39,7 @@ struct GenerateOptions {
   double eps = 1e-3;                 ///< last timestep of Dream's schedule
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
 
-  std::int32_t settle = 0;           ///< forward a committed token this often, then keep its K/V; 0: always forward
+  std::int32_t settle = 0;  ///< forward a committed token this often, then keep its K/V; 0: always forward
 
   // Token choice.
   double temperature = 0;  ///< 0: greedy

@@ -21,7 +21,7 @@ struct LoadOptions {
   /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
   /// a path, or "auto" (beside the model, `<model>.dllm-packed`); empty: none.
   std::string weight_cache;
-  bool warnings = true;      ///< report oddities of the file to stderr
+  bool warnings = true;  ///< report oddities of the file to stderr
 };
 
 struct ChatTurn {

@@ -57,7 +57,8 @@ TEST(BenchStats, MedianAndSpread) {
 }
 
 TEST(BenchWork, CountsTheTextbookFormula) {
-  auto model = BenchModel::open("", {.threads = 1, .isa = "", .cache_type = "", .activations = "", .warnings = false});
+  auto model = BenchModel::open(
+      "", {.threads = 1, .isa = "", .cache_type = "", .activations = "", .weight_cache = "", .warnings = false});
   ASSERT_TRUE(model) << model.error().message();
   const ModelDesc& d = model->model->desc();
   const auto count = [&](ModelDesc desc, StepSize size) {
