@@ -100,6 +100,14 @@ TEST(Decoders, IneligibleCandidatesAreNeverCommitted) {
     ASSERT_EQ(decoder->wanted(context).size(), 3u) << name;
     auto options = candidates_of({.9, .95, .99});
     options[1].eligible = false;
+    // What the decoder asked for beyond the reductions: logits of no weight.
+    const auto queries = decoder->queries(context);
+    const std::vector<float> logits(queries.size(), -9.f);
+    for (std::size_t i = 0, next = 0; i < options.size(); ++i) {
+      const std::size_t first = next;
+      while (next < queries.size() && queries[next].position == options[i].position) ++next;
+      options[i].queried = std::span(logits).subspan(first, next - first);
+    }
     for (const Edit& edit : decoder->decode(context, options)) EXPECT_NE(edit.position, 1) << name;
   }
 }

@@ -34,7 +34,8 @@ inline Candidate reduce(Position position, const LogitRow& z, TokenId mask) {
   c.logit = z[token];
   c.confidence = p[token];
   c.log_odds = std::log(p[token] / others);
-  c.eligible = mask < 0 || z[static_cast<std::size_t>(mask)] <= z[token];
+  const auto masked = static_cast<std::size_t>(mask);
+  c.eligible = mask < 0 || masked >= z.size() || z[masked] <= z[token];
   std::sort(p.begin(), p.end(), std::greater<>());
   c.margin = p[0] - p[1];
   return c;
