@@ -10,7 +10,6 @@
 #include "app/report.h"
 #include "app/verb.h"
 #include "app/write_report.h"
-#include "base/thread_pool.h"
 #include "base/try.h"
 #include "model/source.h"
 #include "quant/convert.h"
@@ -33,12 +32,10 @@ class WriteVerb : public Verb {
     Terminal& terminal = session.terminal;
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     options_.type = recipe->name;
-    std::error_code failure;
-    if (fs::exists(output, failure) && !force_)
-      return Error{ErrorCode::kUsage, "the file exists", output, "--force replaces it"};
+    DLLM_CHECK_OK(output_.check(output));
     DLLM_TRY(const ModelSource source, open_source(input));
     ProgressLine progress(terminal);
-    options_.threads = threads_ > 0 ? threads_ : default_thread_count();
+    options_.threads = output_.threads();
     options_.progress = [&](std::string_view tensor, std::int64_t done, std::int64_t total) {
       progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, tensor);
     };
@@ -50,48 +47,26 @@ class WriteVerb : public Verb {
     if (!report) return std::move(report).error();
     for (const std::string& warning : report->warnings) terminal.err << "warning: " << sanitize(warning) << "\n";
     terminal.err << fallback_lines(report->fallbacks);
-    terminal.out << (format_ == "json" ? dump(report_json(*report, output, options_.type)) + "\n"
-                                       : report_text(*report, output));
+    terminal.out << (output_.json() ? dump(report_json(*report, output, options_.type)) + "\n"
+                                    : report_text(*report, output));
     return kExitOk;
   }
 
  protected:
   void add_shared(Flags& flags) {
-    flags.add({.names = {"--pure"}, .help = "every matrix gets the same type", .apply = into(options_.recipe.pure)});
-    flags.add({.names = {"--output-tensor-type"},
-               .value = "TYPE",
-               .help = "type of the head",
-               .apply = into_type(options_.recipe.output_type)});
-    flags.add({.names = {"--token-embedding-type"},
-               .value = "TYPE",
-               .help = "type of the embedding",
-               .apply = into_type(options_.recipe.token_embedding_type)});
+    add_recipe_flags(flags, options_.recipe);
     flags.add({.names = {"--model-name"},
                .value = "TEXT",
                .help = "name of the model in the file",
                .default_text = "the source's",
                .apply = into(options_.model_name)});
-    flags.add({.names = {"--force"}, .help = "replace an existing file", .apply = into(force_)});
-    flags.add({.names = {"-t", "--threads"},
-               .value = "N",
-               .help = "worker threads; the file is the same for any number",
-               .default_text = "one per CPU",
-               .apply = into(threads_, 0, 1024)});
-    format_ = "text";
-    flags.add({.names = {"--report"},
-               .value = "FORMAT",
-               .help = "form of the report on standard output",
-               .default_text = format_,
-               .choices = {"text", "json"},
-               .apply = into(format_, {"text", "json"})});
+    output_.add(flags);
   }
 
   WriteOptions options_;
 
  private:
-  bool force_ = false;
-  std::int32_t threads_ = 0;
-  std::string format_;
+  OutputFlags output_;
 };
 
 class Convert final : public WriteVerb {

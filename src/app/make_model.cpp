@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <ostream>
 
 #include "app/report.h"
 #include "app/verb.h"
 #include "app/write_report.h"
-#include "base/thread_pool.h"
 #include "base/try.h"
 #include "quant/make_model.h"
 
@@ -61,34 +59,14 @@ class MakeModel final : public Verb {
                .default_text = options_.type,
                .choices = recipe_names(),
                .apply = into(options_.type)});
-    flags.add({.names = {"--pure"}, .help = "every matrix gets the same type", .apply = into(options_.recipe.pure)});
-    flags.add({.names = {"--output-tensor-type"},
-               .value = "TYPE",
-               .help = "type of the head",
-               .apply = into_type(options_.recipe.output_type)});
-    flags.add({.names = {"--token-embedding-type"},
-               .value = "TYPE",
-               .help = "type of the embedding",
-               .apply = into_type(options_.recipe.token_embedding_type)});
+    add_recipe_flags(flags, options_.recipe);
     flags.group("Output");
     flags.add({.names = {"-o", "--outfile"},
                .value = "FILE",
                .help = "the GGUF file to write",
                .takes_path = true,
                .apply = into(output_)});
-    flags.add({.names = {"--force"}, .help = "replace an existing file", .apply = into(force_)});
-    flags.add({.names = {"-t", "--threads"},
-               .value = "N",
-               .help = "worker threads; the file is the same for any number",
-               .default_text = "one per CPU",
-               .apply = into(threads_, 0, 1024)});
-    report_ = "text";
-    flags.add({.names = {"--report"},
-               .value = "FORMAT",
-               .help = "form of the report on standard output",
-               .default_text = report_,
-               .choices = {"text", "json"},
-               .apply = into(report_, {"text", "json"})});
+    output_flags_.add(flags);
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
@@ -99,12 +77,9 @@ class MakeModel final : public Verb {
     DLLM_TRY(const ModelShape* const shape, find_shape(shape_));
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     options_.type = recipe->name;
-    std::error_code ignored;
-    if (std::filesystem::exists(output_, ignored) && !force_)
-      return Error{ErrorCode::kUsage, "the file exists", output_, "--force replaces it"};
-
+    DLLM_CHECK_OK(output_flags_.check(output_));
     ProgressLine progress(terminal);
-    options_.threads = threads_ > 0 ? threads_ : default_thread_count();
+    options_.threads = output_flags_.threads();
     options_.progress = [&](std::string_view tensor, double fraction) { progress.show(fraction, tensor); };
     options_.cancelled = [&] { return session.interrupt.requested(); };
     session.interrupt.arm();
@@ -113,7 +88,7 @@ class MakeModel final : public Verb {
     progress.clear();
     if (!report) return report.error();
     terminal.err << fallback_lines(report->fallbacks);
-    terminal.out << (report_ == "json" ? json(*report) : report_text(*report, output_));
+    terminal.out << (output_flags_.json() ? json(*report) : report_text(*report, output_));
     return kExitOk;
   }
 
@@ -136,9 +111,9 @@ class MakeModel final : public Verb {
   }
 
   MakeOptions options_;
-  std::string shape_, output_, report_;
-  bool list_ = false, force_ = false;
-  std::int32_t threads_ = 0;
+  std::string shape_, output_;
+  bool list_ = false;
+  OutputFlags output_flags_;
 };
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "app/terminal.h"
+#include "base/thread_pool.h"
 #include "quant/recipe.h"
 
 namespace dllm::app {
@@ -16,6 +19,9 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
+namespace {
+
+/// A tensor type by name.
 Apply into_type(std::optional<TensorType>& target) {
   return [&target](const std::string& value) -> Expected<void> {
     target = tensor_type_from_name(value);
@@ -25,6 +31,44 @@ Apply into_type(std::optional<TensorType>& target) {
     return bad_value(fmt::format("'{}' is unknown", value), choice_hint(value, names));
   };
 }
+
+}  // namespace
+
+void add_recipe_flags(Flags& flags, RecipeOptions& recipe) {
+  flags.add({.names = {"--pure"}, .help = "every matrix gets the same type", .apply = into(recipe.pure)});
+  flags.add({.names = {"--output-tensor-type"},
+             .value = "TYPE",
+             .help = "type of the head",
+             .apply = into_type(recipe.output_type)});
+  flags.add({.names = {"--token-embedding-type"},
+             .value = "TYPE",
+             .help = "type of the embedding",
+             .apply = into_type(recipe.token_embedding_type)});
+}
+
+void OutputFlags::add(Flags& flags) {
+  flags.add({.names = {"--force"}, .help = "replace an existing file", .apply = into(force_)});
+  flags.add({.names = {"-t", "--threads"},
+             .value = "N",
+             .help = "worker threads; the file is the same for any number",
+             .default_text = "one per CPU",
+             .apply = into(threads_, 0, 1024)});
+  report_ = "text";
+  flags.add({.names = {"--report"},
+             .value = "FORMAT",
+             .help = "form of the report on standard output",
+             .default_text = report_,
+             .choices = {"text", "json"},
+             .apply = into(report_, {"text", "json"})});
+}
+
+Expected<void> OutputFlags::check(const std::string& path) const {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || force_) return {};
+  return Error{ErrorCode::kUsage, "the file exists", path, "--force replaces it"};
+}
+
+int OutputFlags::threads() const { return threads_ > 0 ? threads_ : default_thread_count(); }
 
 nlohmann::ordered_json report_json(const WriteReport& report, const std::string& path, const std::string& type) {
   nlohmann::ordered_json types, fallbacks = nlohmann::ordered_json::array();

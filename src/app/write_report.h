@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/flags.h"
+#include "dllm/error.h"
 #include "numerics/tensor_type.h"
 #include "quant/convert.h"
 
@@ -14,8 +15,23 @@ namespace dllm::app {
 
 std::vector<std::string> recipe_names();
 
-/// A tensor type by name, e.g. for --output-tensor-type.
-Apply into_type(std::optional<TensorType>& target);
+/// --pure and the types of head and embedding.
+void add_recipe_flags(Flags& flags, RecipeOptions& recipe);
+
+/// --force, --threads and --report.
+class OutputFlags {
+ public:
+  void add(Flags& flags);
+  /// Errors: kUsage if `path` exists and --force is not given.
+  Expected<void> check(const std::string& path) const;
+  int threads() const;
+  bool json() const { return report_ == "json"; }
+
+ private:
+  bool force_ = false;
+  std::int32_t threads_ = 0;
+  std::string report_;
+};
 
 nlohmann::ordered_json report_json(const WriteReport& report, const std::string& path, const std::string& type);
 std::string report_text(const WriteReport& report, const std::string& path);

@@ -115,10 +115,11 @@ void Executor::run_part(const OpRun& part) {
   if (profile_ == nullptr) return work();
   const auto start = std::chrono::steady_clock::now();
   work();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::string kind;
   for (std::size_t i = part.first; i < part.last; ++i)
     kind += (kind.empty() ? "" : "+") + std::string(op_name(plan_->graph.ops[i]));
-  profile_->add(kind, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  profile_->add(kind, elapsed.count());
 }
 
 void Executor::run_rows(const OpRun& run) {

@@ -16,22 +16,13 @@ namespace {
 
 using testing::Random;
 
-std::vector<const KernelSet*> sets() {
-  KernelSetEntry entries[kMaxKernelSets];
-  const int count = list_kernel_sets(entries);
-  std::vector<const KernelSet*> available;
-  for (int i = 0; i < count; ++i)
-    if (entries[i].available) available.push_back(entries[i].set);
-  return available;
-}
-
 class Kernels : public ::testing::TestWithParam<const KernelSet*> {
  protected:
   const KernelSet& set() const { return *GetParam(); }
   Random random_{7};
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(sets()),
+INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(testing::available_sets()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 using testing::TestMatrix;

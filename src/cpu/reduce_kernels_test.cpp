@@ -17,19 +17,10 @@ using testing::Random;
 const float kNan = std::numeric_limits<float>::quiet_NaN();
 const float kInf = std::numeric_limits<float>::infinity();
 
-std::vector<const KernelSet*> sets() {
-  KernelSetEntry entries[kMaxKernelSets];
-  const int count = list_kernel_sets(entries);
-  std::vector<const KernelSet*> available;
-  for (int i = 0; i < count; ++i)
-    if (entries[i].available) available.push_back(entries[i].set);
-  return available;
-}
-
 std::int64_t size_of(const std::vector<float>& z) { return static_cast<std::int64_t>(z.size()); }
 
 TEST(ReduceKernels, ArgMaxIsTheFirstLargestAndNoNan) {
-  for (const KernelSet* set : sets()) {
+  for (const KernelSet* set : testing::available_sets()) {
     const auto arg_max = [set](const std::vector<float>& z) { return set->arg_max(z.data(), size_of(z)); };
     EXPECT_EQ(arg_max({}), -1);
     EXPECT_EQ(arg_max({kNan, kNan}), -1);
@@ -49,7 +40,7 @@ TEST(ReduceKernels, ArgMaxIsTheFirstLargestAndNoNan) {
 
 TEST(ReduceKernels, FindAtLeastVisitsEveryValueOnce) {
   Random random(4);
-  for (const KernelSet* set : sets())
+  for (const KernelSet* set : testing::available_sets())
     for (std::int64_t n : {1, 16, 33, 100}) {
       std::vector<float> z = random_floats(random, n);
       z[0] = kNan;
@@ -65,7 +56,7 @@ TEST(ReduceKernels, FindAtLeastVisitsEveryValueOnce) {
 
 TEST(ReduceKernels, ExpSumsHaveDoublePrecision) {
   Random random(5);
-  for (const KernelSet* set : sets())
+  for (const KernelSet* set : testing::available_sets())
     for (double beta : {1.0, 0.37, 3.1})
       for (std::int64_t n : {1, 7, 8, 9, 1000}) {
         std::vector<float> z = random_floats(random, n, 150.f);
@@ -88,7 +79,7 @@ TEST(ReduceKernels, ExpSumsHaveDoublePrecision) {
 
 TEST(ReduceKernels, NextDrawPassesOverNoTokenThatReachesTheBound) {
   Random random(6);
-  for (const KernelSet* set : sets())
+  for (const KernelSet* set : testing::available_sets())
     for (double temperature : {0.2, 1.0, 3.0})
       for (std::int64_t n : {5, 8, 700}) {
         const std::vector<float> z = random_floats(random, n, 9.f);

@@ -80,6 +80,16 @@ inline std::vector<std::byte> random_words(Random& random, TensorType type, std:
   return data;
 }
 
+/// The kernel sets that this machine runs.
+inline std::vector<const KernelSet*> available_sets() {
+  KernelSetEntry entries[kMaxKernelSets];
+  const int count = list_kernel_sets(entries);
+  std::vector<const KernelSet*> available;
+  for (int i = 0; i < count; ++i)
+    if (entries[i].available) available.push_back(entries[i].set);
+  return available;
+}
+
 /// Memory of the test, aligned to a cache line.
 class AlignedBytes {
  public:

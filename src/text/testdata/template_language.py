@@ -1,0 +1,410 @@
+"""Expressions and statements of the template language, and the variables that they see."""
+
+DATA = {
+    "n": 7, "f": 2.5, "neg": -3, "s": "Hello, World", "e": "", "u": "äÖß 世界 é", "t": True, "no": False, "z": None,
+    "l": [3, 1, 2], "w": ["b", "A", "c", "a"], "d": {"b": 1, "a": [1, 2], "C": "x"}, "nested": {"x": {"y": [10, {"k": "v"}]}},
+    "people": [{"name": "Ann", "age": 30, "role": "user"}, {"name": "bob", "age": 25, "role": "system"},
+               {"name": "Cy", "age": 30, "role": "user"}], "empty": [], "items_key": {"items": 5, "get": 6},
+    "ml": "one\n two\n\nthree\n", "sp": "  \t pad \n",
+}
+EXPRESSIONS = r"""
+1 + 2 * 3 - 4
+(1 + 2) * 3
+7 / 2
+8 / 2
+7 // 2
+-7 // 2
+7 // -2
+-7 % 3
+7 % -3
+7.5 // 2
+-7.5 % 2
+2 ** 10
+2 ** -1
+-2 ** 2
+2 ** 3 ** 2
+1 ~ 2 + 3
+1 ~ 'a' ~ none ~ true
+'a' ~ 1 + 2 ~ 'b'
+'a' * 3 ~ [1] * 2
+[1, 2] + [3]
+(1, 2) + (3,)
+(1,)
+()
+1.0
+1e16
+1e15
+1.5e-5
+0.1 + 0.2
+1e22
+123456789.123
+3.0 * 2
+10 / 4 | int
+1_000 + 0x1F + 0b11 + 0o17
+not true or true
+not (true and false)
+true and 'x'
+'' or 'fallback'
+0 or none
+1 and 0
+1 < 2 < 3
+1 < 3 < 2
+1 < 2 == true
+'a' < 'b'
+[1, 2] < [1, 3]
+1 == 1.0
+true == 1
+'1' == 1
+[1] == (1,)
+{'a': 1} == {'a': 1.0}
+none == false
+2 in [1, 2]
+2 not in [1, 2]
+'ell' in s
+'b' in d
+'zz' in d
+not 'x' in s
+'x' if t
+'x' if no
+'x' if no else 'y' if t else 'z'
+1 if no else 2 if no else 3
+s[0] ~ s[-1]
+s[1:4]
+s[::-1]
+s[-5:]
+s[:-7]
+s[10:2:-2]
+u[1:3]
+u | length
+u | upper
+u | lower
+u | title
+u | capitalize
+u[::-1]
+l[1:]
+l[::-1]
+l[5:]
+l[-2:]
+l[0:3:2]
+l[100]
+s[100]
+d.b
+d['a'][1]
+d.a.1
+d.missing
+d['missing']
+missing
+missing | default('x')
+missing | default
+e | default('x')
+e | default('x', true)
+z | default('x')
+z | d('x', boolean=true)
+nested.x.y[1].k
+nested['x']['y'][1]['k']
+items_key['items']
+items_key.get('items')
+items_key.get('nope')
+items_key.get('nope', 3)
+d.items() | list
+d.keys() | list
+d.values() | list
+d | items | list
+d | dictsort
+d | dictsort(reverse=true)
+d | dictsort(case_sensitive=true)
+d | list
+d | length
+d | tojson
+d | tojson(indent=2)
+nested | tojson(indent=1)
+nested | tojson(sort_keys=true)
+u | tojson
+u | tojson(ensure_ascii=true)
+[1.0, 2.5, 1e20, none, true, 'a"b\\c\n\t\u0001'] | tojson
+[] | tojson(indent=2)
+{} | tojson
+(1, 2) | tojson
+[1, [2, {}]] | tojson(separators=(',', ':'))
+l | sort
+l | sort(reverse=true)
+w | sort
+w | sort(case_sensitive=true)
+people | sort(attribute='age') | map(attribute='name') | join(',')
+people | map(attribute='name') | map('upper') | list
+people | selectattr('role', 'equalto', 'user') | map(attribute='name') | join('+')
+people | rejectattr('role', 'eq', 'user') | list | length
+people | selectattr('age', 'gt', 26) | map(attribute='name') | first
+people | map(attribute='nick', default='-') | join
+people | join(', ', attribute='name')
+people | sum(attribute='age')
+people | map('tojson') | join(';')
+empty | sum
+l | sum(start=10)
+l | min
+l | max
+w | max
+empty | first
+empty | last
+empty | max
+l | first
+l | last
+s | first
+l | reverse | list
+s | reverse
+l | join('-')
+s | join('.')
+['x', 1, none] | join('|')
+l | map('string') | list
+[1, 0, 2] | select | list
+[1, 2, 3] | select('odd') | list
+[1, 2, 3] | reject('odd') | list
+[1, 2, 3, 4] | select('divisibleby', 2) | list
+['a', 'A', 'b', 'a'] | unique | list
+['a', 'A', 'b', 'a'] | unique(case_sensitive=true) | list
+s | replace('l', 'L')
+s | replace('l', 'L', 2)
+'aaa' | replace('', '-')
+s | trim('Hd')
+sp | trim
+sp | length
+s | upper | lower | capitalize
+"they're bill's friends-of (mine)" | title
+"they're bill's friends-of (mine)".title()
+'hELLO wORLD'.capitalize()
+s.upper() ~ s.lower()
+s.startswith('Hell') ~ s.endswith('x')
+s.startswith(('x', 'He'))
+s.split(',')
+s.split()
+'a,b,,c'.split(',')
+'a,b,c'.split(',', 1)
+'a b  c '.split(none, 1)
+'a,b,c'.rsplit(',', 1)
+'  x '.strip() ~ '|' ~ '  x '.lstrip() ~ '|' ~ '  x '.rstrip()
+'xxaxx'.strip('x')
+'abc'.lstrip('ab') ~ 'cba'.rstrip('ab')
+s.replace('o', '0')
+s.replace('o', '0', 1)
+s.find('o')
+s.find('zz')
+s.rfind('o')
+u.find('世')
+s.count('l')
+'-'.join(['a', 'b'])
+'12'.isdigit() ~ 'a1'.isdigit() ~ ''.isdigit()
+'ab'.isalpha() ~ ' '.isspace() ~ 'AB'.isupper() ~ 'ab'.islower() ~ 'a1'.isalnum()
+'abc'.removeprefix('ab') ~ 'abc'.removesuffix('bc')
+'{} and {}'.format('a', 1)
+'{1} {0} {x} {{}}'.format('a', 'b', x=2.5)
+'%s is %d years, %.2f %5d|%-5d|%05d %%' % ('Ann', 30, 1.005, 42, 42, 42)
+'%s' % 'x'
+'%s' % [1, 2]
+'%x %r' | format(255, 'q')
+ml.splitlines()
+ml | indent
+ml | indent(2, true)
+ml | indent(width=1, blank=true)
+'x' | indent('> ', first=true)
+'12' | int + 1
+'12.9' | int
+'x' | int
+'x' | int(7)
+'x' | int(default=none)
+' -5 ' | int
+2.9 | int
+-2.9 | int
+'1.5' | float
+'x' | float
+3 | float
+'nan?' | float(1.5)
+2.5 | round
+3.5 | round
+2.567 | round(2)
+2.567 | round(1, 'floor')
+2.1 | round(0, 'ceil')
+42 | round
+1234.5 | round(-2)
+-3 | abs
+-3.5 | abs
+n | string ~ f | string
+'<a href="x">' | escape
+'<b>' | safe
+'abc' | list
+n is number and n is integer and f is float
+t is boolean and t is number and t is integer
+s is string and l is sequence and d is mapping and s is iterable
+missing is defined
+missing is undefined
+missing is iterable
+d.b is defined and d.q is not defined
+z is none and n is not none
+t is true and no is false and 1 is true
+n is odd and 8 is even
+n is divisibleby 7
+n is divisibleby(2)
+'a' is in 'abc'
+n is eq 7
+n is ge(7) and n is lt 8
+n is sameas 7
+'ABC' is upper and 'abc' is lower
+range is callable
+range(5) | list
+range(2, 8, 3) | list
+range(3, 0, -1) | list
+range(0) | list
+dict(a=1, b='x')
+dict(d, z=9)
+namespace(a=1, b=2).b
+[x, y] if false else [1]
+[1, 'two', 3.0, none, true, {'k': (1, 'it''s')}, "it's", 'q"q', 'both\'"']
+['tab\t', 'nl\n', 'bs\\', 'é', '\u200b', '\x7f', '😀']
+'a' 'b' "c"
+'\x41\u00e9\101\q\a' | tojson
+"multi
+line"
+{'a': {'b': {}}}
+{1: 'one', none: 'n', true: 't', 2.5: 'f'}
+{1: 'one', none: 'n'} | tojson
+[1, 2, 3].index(2) ~ [1, 1].count(1)
+[[1, 2], [3]] | map('length') | list
+[[1, 2], [3]] | map('first') | join
+(n + 1) * 2 ~ '|' ~ -n ~ '|' ~ +n
+- n | abs
+n | string | length
+(n, f)
+n, f
+l | length > 2 and l | first == 3
+messages | length if messages is defined else 'none'
+missing ~ 'x'
+missing == missing2
+missing in ['a']
+'a' in missing
+missing | length
+missing | list
+missing | join(',')
+[missing] | length
+nested.x.q is defined
+nested.q.r is defined
+true ~ True ~ false ~ False ~ none ~ None
+'%s' | format(none)
+s | length * 2
+l[n - 6]
+l[0] + l[-1]
+d['a' if t else 'b']
+people[0].name[0]
+people[-1]['name'] | lower
+people | map(attribute='name') | select('in', ['Ann', 'Cy']) | list
+people | groupless if false else 'ok'
+""".strip("\n")
+
+STATEMENTS = {
+    "if_chain": "{% if n == 1 %}a{% elif n == 7 %}b{% else %}c{% endif %}",
+    "if_nested": "{% if t %}{% if no %}x{% else %}y{% endif %}{% endif %}z",
+    "for_loop_vars": "{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}"
+                     "{{ loop.first }}{{ loop.last }}{{ loop.length }} {{ x }};{% endfor %}",
+    "for_prev_next": "{% for x in l %}[{{ loop.previtem }}<{{ x }}>{{ loop.nextitem if loop.nextitem is defined else '.' }}]{% endfor %}",
+    "for_else": "{% for x in empty %}x{% else %}none{% endfor %}",
+    "for_else_not": "{% for x in l %}{{ x }}{% else %}none{% endfor %}",
+    "for_filter": "{% for x in l if x > 1 %}{{ loop.index }}/{{ loop.length }}={{ x }} {% endfor %}",
+    "for_filter_else": "{% for x in l if x > 9 %}{{ x }}{% else %}none{% endfor %}",
+    "for_unpack": "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}",
+    "for_unpack_brackets": "{% for (k, v) in d | dictsort %}{{ k }}={{ v }};{% endfor %}",
+    "for_dict": "{% for k in d %}{{ k }}{% endfor %}",
+    "for_string": "{% for c in u %}{{ c }}.{% endfor %}",
+    "for_tuple": "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}",
+    "for_nested": "{% for x in l %}{% for y in l %}{{ loop.index }}{{ loop.depth }}{% endfor %}{{ loop.index }};{% endfor %}",
+    "for_scope": "{% set x = 'out' %}{% for x in l %}{{ x }}{% endfor %}{{ x }}",
+    "for_set_lost": "{% set a = 0 %}{% for x in l %}{% set a = a + x %}{{ a }}{% endfor %}{{ a }}",
+    "for_namespace": "{% set ns = namespace(a=0) %}{% for x in l %}{% set ns.a = ns.a + x %}{% endfor %}{{ ns.a }}",
+    "for_break": "{% for x in range(9) %}{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}",
+    "for_continue": "{% for x in range(5) %}{% if x == 3 %}{% continue %}{% endif %}{{ x }}{% endfor %}",
+    "for_cycle": "{% for x in range(5) %}{{ loop.cycle('a', 'b') }}{% endfor %}",
+    "for_undefined": "{% for x in missing %}x{% else %}none{% endfor %}",
+    "if_sets_outer": "{% if t %}{% set q = 1 %}{% endif %}{{ q }}",
+    "set_tuple": "{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set c = 3, 4 %}{{ c }}",
+    "set_block": "{% set x %}a{{ n }}b{% endset %}{{ x | upper }}",
+    "set_block_filter": "{% set x | upper | replace('A', '_') %}abc{% endset %}{{ x }}",
+    "filter_block": "{% filter upper %}abc{{ s }}{% endfilter %}",
+    "with": "{% with a = 1, b = n %}{{ a }}{{ b }}{% endwith %}{{ a is defined }}",
+    "macro": "{% macro m(a, b='x', c=n) %}{{ a }}-{{ b }}-{{ c }};{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(c=3, a=0) }}{{ m() }}",
+    "macro_default_param": "{% macro m(a, b=a) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}",
+    "macro_recursive": "{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}",
+    "macro_scope": "{% set x = 1 %}{% macro m() %}{{ x }}{% set x = 2 %}{{ x }}{% endmacro %}{{ m() }}{{ x }}",
+    "macro_name": "{% macro m(a) %}{% endmacro %}{{ m.name }}",
+    "call_block": "{% macro box() %}[{{ caller() }}]{% endmacro %}{% call box() %}in {{ n }}{% endcall %}",
+    "call_block_args": "{% macro each(xs) %}{% for x in xs %}{{ caller(x) }},{% endfor %}{% endmacro %}{% call(y) each(l) %}<{{ y }}>{% endcall %}",
+    "raw": "{% raw %}{{ not }} {% evaluated %}{% endraw %}!",
+    "raw_trim": "a {%- raw -%}  {{ x }}  {%- endraw -%} b",
+    "raw_newlines": "{% raw %}\n x \n{% endraw %}\ny",
+    "comment": "a{# {{ x }} {% y %} #}b{#- z -#} c",
+    "comment_lines": "a\n  {# x #}\nb\n{#- x #}\nc",
+    "ws_minus": "a  {{- n -}}  b {%- if t -%} c {%- endif -%} d",
+    "ws_trim_blocks": "{% if t %}\nx\n{% endif %}\ny\n",
+    "ws_lstrip": "  {% if t %}\n  x\n  {% endif %}\n  y",
+    "ws_lstrip_not_var": "  {{ n }}\n   {{ n }}",
+    "ws_lstrip_after_text": "a {% if t %} b {% endif %} c",
+    "ws_plus": "a\n  {%+ if t %}\nx\n  {% endif +%}\ny",
+    "ws_trailing_newline": "x\n",
+    "ws_trailing_newlines": "x\n\n",
+    "ws_crlf": "a\r\n{% if t %}\r\nb\r\n{% endif %}\r\nc\r\n",
+    "ws_tabs": "\t{% if t %}\n\tx{% endif %}",
+    "ws_two_tags_a_line": "  {% if t %}  {% if t %}\nx\n  {% endif %}  {% endif %}\ny",
+    "ws_unicode": "a\u00a0\u2003{{- n -}}\u3000b",
+    "generation": "{% for m in people %}{% generation %}{{ m.name }}{% set q = 1 %}{% endgeneration %}{{ q is defined }} {% endfor %}",
+    "dict_braces": "{{ {'a': {'b': 1}}['a']['b'] }}",
+    "loop_in_macro_arg": "{% macro m(x) %}<{{ x }}>{% endmacro %}{% for x in l %}{{ m(loop.index) }}{% endfor %}",
+    "ns_dict": "{% set ns = namespace({'a': 1}, b=2) %}{% set ns.c = ns.a + ns.b %}{{ ns.a }}{{ ns.b }}{{ ns.c }}{{ ns.d }}",
+    "generator_truth": "{{ 'y' if people | selectattr('role', 'equalto', 'nobody') else 'n' }}",
+    "generator_list_truth": "{{ 'y' if people | selectattr('role', 'equalto', 'nobody') | list else 'n' }}",
+    "print_list": "{{ l }} {{ d }} {{ (1,) }} {{ people[0] }}",
+    "print_none": "{{ z }}{{ missing }}{{ t }}{{ f }}",
+    "semicolons_in_text": "{ } {a} % } #} {% if t %}%{% endif %}",
+    "error_undefined_attr": "{{ missing.x }}",
+    "error_undefined_item": "{{ missing['x'] }}",
+    "error_undefined_add": "{{ missing + 1 }}",
+    "error_undefined_call": "{{ missing() }}",
+    "error_undefined_less": "{{ missing < 1 }}",
+    "error_none_add": "{{ none + 'x' }}",
+    "error_text_plus_int": "{{ 'a' + 1 }}",
+    "error_int_iter": "{% for x in 5 %}{% endfor %}",
+    "error_zero": "{{ 1 / 0 }}",
+    "error_zero_floor": "{{ 1 // 0 }}",
+    "error_zero_mod": "{{ 1 % 0 }}",
+    "error_less_types": "{{ 'a' < 1 }}",
+    "error_in_int": "{{ 1 in 5 }}",
+    "error_in_text": "{{ 1 in 'abc' }}",
+    "error_raise": "{{ raise_exception('no ' ~ n) }}",
+    "error_tojson_undefined": "{{ missing | tojson }}",
+    "error_unpack": "{% for a, b in l %}{% endfor %}",
+    "error_ns_not": "{% set d.x = 1 %}",
+    "error_append": "{{ l.append(4) }}",
+    "error_update": "{{ d.update({'x': 1}) }}",
+    "error_not_callable": "{{ n() }}",
+    "error_macro_args": "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
+    "error_macro_kwarg": "{% macro m(a) %}{% endmacro %}{{ m(b=2) }}",
+    "error_length_int": "{{ n | length }}",
+    "error_length_generator": "{{ l | map('string') | length }}",
+    "error_sort_mixed": "{{ [1, 'a'] | sort }}",
+    "error_unknown_filter": "{{ n | no_such_filter }}",
+    "error_unknown_test": "{{ n is no_such_test }}",
+    "error_range": "{{ range(1000000) | list }}",
+    "error_slice_step": "{{ l[::0] }}",
+    "syntax_unclosed": "{{ n",
+    "syntax_unclosed_block": "{% if n %}x",
+    "syntax_unknown": "{% frobnicate %}",
+    "syntax_end": "x{% endif %}",
+    "syntax_double": "{{ a b }}",
+    "syntax_empty": "{{ }}",
+    "syntax_operator": "{{ 1 + }}",
+    "syntax_bracket": "{{ (1, 2 }}",
+    "syntax_string": "{{ 'abc }}",
+    "syntax_filter_index": "{{ l | list[0] }}",
+    "syntax_break": "{% break %}",
+    "syntax_set_constant": "{% set true = 1 %}",
+    "syntax_comment": "a {# b",
+    "syntax_raw": "{% raw %} x",
+    "syntax_chained_test": "{{ n is defined is true }}",
+    "syntax_positional_after_named": "{{ dict(a=1, 2) }}",
+    "syntax_default_order": "{% macro m(a=1, b) %}{% endmacro %}",
+}
