@@ -126,6 +126,9 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   const float *min0 = block.min[0], *min1 = block.min[1];
   const std::uint8_t *half0 = block.half[0], *half1 = block.half[1];
   constexpr bool kHalf = half_scales(kCodes, kMin);
+  // Eight chains of VPDPBUSD, one every four cycles each, leave its latency no slack: odd quads have chains of their
+  // own (8 rows of Q4_0: 4 % faster in the caches).
+  constexpr bool kSplit = kRows <= 4;
   const std::int64_t groups_here = block.kc / kScaleBlock;
   const std::int64_t prefetches = (block.prefetch.lines + groups_here - 1) / groups_here;
   const std::uint8_t* prefetch = block.prefetch.at;
@@ -143,10 +146,14 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   for (std::int64_t g = 0; g < groups_here; ++g) {
 #pragma GCC unroll 2
     for (int half = 0; half < kHalves; ++half) {
-      __m512i dot[kRows][2];
+      __m512i dot[kRows][2], odd[kRows][2];
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r)
         dot[r][0] = dot[r][1] = _mm512_set1_epi32(corrections[r * groups * kHalves + half]);
+      if constexpr (kSplit) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) odd[r][0] = odd[r][1] = _mm512_setzero_si512();
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < 8 / kHalves; ++i) {
         const int quad = i + 4 * half;
@@ -160,8 +167,16 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
           std::int32_t four;
           __builtin_memcpy(&four, x + r * q.stride + 4 * quad, 4);
           const __m512i a = _mm512_set1_epi32(four);
-          dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], w0, a);
-          dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], w1, a);
+          auto& into = kSplit && i % 2 == 1 ? odd : dot;
+          into[r][0] = _mm512_dpbusd_epi32(into[r][0], w0, a);
+          into[r][1] = _mm512_dpbusd_epi32(into[r][1], w1, a);
+        }
+      }
+      if constexpr (kSplit) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          dot[r][0] = _mm512_add_epi32(dot[r][0], odd[r][0]);
+          dot[r][1] = _mm512_add_epi32(dot[r][1], odd[r][1]);
         }
       }
       if constexpr (kScales == PairScales::kBuild) {
