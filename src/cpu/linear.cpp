@@ -41,6 +41,15 @@ void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k, b
   corrected_for_ = nullptr;
 }
 
+void LinearRunner::group_rows(const float* x, std::int64_t rows, std::int64_t k) {
+  const std::int64_t groups = (rows + kRowGroup - 1) / kRowGroup, stride = row_group_stride(k);
+  groups_.reserve(bytes_of<float>(groups * stride));
+  parallel_items(pool_, groups, k * kRowGroup, [&](std::int64_t g, int) {
+    kernels_.interleave(x + g * kRowGroup * k, k, std::min(kRowGroup, rows - g * kRowGroup),
+                        groups_.as<float>() + g * stride);
+  });
+}
+
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
                                  const float* x, std::int64_t rows, std::int64_t value) {
   LinearArgs args;
@@ -59,6 +68,16 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     args.x = x;
     return args;
   }
+  args.format = packed->format;
+  args.layout = &packed->layout;
+  args.packed = packed->panels;
+  args.regular = packed->regular;
+  if (packs_floats(*packed->format)) {
+    if (grouped_value_ != value) group_rows(x, rows, args.k);
+    grouped_value_ = value;
+    args.groups = groups_.as<float>();
+    return args;
+  }
   // Rounded scales buy speed with noise. A model of short rows has no use for the speed: it spends its time elsewhere.
   constexpr std::int64_t kShortRow = 1024;
   const bool exact = packed->format->exact_rows || args.k < kShortRow;
@@ -72,10 +91,6 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     fill_corrections(quantized_, rows, args.k, *packed->format);
     corrected_for_ = packed->format;
   }
-  args.format = packed->format;
-  args.layout = &packed->layout;
-  args.packed = packed->panels;
-  args.regular = packed->regular;
   args.quantized = quantized_;
   return args;
 }
@@ -89,7 +104,9 @@ void LinearRunner::run(const LinearArgs& base, std::int64_t n, float* out) {
   // one piece stays on this thread: waking another costs some microseconds.
   constexpr std::int64_t kPair = 2 * kPanel;
   const std::int64_t pairs = (n + kPair - 1) / kPair, macs_per_pair = args.rows * args.k * kPair;
-  const std::int64_t grain = (std::int64_t{1} << 20) / macs_per_pair + 1;
+  std::int64_t grain = (std::int64_t{1} << 20) / macs_per_pair + 1;
+  // Floats of x that exceed L2 are worth sharing among some pairs (kernels/floats-inl.h).
+  if (args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17) grain = std::max<std::int64_t>(grain, 4);
   pool_.parallel_ranges(pairs, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
     kernels_.linear(args, begin * kPair, std::min(n, end * kPair), scratch(worker));
   });

@@ -45,12 +45,12 @@ class LinearRunner {
  public:
   LinearRunner(const KernelSet& kernels, ThreadPool& pool);
 
-  /// Arguments for rows of `x` ([rows][k]): the int8 family if the weight is `packed`, else the float family over
-  /// `weight` as it stands. Quantizes x for the former; the result is reused as long as `value` stays the same (q, k
-  /// and v read one input), so it names x uniquely until forget(). Throws std::bad_alloc.
+  /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
+  /// over `weight` as it stands. Quantizes or groups x for the former; the result is reused as long as `value` stays
+  /// the same (q, k and v read one input), so it names x uniquely until forget(). Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { quantized_value_ = -1; }
+  void forget() { quantized_value_ = grouped_value_ = -1; }
 
   /// All outputs: out[rows][n].
   void run(const LinearArgs& args, std::int64_t n, float* out);
@@ -58,6 +58,7 @@ class LinearRunner {
 
  private:
   void quantize(const float* x, std::int64_t rows, std::int64_t k, bool exact);
+  void group_rows(const float* x, std::int64_t rows, std::int64_t k);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
@@ -66,6 +67,8 @@ class LinearRunner {
   QuantizedRows quantized_;
   std::int64_t quantized_value_ = -1;
   bool quantized_exactly_ = false;
+  Buffer groups_;
+  std::int64_t grouped_value_ = -1;
   const PackedFormat* corrected_for_ = nullptr;  ///< the format whose zero point quantized_.corrections hold
 };
 

@@ -40,6 +40,7 @@ inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, c
     case Scales::kExponent:
       return load_exponents(panel + layout.scale + g * kPanel);
     case Scales::kSuper:
+    case Scales::kNone:
       break;
   }
   const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
@@ -91,12 +92,16 @@ void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* p
         break;
       case Codes::kNibble:
       case Codes::kByte:
+      case Codes::kFloat:
         break;
     }
   }
 }
 
-bool runs_int8(TensorType type) { return packed_format(type) != nullptr; }
+bool runs_int8(TensorType type) {
+  const PackedFormat* format = packed_format(type);
+  return format != nullptr && !packs_floats(*format);
+}
 
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA

@@ -15,6 +15,7 @@ namespace {
 // 32 registers. Float tile: 12 accumulators + weight; multipliers come as embedded broadcasts. Int8 tile: 8 integer
 // and 8 float accumulators, weight, scale and temporaries.
 constexpr int kFloatRows = 12;
+constexpr int kFloatGroups = 2, kFloatPanels = 2;
 constexpr int kInt8Rows = 8;
 // Attention tile: 8 x 2 accumulators, 2 vectors of queries, 1 broadcast: 10 loads for 16 fma, so that the two load
 // ports keep up with the two FMA units, and 16 chains cover their latency of 4.

@@ -14,6 +14,7 @@ namespace {
 // 32 registers. Float tile: 5 x 4 accumulators, 4 weights, 1 broadcast per row. Int8 tile: 4 x 4 integer accumulators,
 // 4 weights, 1 broadcast; its float accumulators live in L1.
 constexpr int kFloatRows = 5;
+constexpr int kFloatGroups = 1, kFloatPanels = 1;
 constexpr int kInt8Rows = 4;
 // Attention tile: 4 x 4 registers of accumulators, 4 of queries, 1 broadcast.
 constexpr int kAttentionKeys = 4;

@@ -9,7 +9,8 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr int kFloatRows = 4;  ///< rows of x per register tile
+constexpr int kFloatRows = 4;                      ///< rows of x per register tile
+constexpr int kFloatGroups = 1, kFloatPanels = 1;  ///< tile of packed floats: groups of six rows by panels
 constexpr int kInt8Rows = 4;
 constexpr int kAttentionKeys = 4;     ///< keys (or dimensions) by
 constexpr int kAttentionVectors = 1;  ///< vectors of queries in a register tile of attention
