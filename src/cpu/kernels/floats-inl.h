@@ -11,8 +11,9 @@
 //
 // Blocks. 256 k of the panels of a tile are 32 KiB of F32 or 16 KiB of F16, and 12 rows of x 12 KiB: both stay in an L1
 // of 48 KiB for all tiles of rows (AVX2, 32 KiB: 16 + 6). Between blocks sums wait in `out`: 48 loads and stores of
-// 6144 FMA. x comes from L2, one tile after the other; where it is larger than that, some pairs of panels share each of
-// its blocks.
+// 6144 FMA. A block of 16-bit weights that more tiles will read is widened to floats by itself first (AVX-512:
+// conversions share the ports of FMA; AVX2: the mask of BF16 is one register too many). x comes from L2, one tile after
+// the other; where it is larger than that, some pairs of panels share each of its blocks.
 //
 // Order of summation: over k ascending, one fma per product and one accumulator per output, as everywhere.
 
@@ -22,6 +23,9 @@ namespace {
 constexpr std::int64_t kFloatTileBlock = 256;
 constexpr int kFloatTileRows = kFloatGroups * static_cast<int>(kRowGroup);
 constexpr std::int64_t kSharePanels = 8;  ///< that share a block of x
+/// Tiles of rows from which on a block is widened first: measured, see docs/performance.md.
+constexpr std::int64_t kWidenTiles = kFloatPanels > 1 ? 4 : 3;
+static_assert(kFloatPanels * kFloatTileBlock * kPanel * 4 <= std::int64_t{kLinearScratchBytes});
 
 /// Weights of one panel at k (even) and k + 1; kPairBytes lead to k + 2.
 struct F32Weights {
@@ -60,6 +64,7 @@ struct FloatBlock {
   bool first = false;
   const float* bias = nullptr;             ///< of the first panel; set for the last block
   const std::uint8_t* prefetch = nullptr;  ///< of the first panel: what comes later
+  std::int64_t prefetch_stride = 0;        ///< to that of the second
   std::int64_t prefetch_lines = 0;         ///< per panel and 16 k
 };
 
@@ -79,8 +84,9 @@ inline void float_step(const std::uint8_t* w, std::int64_t panel_bytes, const fl
 }
 
 /// Rows [row, row + kRows) of the product, the first `skip` of which belong to someone else.
+/// Not inlined: among its sisters GCC would spill, and compile for minutes.
 template <class Weights, int kRows, int kPanels>
-void packed_float_tile(const FloatBlock& block, const float* x, std::int64_t row, std::int64_t skip) {
+[[gnu::noinline]] void packed_float_tile(const FloatBlock& block, const float* x, std::int64_t row, std::int64_t skip) {
   F32 sum[kRows][kPanels];
   const auto columns = [&](int p) { return p == kPanels - 1 ? block.columns : static_cast<int>(kPanel); };
   float* const out = block.out + row * block.out_stride;
@@ -96,7 +102,7 @@ void packed_float_tile(const FloatBlock& block, const float* x, std::int64_t row
   while (left > 1) {
     for (std::int64_t i = 0; i < block.prefetch_lines; ++i, prefetch += 64)
 #pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(prefetch + p * panel_bytes, 0, 2);
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(prefetch + p * block.prefetch_stride, 0, 2);
     const std::int64_t pairs = left < 16 ? left / 2 : 8;
     for (std::int64_t i = 0; i < pairs; ++i, w += Weights::kPairBytes, x += 2 * kRowGroup) {
       float_step<Weights, kRows, kPanels, 0>(w, panel_bytes, x, group_stride, sum);
@@ -131,15 +137,19 @@ inline void packed_float_tile_of(int rows, const FloatBlock& block, const float*
   }
 }
 
+/// Tiles of rows, counted from the beginning of the first one's group.
+inline std::int64_t float_tiles(const LinearArgs& args) {
+  return (args.first_row % kRowGroup + args.rows + kFloatTileRows - 1) / kFloatTileRows;
+}
+
 /// Every row over a block. Of an odd number of groups the first goes alone: the last may have few rows, and a tile
 /// needs enough accumulators to hide the latency of FMA.
 template <class Weights, int kPanels>
 void float_rows(const LinearArgs& args, FloatBlock block, std::int64_t k0) {
   const std::int64_t begin = args.first_row / kRowGroup, end = args.first_row + args.rows;
   const std::int64_t groups = (end + kRowGroup - 1) / kRowGroup - begin;
-  const std::int64_t tiles = (groups + kFloatGroups - 1) / kFloatGroups;
-  const std::int64_t chunks = (block.kc + 15) / 16, lines = block.kc * Weights::kPairBytes / 2 / 64;
-  if (block.prefetch != nullptr) block.prefetch_lines = (lines + tiles * chunks - 1) / (tiles * chunks);
+  const std::int64_t tiles = float_tiles(args), chunks = (block.kc + 15) / 16;
+  if (block.prefetch != nullptr) block.prefetch_lines = (block.prefetch_lines + tiles * chunks - 1) / (tiles * chunks);
   std::int64_t height = kFloatGroups - (tiles * kFloatGroups - groups);
   for (std::int64_t g = begin; g < begin + groups; g += height, height = kFloatGroups) {
     if (g > begin && block.prefetch != nullptr) block.prefetch += block.prefetch_lines * chunks * 64;
@@ -151,12 +161,35 @@ void float_rows(const LinearArgs& args, FloatBlock block, std::int64_t k0) {
   }
 }
 
+/// A block of one panel as F32Weights.
 template <class Weights>
-void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end) {
+void widen_block(const std::uint8_t* w, std::int64_t kc, float* out) {
+  for (; kc > 1; kc -= 2, w += Weights::kPairBytes, out += 2 * kPanel) {
+    store(out, Weights::template at<0>(w));
+    store(out + kPanel, Weights::template at<1>(w));
+  }
+  if (kc == 1) store(out, Weights::template at<0>(w));
+}
+
+template <class Weights, int kPanels>
+void float_block(const LinearArgs& args, FloatBlock block, std::int64_t k0, float* scratch) {
+  block.prefetch_lines = block.kc * Weights::kPairBytes / 2 / 64;
+  if (Weights::kPairBytes == F32Weights::kPairBytes || float_tiles(args) < kWidenTiles)
+    return float_rows<Weights, kPanels>(args, block, k0);
+  for (int p = 0; p < kPanels; ++p)
+    widen_block<Weights>(block.weights + p * block.panel_bytes, block.kc, scratch + p * kFloatTileBlock * kPanel);
+  block.weights = reinterpret_cast<const std::uint8_t*>(scratch);
+  block.panel_bytes = kFloatTileBlock * kPanel * 4;
+  float_rows<F32Weights, kPanels>(args, block, k0);
+}
+
+template <class Weights>
+void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, float* scratch) {
   constexpr std::int64_t kWidth = kFloatPanels * kPanel;
   const std::int64_t panel_bytes = args.layout->bytes;
   FloatBlock block;
-  block.panel_bytes = panel_bytes, block.group_stride = row_group_stride(args.k), block.out_stride = args.out_stride;
+  block.panel_bytes = block.prefetch_stride = panel_bytes, block.group_stride = row_group_stride(args.k),
+  block.out_stride = args.out_stride;
   for (std::int64_t share = n_begin; share < n_end; share += kSharePanels * kPanel) {
     const std::int64_t share_end = n_end - share < kSharePanels * kPanel ? n_end : share + kSharePanels * kPanel;
     for (std::int64_t k0 = 0; k0 < args.k; k0 += kFloatTileBlock) {
@@ -177,9 +210,9 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
         const std::int64_t left = n_end - n;
         block.columns = static_cast<int>(left >= kWidth ? kPanel : (left - 1) % kPanel + 1);
         if (kFloatPanels > 1 && left <= kPanel) {
-          float_rows<Weights, 1>(args, block, k0);
+          float_block<Weights, 1>(args, block, k0, scratch);
         } else {
-          float_rows<Weights, kFloatPanels>(args, block, k0);
+          float_block<Weights, kFloatPanels>(args, block, k0, scratch);
         }
       }
     }
@@ -187,14 +220,15 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
 }
 
 /// Outputs [n_begin, n_end) of a product with packed floats.
-void packed_floats(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end) {
+void packed_floats(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
+  auto* const floats = static_cast<float*>(scratch);
   switch (args.format->type) {
     case TensorType::kF32:
-      return packed_floats_of<F32Weights>(args, n_begin, n_end);
+      return packed_floats_of<F32Weights>(args, n_begin, n_end, floats);
     case TensorType::kF16:
-      return packed_floats_of<F16Weights>(args, n_begin, n_end);
+      return packed_floats_of<F16Weights>(args, n_begin, n_end, floats);
     default:
-      return packed_floats_of<BF16Weights>(args, n_begin, n_end);
+      return packed_floats_of<BF16Weights>(args, n_begin, n_end, floats);
   }
 }
 

@@ -201,7 +201,7 @@ void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scrat
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
-  if (args.groups != nullptr) return packed_floats(args, n_begin, n_end);
+  if (args.groups != nullptr) return packed_floats(args, n_begin, n_end, scratch);
 #ifdef DLLM_PAIR_TILES
   for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
 #endif
