@@ -17,6 +17,9 @@
 #ifdef DLLM_PAIR_TILES
 #include "cpu/kernels/pairs-inl.h"
 #endif
+#ifdef DLLM_PANEL_TILES
+#include "cpu/kernels/panels-inl.h"
+#endif
 #include "cpu/kernels/floats-inl.h"
 // linear chooses among them
 #include "cpu/kernels/linear-inl.h"

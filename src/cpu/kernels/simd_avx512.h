@@ -99,6 +99,9 @@ inline F32 load_bf16(const std::uint16_t* p) {
 inline I32 load_int8(const std::int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+inline I32 load_uint8(const std::uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 /// The low half of each lane.
 inline void store_words(std::uint16_t* p, I32 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));

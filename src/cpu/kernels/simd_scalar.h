@@ -191,6 +191,9 @@ inline F32 load_bf16(const std::uint16_t* p) {
 inline I32 load_int8(const std::int8_t* p) {
   return map_int([=](int i) { return std::int32_t{p[i]}; });
 }
+inline I32 load_uint8(const std::uint8_t* p) {
+  return map_int([=](int i) { return std::int32_t{p[i]}; });
+}
 /// The low half of each lane.
 inline void store_words(std::uint16_t* p, const I32& a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<std::uint16_t>(bits(a.lane[i]));
