@@ -116,6 +116,8 @@ template <Codes kCodes, bool kMin, int kRows>
       for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(corrections[r * groups * kHalves + kHalf]);
       panel_quads<kCodes, 4 * kHalf, kRows, Dot>(codes, high, x, stride, dot);
       if constexpr (kHalves == 1) panel_quads<kCodes, 4, kRows, Dot>(codes, high, x, stride, dot);
+      // Else GCC remembers what it stored, in registers that it does not have, and stores it twice.
+      asm("" : "+r"(total));
       const F32 weights = load(scale + kHalf * kPanel);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
