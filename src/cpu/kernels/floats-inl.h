@@ -95,6 +95,12 @@ template <class Weights, int kRows, int kPanels>
 #pragma GCC unroll 2
     for (int p = 0; p < kPanels; ++p)
       sum[r][p] = block.first || r < skip ? set1(0.f) : load_n(out + r * block.out_stride + p * kPanel, columns(p));
+  // Rows of 4096 outputs share their sets of the caches: without help the sums of the next tile come from afar.
+  if (!block.first)
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(out + (kRows + r) * block.out_stride + p * kPanel, 1, 2);
   const std::uint8_t* w = block.weights;
   const std::uint8_t* prefetch = block.prefetch;
   const std::int64_t panel_bytes = block.panel_bytes, group_stride = block.group_stride;
