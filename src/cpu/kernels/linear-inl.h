@@ -210,7 +210,7 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
   for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
     const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
 #ifdef DLLM_PANEL_TILES
-    int8_panel_tiles(args, n, columns, scratch);
+    int8_panel_tiles(args, n, columns, *static_cast<PanelScratch*>(scratch));
 #else
     int8_panel(args, n, columns, scratch);
 #endif

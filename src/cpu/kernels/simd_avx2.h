@@ -176,6 +176,10 @@ inline I32 dot4(I32 acc, U8 w, std::int32_t a) {
 }
 
 // Codes and their products for panel tiles (panels-inl.h).
+inline void store_bytes(std::uint8_t* p, U8 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
+}
 inline U8 and_bytes(U8 a, std::uint8_t bits) {
   const __m256i mask = _mm256_set1_epi8(static_cast<char>(bits));
   return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};

@@ -189,6 +189,9 @@ inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
 }
 
 // Codes and their products for panel tiles (panels-inl.h).
+inline void store_bytes(std::uint8_t* p, const U8& a) {
+  for (int i = 0; i < 4; ++i) vst1q_u8(p + 16 * i, a.v[i]);
+}
 template <class Op>
 inline U8 map_bytes(Op op) {
   return {{op(0), op(1), op(2), op(3)}};
