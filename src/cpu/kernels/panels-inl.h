@@ -15,9 +15,9 @@
 //             the sign of w, 4 instructions.
 //   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
 //
-// From three tiles of rows on, what the first tiles would repeat is done once per block, into scratch: codes that are
-// more than a mask away are stored as bytes, and scales are tabled times 1, 1.25, 1.5 and 1.75, so that the product of
-// two scales is an integer addition (pairs-inl.h has the reasons and the conditions): at most 89 % of the peak.
+// From three tiles of rows on, codes that are more than a mask away are decoded once per block, to bytes in scratch.
+// The table that spares pairs-inl.h the multiplication of scales does not pay here: its loads and addresses are as much
+// of the work as the multiplications on registers of half the width.
 //
 // Order of summation: as int8_tile() in linear-inl.h.
 
@@ -26,7 +26,6 @@ namespace {
 
 constexpr std::int64_t kPanelBlock = 1024;  ///< K per block: codes 8 to 16 KiB, scales 2 to 8 KiB, rows 1 KiB each
 constexpr std::int64_t kManyTiles = 3;
-constexpr std::int64_t kPanelTable = 4 * kPanel;  ///< floats of a group: [multiple][16]
 
 /// Largest code that a tile sees.
 constexpr int most_code(Codes codes) {
@@ -48,14 +47,11 @@ constexpr bool decodes_ahead(Codes codes) {
   return codes == Codes::kNibble5 || codes == Codes::kNibble6 || codes == Codes::kE2M1;
 }
 
-/// How a panel's block is read: as packed, or, where there are many tiles, after preparation.
-enum class PanelForm { kPacked, kDecoded, kTabled };
-
 /// One block of K of a panel.
 struct PanelBlock {
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* high = nullptr;
-  const float* scale = nullptr;  ///< [groups][16], or, of kTabled, [groups][4][16]
+  const float* scale = nullptr;  ///< [groups][16]
   const float* min = nullptr;
   std::int64_t k0 = 0;
   std::int64_t kc = 0;
@@ -108,11 +104,10 @@ inline void panel_quads(const std::uint8_t* codes, const std::uint8_t* high, con
 }
 
 /// total[kRows][16] += rows [row, row + kRows) of x times the block.
-template <Codes kCodes, bool kMin, PanelForm kForm, int kRows>
+template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
 [[gnu::noinline]] void panel_tile(const LinearArgs& args, const PanelBlock& block, std::int64_t row, float* total) {
   using Dot = Dots<most_code(kCodes)>;
-  constexpr bool kTabled = kForm == PanelForm::kTabled;
-  constexpr Codes kStored = kForm != PanelForm::kPacked && decodes_ahead(kCodes) ? Codes::kByte : kCodes;
+  constexpr Codes kStored = kDecoded ? Codes::kByte : kCodes;
   // Codes of 6 bits have a scale per 16 k: two half groups.
   constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
   constexpr std::int64_t kCodeBytes = kStored == Codes::kByte ? 512 : 256;
@@ -122,7 +117,6 @@ template <Codes kCodes, bool kMin, PanelForm kForm, int kRows>
   const std::int8_t* x = q.values + row * stride + block.k0;
   const std::int32_t* corrections = q.corrections + first * kHalves;
   const float *scales = q.scales + first, *offsets = q.offsets + first;
-  const std::int32_t *exponents = q.exponents + first, *multiples = q.multiples + first;
   const std::uint8_t *codes = block.codes, *high = block.high, *prefetch = block.prefetch;
   const float *scale = block.scale, *min = block.min;
   for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g) {
@@ -135,15 +129,11 @@ template <Codes kCodes, bool kMin, PanelForm kForm, int kRows>
       if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, x, stride, dot);
       // Else GCC remembers what it stored, in registers that it does not have, and stores it twice.
       asm("" : "+r"(total));
-      const auto product = [&](int r) {
-        if constexpr (!kTabled) return mul(load(scale + kHalf * kPanel), set1(scales[r * groups]));
-        const float* entry = scale + multiples[r * groups] / std::int64_t{sizeof(float)};
-        return as_f32(add(as_i32(load(entry)), set1(exponents[r * groups])));
-      };
+      const F32 weights = load(scale + kHalf * kPanel);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const F32 sum = to_f32(Dot::end(dot[r], corrections[r * groups * kHalves + kHalf]));
-        F32 to = fma(sum, product(r), load(total + r * kPanel));
+        F32 to = fma(sum, mul(weights, set1(scales[r * groups])), load(total + r * kPanel));
         if constexpr (kMin) to = fma(load(min), set1(offsets[r * groups]), to);
         store(total + r * kPanel, to);
       }
@@ -151,19 +141,18 @@ template <Codes kCodes, bool kMin, PanelForm kForm, int kRows>
     half.template operator()<0>();
     if constexpr (kHalves == 2) half.template operator()<1>();
     codes += kCodeBytes, high += kHighBytes, x += kScaleBlock;
-    scale += kTabled ? kPanelTable : kHalves * kPanel;
-    corrections += kHalves, ++scales, ++exponents, ++multiples;
+    scale += kHalves * kPanel, corrections += kHalves, ++scales;
     if constexpr (kMin) min += kPanel, ++offsets;
   }
 }
 
-template <Codes kCodes, bool kMin, PanelForm kForm, int kRows = Dots<most_code(kCodes)>::kRows>
+template <Codes kCodes, bool kMin, bool kDecoded, int kRows = Dots<most_code(kCodes)>::kRows>
 inline void panel_tile_of(std::int64_t rows, const LinearArgs& args, const PanelBlock& block, std::int64_t row,
                           float* total) {
   // Many tiles of nearly equal height have more than half the most rows each.
-  if constexpr (kRows > (kForm == PanelForm::kPacked ? 0 : Dots<most_code(kCodes)>::kRows / 2)) {
-    if (rows == kRows) return panel_tile<kCodes, kMin, kForm, kRows>(args, block, row, total);
-    panel_tile_of<kCodes, kMin, kForm, kRows - 1>(rows, args, block, row, total);
+  if constexpr (kRows > (kDecoded ? Dots<most_code(kCodes)>::kRows / 2 : 0)) {
+    if (rows == kRows) return panel_tile<kCodes, kMin, kDecoded, kRows>(args, block, row, total);
+    panel_tile_of<kCodes, kMin, kDecoded, kRows - 1>(rows, args, block, row, total);
   }
 }
 
@@ -182,24 +171,10 @@ void decode_panel(const PanelBlock& block, std::uint8_t* out) {
     four.template operator()<0>(), four.template operator()<4>();
 }
 
-/// Multiples of the block's scales, for products by addition; 1 for a scale of zero, whose codes are zero.
-void table_panel(const PanelBlock& block, float* out) {
-  const I32 magnitude = set1(std::int32_t{0x7fffffff});
-  for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g, out += kPanelTable) {
-    const F32 s = load(block.scale + g * kPanel);
-    const F32 safe = select_greater(bit_and(as_i32(s), magnitude), set1(std::int32_t{0}), s, set1(1.f));
-    store(out, safe);
-    store(out + kPanel, mul(safe, set1(1.25f)));
-    store(out + 2 * kPanel, mul(safe, set1(1.5f)));
-    store(out + 3 * kPanel, mul(safe, set1(1.75f)));
-  }
-}
-
 /// Scratch of one block of a panel.
 struct PanelScratch {
   float scale[kPanelBlock / kSumBlock * kPanel];
   float min[kPanelBlock / kScaleBlock * kPanel];
-  float table[kPanelBlock / kScaleBlock * kPanelTable];
   std::uint8_t codes[kPanelBlock * kPanel];
 };
 static_assert(sizeof(PanelScratch) <= kLinearScratchBytes);
@@ -211,22 +186,13 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, fl
   constexpr int kMost = Dots<most_code(kCodes)>::kRows;
   const std::int64_t tiles = (args.rows + kMost - 1) / kMost, groups = block.kc / kScaleBlock;
   block.prefetch_per_group = (lines + tiles * groups - 1) / (tiles * groups);
-  auto* tile = panel_tile_of<kCodes, kMin, PanelForm::kPacked>;
-  if (tiles >= kManyTiles) {
-    if constexpr (decodes_ahead(kCodes)) {
+  auto* tile = panel_tile_of<kCodes, kMin, false>;
+  if constexpr (decodes_ahead(kCodes))
+    if (tiles >= kManyTiles) {
       decode_panel<kCodes>(block, scratch.codes);
       block.codes = scratch.codes;
-      tile = panel_tile_of<kCodes, kMin, PanelForm::kDecoded>;
+      tile = panel_tile_of<kCodes, kMin, true>;
     }
-    // Exact scales of activations have no short mantissa to table.
-    constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
-    if constexpr (!kExact)
-      if (args.regular && args.quantized.regular) {
-        table_panel(block, scratch.table);
-        block.scale = scratch.table;
-        tile = panel_tile_of<kCodes, kMin, PanelForm::kTabled>;
-      }
-  }
   alignas(64) float total[kMost * kPanel];
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
