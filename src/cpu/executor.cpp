@@ -138,7 +138,7 @@ std::vector<Activations*> Executor::begin_activations(const OpRun& part, ValueId
   std::vector<Activations*> begun;
   const auto begin = [&](WeightId id) {
     const PackedWeight* packed = packed_.find(id);
-    if (packed == nullptr) return;
+    if (packed == nullptr || packs_floats(*packed->format)) return;
     const bool exact = LinearRunner::exact_activations(*packed);
     for (const Activations* activations : begun)
       if (activations->exact() == exact) return;
