@@ -10,12 +10,12 @@ namespace dllm {
 Architecture llada_architecture();
 Architecture dream_architecture();
 Architecture llama_architecture();
+Architecture llada_moe_architecture();
+Architecture llada2_architecture();
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = {
-      llada_architecture(),
-      dream_architecture(),
-      llama_architecture(),
+      llada_architecture(), dream_architecture(), llama_architecture(), llada_moe_architecture(), llada2_architecture(),
   };
   return all;
 }
