@@ -7,6 +7,7 @@ builds the same Hugging Face checkpoint without a file of weights: only the conf
 logits are stored.
 
     python3 tests/golden/models/make_models.py        # needs torch and numpy; rewrites *.json and *.npy beside it
+    python3 tests/golden/models/make_models.py --transformers   # compares with transformers, where it has the model
 
 Routers have experts and groups of experts with equal rows, so that choices hang on the rule for ties (lower index
 first). The script checks that they do, and that every other choice is wide enough for float32.
@@ -15,6 +16,7 @@ first). The script checks that they do, and that every other choice is wide enou
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -42,16 +44,17 @@ def values(name, count, offset, scale):
 class Checkpoint:
     """Tensors in Hugging Face's names, in the order in which they are asked for the first time."""
 
-    def __init__(self):
+    def __init__(self, ties=True):
         self.listing = []
         self.tensors = {}
+        self.ties = ties
 
     def __call__(self, name, *shape, offset=0.0, scale=None, equal_rows=()):
         if name not in self.tensors:
             if scale is None:  # a power of two near 1 / sqrt(inputs), so that the values stay exact
                 scale = 2.0 ** round(math.log2(0.9 / math.sqrt(shape[-1])))
             tensor = torch.from_numpy(values(name, math.prod(shape), offset, scale)).reshape(shape)
-            for target, source in equal_rows:
+            for target, source in equal_rows if self.ties else ():
                 tensor[target] = tensor[source]
             self.tensors[name] = tensor
             entry = {"name": name, "shape": list(shape), "offset": offset, "scale": scale}
@@ -301,7 +304,35 @@ def models():
     yield "qwen3moe", config_of("Qwen3MoeForCausalLM", **QWEN_MOE), qwen_moe(1)
 
 
+def compare_with_transformers():
+    """The autoregressive models as transformers has them, from the same tensors; without ties, which it leaves open."""
+    import tempfile
+
+    from safetensors.torch import save_file
+    from transformers import AutoModelForCausalLM
+
+    for name, config, forward in models():
+        if not name.startswith("qwen"):
+            continue
+        ck = Checkpoint(ties=False)
+        expected = forward(ck, {"experts": Ties(), "groups": Ties()}, config, IDS)
+        kind = {"qwen3moe": "qwen3_moe"}.get(name, name)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory)
+            (path / "config.json").write_text(json.dumps(config | {"model_type": kind}))
+            save_file({n: t.contiguous() for n, t in ck.tensors.items()}, path / "model.safetensors", {"format": "pt"})
+            model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float64, attn_implementation="eager",
+                                                         experts_implementation="eager")
+        with torch.no_grad():
+            logits = model(torch.tensor([IDS])).logits[0]
+        worst = float((logits - expected).abs().max() / expected.abs().max())
+        print(f"{name}: transformers' logits differ by {worst:.1e} of the largest")
+        assert worst < 1e-5, name
+
+
 def main():
+    if "--transformers" in sys.argv[1:]:
+        return compare_with_transformers()
     for name, config, forward in models():
         ck, ties = Checkpoint(), {"experts": Ties(), "groups": Ties()}
         logits = forward(ck, ties, config, IDS)
