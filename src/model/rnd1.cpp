@@ -1,8 +1,8 @@
 // RND1-30B-A3B: Qwen3-MoE's weights with full bidirectional attention; row i-1 predicts token i, and nothing predicts
 // position 0 (dllm-reference A.1).
 #include "base/try.h"
-#include "model/qwen3.h"
 #include "model/dense_transformer.h"
+#include "model/qwen3.h"
 
 namespace dllm {
 namespace {

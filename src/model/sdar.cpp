@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
-#include "model/qwen3.h"
 #include "model/dense_transformer.h"
+#include "model/qwen3.h"
 
 namespace dllm {
 namespace {
