@@ -7,7 +7,9 @@
 #include "backend/latency_table.h"
 #include "backend/measure_latency.h"
 #include "base/log.h"
+#include "cpu/cpu_backend.h"
 #include "dllm/error.h"
+#include "dllm/model.h"
 
 namespace dllm {
 
@@ -23,6 +25,9 @@ struct LatencyKey {
   std::string version;  ///< of dllm: other kernels, other times
 };
 
+/// The key of the model at `model` (empty: the embedded one) on this backend and machine.
+LatencyKey latency_key(const std::string& model, const LoadOptions& load, const CpuBackend& backend);
+
 /// $XDG_CACHE_HOME/dllm, or ~/.cache/dllm; empty if neither variable is set.
 std::string latency_directory(const char* xdg_cache_home, const char* home);
 
@@ -37,5 +42,9 @@ struct LatencyResult {
 /// directory: nothing is kept. Errors: those of measure_latency().
 Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, const std::string& directory, bool renew,
                                       const LatencyOptions& options, const Log& log);
+
+/// The table of a file that latency_table() wrote, whatever key it was measured under: the same decisions on another
+/// machine. Errors: kIo, kInvalidFile.
+Expected<LatencyTable> read_latency_file(const std::string& path);
 
 }  // namespace dllm

@@ -11,10 +11,15 @@ namespace dllm {
 /// Errors: kUsage, naming the option.
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc);
 
-/// The parts that resolved options name.
-Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc);
+/// True if a part of the method asks what steps cost.
+bool needs_latency(const GenerateOptions& resolved);
+
+/// The parts that resolved options name. `latency`: borrowed; nullptr: unknown.
+Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc,
+                             const LatencyTable* latency = nullptr);
 
 /// The loop's own share of resolved options.
-DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc& desc);
+DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc& desc,
+                               const LatencyTable* latency = nullptr);
 
 }  // namespace dllm
