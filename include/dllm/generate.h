@@ -41,28 +41,28 @@ struct GenerateOptions {
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
 
   // Windows that look at what steps cost: adaptive, lookahead.
-  std::string latency;                       ///< table file, or "auto" (measured once, then kept); empty: auto if needed
-  std::string objective = "allowance";       ///< allowance, or rate (expected commits per millisecond)
-  double allowance = 0.1;                    ///< by how much a grown window may lengthen a step
-  std::int32_t max_window = 0;               ///< widest window, drafts included; 0: four blocks
-  std::int32_t lookahead_masks = 4;          ///< lookahead: drafts begin when a block has at most so many masks
+  std::string latency;                  ///< table file, or "auto" (measured once, then kept); empty: auto if needed
+  std::string objective = "allowance";  ///< allowance, or rate (expected commits per millisecond)
+  double allowance = 0.1;               ///< by how much a grown window may lengthen a step
+  std::int32_t max_window = 0;          ///< widest window, drafts included; 0: four blocks
+  std::int32_t lookahead_masks = 4;     ///< lookahead: drafts begin when a block has at most so many masks
   std::string draft_acceptance = "recheck";  ///< or instant: without another look
   double draft_threshold = 0.7;              ///< confidence from which a draft is accepted
   bool show_drafts = false;                  ///< the model reads accepted drafts instead of masks
   bool slide_at_once = false;                ///< sliding: committed positions leave before their K/V are made anew
 
   // Caches.
-  std::string refresh = "block";        ///< full passes of prefix, dual, vicinity: per block, or once per answer
-  std::int32_t refresh_interval = 0;    ///< and every so many passes; 0: no more (delayed*: 8 is upstream's)
-  std::int32_t prefix_look = 16;        ///< vicinity: rows recomputed in front of the window
-  std::int32_t after_look = 16;         ///< vicinity: and behind it
-  std::int32_t cache_warmup = 4;        ///< vicinity: full passes at first
-  std::int32_t cache_delay = 1;         ///< delayed*: passes with its token before a row is kept
-  std::int32_t prompt_interval = 50;    ///< partial: passes between full passes of the prompt
-  std::int32_t response_interval = 7;   ///< partial: and of the answer
-  double refresh_share = 0.25;          ///< partial: share of the answer recomputed in between
-  std::string suffix = "full";          ///< masks behind the window: full, near, none
-  std::int32_t suffix_near = 32;        ///< how many of them under near
+  std::string refresh = "block";       ///< full passes of prefix, dual, vicinity: per block, or once per answer
+  std::int32_t refresh_interval = 0;   ///< and every so many passes; 0: no more (delayed*: 8 is upstream's)
+  std::int32_t prefix_look = 16;       ///< vicinity: rows recomputed in front of the window
+  std::int32_t after_look = 16;        ///< vicinity: and behind it
+  std::int32_t cache_warmup = 4;       ///< vicinity: full passes at first
+  std::int32_t cache_delay = 1;        ///< delayed*: passes with its token before a row is kept
+  std::int32_t prompt_interval = 50;   ///< partial: passes between full passes of the prompt
+  std::int32_t response_interval = 7;  ///< partial: and of the answer
+  double refresh_share = 0.25;         ///< partial: share of the answer recomputed in between
+  std::string suffix = "full";         ///< masks behind the window: full, near, none
+  std::int32_t suffix_near = 32;       ///< how many of them under near
 
   std::int32_t settle = 0;  ///< forward a committed token this often, then keep its K/V; 0: always forward
 

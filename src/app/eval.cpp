@@ -58,13 +58,11 @@ class Eval final : public Verb {
       if (batch_ > 1) return std::move(answers[next++]);
       return model.generate(turns(prompt), options_, {}, stop);
     };
-    auto report = evaluate(
-        items, answer,
-        [&](const EvalReport& so_far, std::size_t total) {
-          progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
-                        fmt::format("{}/{} · {:.1f} % exact · NFE {:.1f}", so_far.records.size(), total,
-                                    100 * so_far.all.accuracy(), so_far.all.mean_nfe()));
-        });
+    auto report = evaluate(items, answer, [&](const EvalReport& so_far, std::size_t total) {
+      progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
+                    fmt::format("{}/{} · {:.1f} % exact · NFE {:.1f}", so_far.records.size(), total,
+                                100 * so_far.all.accuracy(), so_far.all.mean_nfe()));
+    });
     session.interrupt.disarm();
     progress.clear();
     if (!report) return std::move(report).error();

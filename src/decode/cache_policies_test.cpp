@@ -21,13 +21,13 @@ using testing::run_method;
 
 /// What a reference knows: per position the token and pass of its last forwards.
 struct Books {
-  std::vector<TokenId> forwarded_token;          ///< -1: never forwarded
-  std::vector<std::int32_t> forwards_with_token; ///< in a row with that token
-  std::vector<std::int32_t> last_pass;           ///< of a forward
-  std::int32_t pass = 0;                         ///< about to be made
+  std::vector<TokenId> forwarded_token;           ///< -1: never forwarded
+  std::vector<std::int32_t> forwards_with_token;  ///< in a row with that token
+  std::vector<std::int32_t> last_pass;            ///< of a forward
+  std::int32_t pass = 0;                          ///< about to be made
   std::int32_t last_full = -1;
-  std::vector<TokenId> shown;                    ///< tokens at the pass before
-  std::vector<std::int32_t> changed_pass;        ///< first pass that showed the present token
+  std::vector<TokenId> shown;              ///< tokens at the pass before
+  std::vector<std::int32_t> changed_pass;  ///< first pass that showed the present token
 };
 
 using Rule = std::function<std::set<Position>(const CacheContext&, Books&)>;
@@ -158,8 +158,10 @@ Rule partial_rule(CachePolicyConfig config) {
     }
     auto share = static_cast<std::size_t>(config.refresh_share * (context.horizon - prompt));
     for (const auto& [drift, p] : ranked)
-      if (share-- > 0) must.insert(p);
-      else break;
+      if (share-- > 0)
+        must.insert(p);
+      else
+        break;
     rows.merge(must);
     return rows;
   };

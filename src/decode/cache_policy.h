@@ -23,8 +23,8 @@ struct CacheContext {
   Position horizon = 0;
   std::int32_t causal_block = 0;  ///< see StepPlan::causal_block
   bool window_changed = true;     ///< first pass of this window's unit (WindowStep::unit)
-  /// The rows whose predictions this step wants, ascending. Most are a part of `needed`; the loop adds whichever of them
-  /// the decision lacks.
+  /// The rows whose predictions this step wants, ascending. Most are a part of `needed`; the loop adds whichever of
+  /// them the decision lacks.
   std::span<const Position> wanted{};
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
 };
@@ -67,8 +67,8 @@ std::vector<Position> positions(PositionRange range);
 /// Positions of a range whose kept row was made from another token than the canvas shows, or is not there.
 std::vector<Position> stale_rows(const CacheContext& context, PositionRange range);
 
-/// `rows` of a window together with the stale rows in front of it: positions that left a sliding window before they were
-/// forwarded with their token. Behind a window that stands still there are none.
+/// `rows` of a window together with the stale rows in front of it: positions that left a sliding window before they
+/// were forwarded with their token. Behind a window that stands still there are none.
 std::vector<Position> with_stale_prefix(const CacheContext& context, std::vector<Position> rows);
 
 /// When a policy makes a full pass. Called once per pass.

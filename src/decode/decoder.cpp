@@ -13,7 +13,8 @@ std::vector<Position> Decoder::wanted(const DecodeContext& context) {
 }
 
 Position Decoder::revisable_from(const DecodeContext& context) const {
-  const bool open = context.window.begin >= 0 && (context.canvas.masked_count(context.window) > 0 || holds_window(context));
+  const bool open =
+      context.window.begin >= 0 && (context.canvas.masked_count(context.window) > 0 || holds_window(context));
   return open ? context.window.begin : context.canvas.size();
 }
 

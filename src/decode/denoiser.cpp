@@ -35,7 +35,8 @@ bool Denoiser::advance_window() {
     window_step_ = 0;
     window_masks_at_start_ = canvas_.masked_count(window_);
   }
-  if (next->unit != unit_) unit_changed_ = true;  // until the next plan: a schedule may pass over the unit's first steps
+  if (next->unit != unit_)
+    unit_changed_ = true;  // until the next plan: a schedule may pass over the unit's first steps
   unit_ = next->unit;
   ahead_ = next->ahead;
   return true;

@@ -114,14 +114,14 @@ class Denoiser {
   KvCache* unconditional_;
 
   PositionRange window_{-1, -1};
-  Position ahead_ = -1;         ///< end of the drafted positions behind the window
-  Position unit_ = -1;          ///< WindowStep::unit of the window
-  bool unit_changed_ = false;   ///< since the last plan
-  bool draining_ = false;       ///< this pass looks once more at an answer without masks
+  Position ahead_ = -1;        ///< end of the drafted positions behind the window
+  Position unit_ = -1;         ///< WindowStep::unit of the window
+  bool unit_changed_ = false;  ///< since the last plan
+  bool draining_ = false;      ///< this pass looks once more at an answer without masks
   std::int32_t window_step_ = 0;
   Position window_masks_at_start_ = 0;
-  std::vector<Position> wanted_;   ///< of the decoder, then drafts
-  std::size_t decided_ = 0;        ///< how many of them are the decoder's
+  std::vector<Position> wanted_;               ///< of the decoder, then drafts
+  std::size_t decided_ = 0;                    ///< how many of them are the decoder's
   std::vector<std::int32_t> score_of_wanted_;  ///< index into Scores::rows, as two positions may share a row
   std::vector<TokenQuery> queries_;
   std::vector<SequenceStep> prepared_;

@@ -37,7 +37,8 @@ std::vector<Edit> Drafts::recheck(const Canvas& canvas, std::span<const Candidat
 
 std::vector<Edit> Drafts::accept(const Canvas& canvas, PositionRange range, std::vector<WindowFeedback::Look>& looks) {
   std::vector<Edit> edits;
-  for (auto it = drafts_.lower_bound(range.begin); it != drafts_.end() && it->first < range.end; it = drafts_.erase(it)) {
+  for (auto it = drafts_.lower_bound(range.begin); it != drafts_.end() && it->first < range.end;
+       it = drafts_.erase(it)) {
     const Draft& draft = it->second;
     const bool sure = draft.confidence >= config_.threshold && canvas.masked(it->first);
     looks.push_back({draft.offset, sure});

@@ -48,11 +48,8 @@ struct Entry {
 };
 
 constexpr Entry<std::unique_ptr<Window> (*)(const WindowConfig&)> kWindows[] = {
-    {"block", make_block_window},
-    {"whole", make_whole_window},
-    {"sliding", make_sliding_window},
-    {"adaptive", make_adaptive_window},
-    {"lookahead", make_lookahead_window},
+    {"block", make_block_window},       {"whole", make_whole_window},         {"sliding", make_sliding_window},
+    {"adaptive", make_adaptive_window}, {"lookahead", make_lookahead_window},
 };
 
 constexpr Entry<std::unique_ptr<CachePolicy> (*)(const CachePolicyConfig&)> kCaches[] = {

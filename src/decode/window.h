@@ -27,9 +27,9 @@ struct WindowFeedback {
     Position offset = 0;
     bool accepted = false;
   };
-  PositionRange range;        ///< the window of the pass
-  std::vector<Look> looks;    ///< its predicted masks by offset from range.begin; accepted: committed in this pass
-  std::vector<Look> drafts;   ///< drafts that became current, by offset from the end of the window they were made behind
+  PositionRange range;       ///< the window of the pass
+  std::vector<Look> looks;   ///< its predicted masks by offset from range.begin; accepted: committed in this pass
+  std::vector<Look> drafts;  ///< drafts that became current, by offset from the end of the window they were made behind
 };
 
 /// Which positions are being decoded now (dInfer: iteration manager).

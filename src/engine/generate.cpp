@@ -18,8 +18,8 @@ std::uint64_t hash_ids(const std::vector<TokenId>& ids) {
 }
 
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const GenerateOptions& resolved, const LatencyTable* latency,
-                              const StepCallback& on_step, std::stop_token stop) {
+                              const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
+                              std::stop_token stop) {
   DLLM_TRY(const auto sequence, Sequence::start(backend, tokenizer, prompt, resolved, latency));
   const auto start = std::chrono::steady_clock::now();
   bool cancelled = false;

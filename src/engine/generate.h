@@ -16,8 +16,8 @@ namespace dllm {
 /// then), and so may `latency` (what steps cost is unknown then). `resolved` comes from resolve_options(). Errors:
 /// kUsage (too long for the context), kResource.
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const GenerateOptions& resolved, const LatencyTable* latency,
-                              const StepCallback& on_step, std::stop_token stop);
+                              const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
+                              std::stop_token stop);
 
 /// Many requests, at most `batch` of them in one forward pass: finished ones leave and the next ones join. Each answer
 /// is the one that generate() gives, as no sequence's results depend on the others of its batch. `on_answer` is called

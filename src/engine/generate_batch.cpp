@@ -35,9 +35,7 @@ class Batch {
   std::size_t active() const { return active_.size(); }
   bool ended() const { return ended_; }
 
-  void join(std::size_t index, std::unique_ptr<Sequence> sequence) {
-    active_.push_back({index, std::move(sequence)});
-  }
+  void join(std::size_t index, std::unique_ptr<Sequence> sequence) { active_.push_back({index, std::move(sequence)}); }
 
   /// One pass; sequences that have nothing more to do leave first.
   Expected<void> round() {

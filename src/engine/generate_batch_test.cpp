@@ -11,9 +11,9 @@ namespace {
 
 std::vector<std::vector<ChatTurn>> questions() {
   std::vector<std::vector<ChatTurn>> result;
-  for (const char* text :
-       {"Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?", "3 + 4 =",
-        "Sort these words: pear apple fig", "Reverse: a b c d", "Copy: x y z", "What is the largest of 3 17 9?", "7 - 2 ="})
+  for (const char* text : {"Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?",
+                           "3 + 4 =", "Sort these words: pear apple fig", "Reverse: a b c d", "Copy: x y z",
+                           "What is the largest of 3 17 9?", "7 - 2 ="})
     result.push_back({{"user", text}});
   return result;
 }
@@ -58,9 +58,8 @@ TEST(GenerateBatch, StopsWhenToldTo) {
   GenerateOptions options;
   options.length = 64;
   int heard = 0;
-  const auto some = model.generate_batch(questions(), options, 1, [&](std::size_t, const Generation&) {
-    return ++heard < 2;
-  });
+  const auto some =
+      model.generate_batch(questions(), options, 1, [&](std::size_t, const Generation&) { return ++heard < 2; });
   ASSERT_TRUE(some);
   EXPECT_EQ(heard, 2);
   EXPECT_NE((*some)[1].finish, FinishReason::kCancelled);

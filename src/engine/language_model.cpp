@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -54,20 +53,13 @@ struct LanguageModel::Impl {
 
   /// What steps cost, if the request asks for it or a part of its method does; else null.
   Expected<const LatencyTable*> latency_table(const GenerateOptions& resolved, std::stop_token stop) {
-    if (resolved.latency.empty() && !needs_latency(resolved)) return nullptr;
-    const std::string name = resolved.latency.empty() ? "auto" : resolved.latency;
+    const std::string name = latency_name(resolved);
+    if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
-    if (name != "auto") {
-      DLLM_TRY(LatencyTable table, read_latency_file(name));
-      return &latency_tables.emplace(name, std::move(table)).first->second;
-    }
-    LatencyOptions measurement;
-    measurement.stop = std::move(stop);
-    const std::string directory = latency_directory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
     const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
-    DLLM_TRY(LatencyResult result, dllm::latency_table(*backend, latency_key(path, load, *backend), directory,
-                                                       /*renew=*/false, measurement, log));
-    return &latency_tables.emplace(name, std::move(result.table)).first->second;
+    DLLM_TRY(LatencyTable table,
+             requested_latency(name, *backend, latency_key(path, load, *backend), log, std::move(stop)));
+    return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
   /// Ids of raw text, with the special tokens that the metadata asks for.
@@ -173,9 +165,9 @@ Expected<Generation> LanguageModel::generate_ids(const std::vector<std::int32_t>
 }
 
 Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
-                                                               const GenerateOptions& options, std::int32_t batch,
-                                                               const AnswerCallback& on_answer,
-                                                               std::stop_token stop) const {
+                                                                const GenerateOptions& options, std::int32_t batch,
+                                                                const AnswerCallback& on_answer,
+                                                                std::stop_token stop) const {
   std::vector<std::vector<TokenId>> prompts;
   for (const std::vector<ChatTurn>& turns : conversations) {
     DLLM_TRY(std::vector<TokenId> ids, impl_->encode_turns(turns));

@@ -147,4 +147,14 @@ Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, c
   return LatencyResult{std::move(table), path, true};
 }
 
+Expected<LatencyTable> requested_latency(const std::string& name, Backend& backend, const LatencyKey& key,
+                                         const Log& log, std::stop_token stop) {
+  if (name != "auto") return read_latency_file(name);
+  LatencyOptions measurement;
+  measurement.stop = std::move(stop);
+  const std::string directory = latency_directory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  DLLM_TRY(LatencyResult result, latency_table(backend, key, directory, /*renew=*/false, measurement, log));
+  return std::move(result.table);
+}
+
 }  // namespace dllm

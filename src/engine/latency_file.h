@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "backend/backend.h"
@@ -46,5 +47,10 @@ Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, c
 /// The table of a file that latency_table() wrote, whatever key it was measured under: the same decisions on another
 /// machine. Errors: kIo, kInvalidFile.
 Expected<LatencyTable> read_latency_file(const std::string& path);
+
+/// The table that a request names (GenerateOptions::latency): a file's, or for "auto" the one kept for `key`, measured
+/// if there is none.
+Expected<LatencyTable> requested_latency(const std::string& name, Backend& backend, const LatencyKey& key,
+                                         const Log& log, std::stop_token stop);
 
 }  // namespace dllm

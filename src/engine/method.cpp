@@ -57,8 +57,9 @@ Expected<void> check_cache_options(const GenerateOptions& resolved, const ModelD
 
 }  // namespace
 
-bool needs_latency(const GenerateOptions& resolved) {
-  return resolved.window == "adaptive" || resolved.window == "lookahead";
+std::string latency_name(const GenerateOptions& resolved) {
+  const bool asks = resolved.window == "adaptive" || resolved.window == "lookahead";
+  return resolved.latency.empty() && asks ? "auto" : resolved.latency;
 }
 
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc) {
@@ -91,15 +92,15 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
   // Blocks of a causal model are single tokens wherever the grid starts.
   const Position block = desc.mask ? resolved.block_length : 1;
   DLLM_TRY(method.window,
-           make_window(resolved.window,
-                       {.origin = origin,
-                        .block_length = block,
-                        .latency = latency,
-                        .objective = resolved.objective == "rate" ? WindowObjective::kRate : WindowObjective::kAllowance,
-                        .allowance = resolved.allowance,
-                        .max_rows = resolved.max_window,
-                        .trigger_masks = resolved.lookahead_masks,
-                        .slide_late = !resolved.slide_at_once}));
+           make_window(resolved.window, {.origin = origin,
+                                         .block_length = block,
+                                         .latency = latency,
+                                         .objective = resolved.objective == "rate" ? WindowObjective::kRate
+                                                                                   : WindowObjective::kAllowance,
+                                         .allowance = resolved.allowance,
+                                         .max_rows = resolved.max_window,
+                                         .trigger_masks = resolved.lookahead_masks,
+                                         .slide_late = !resolved.slide_at_once}));
   DLLM_TRY(method.cache, make_cache_policy(resolved.cache, {.settle = resolved.settle,
                                                             .refresh_on_unit = resolved.refresh != "once",
                                                             .refresh_interval = resolved.refresh_interval,
@@ -152,8 +153,8 @@ DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc&
                     : resolved.suffix == "near" ? SuffixPolicy::kNear
                                                 : SuffixPolicy::kFull,
           .suffix_near = resolved.suffix_near,
-          .drafts = {.acceptance = resolved.draft_acceptance == "instant" ? DraftAcceptance::kInstant
-                                                                          : DraftAcceptance::kRecheck,
+          .drafts = {.acceptance =
+                         resolved.draft_acceptance == "instant" ? DraftAcceptance::kInstant : DraftAcceptance::kRecheck,
                      .threshold = resolved.draft_threshold,
                      .show = resolved.show_drafts}};
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "decode/denoiser.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
@@ -11,8 +13,8 @@ namespace dllm {
 /// Errors: kUsage, naming the option.
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc);
 
-/// True if a part of the method asks what steps cost.
-bool needs_latency(const GenerateOptions& resolved);
+/// GenerateOptions::latency, or "auto" if a part of the method asks what steps cost; empty: nobody does.
+std::string latency_name(const GenerateOptions& resolved);
 
 /// The parts that resolved options name. `latency`: borrowed; nullptr: unknown.
 Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc,

@@ -114,7 +114,8 @@ std::vector<OptionSpec> decoding_options() {
       {"window",
        {"--window"},
        &O::window,
-       "positions that compete in a step: a block, the whole answer, a block's length from the first mask on (sliding), "
+       "positions that compete in a step: a block, the whole answer, a block's length from the first mask on "
+       "(sliding), "
        "as many as pay off (adaptive), a block with drafts behind it (lookahead)",
        group,
        window_names()},
@@ -284,14 +285,7 @@ std::vector<OptionSpec> cache_options() {
        "masks behind the window that exist for the model: all, the nearest, none",
        group,
        {"full", "near", "none"}},
-      {"suffix_near",
-       {"--suffix-near"},
-       &O::suffix_near,
-       "--suffix near: how many",
-       group,
-       {},
-       0,
-       kMaxPositions},
+      {"suffix_near", {"--suffix-near"}, &O::suffix_near, "--suffix near: how many", group, {}, 0, kMaxPositions},
   };
 }
 
@@ -413,7 +407,8 @@ std::vector<OptionSpec> sampling_options() {
 
 std::vector<OptionSpec> all_options() {
   std::vector<OptionSpec> table = answer_options();
-  for (const auto& part : {decoding_options(), window_options(), cache_options(), decoder_options(), sampling_options()})
+  for (const auto& part :
+       {decoding_options(), window_options(), cache_options(), decoder_options(), sampling_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }

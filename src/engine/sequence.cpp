@@ -31,8 +31,8 @@ Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& 
 }  // namespace
 
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
-                                                    const std::vector<TokenId>& prompt,
-                                                    const GenerateOptions& resolved, const LatencyTable* latency) {
+                                                    const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
+                                                    const LatencyTable* latency) {
   const ModelDesc& desc = backend.desc();
   DLLM_CHECK_OK(check_request(desc, prompt, resolved));
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
@@ -93,9 +93,9 @@ Generation Sequence::finish(bool cancelled, double seconds) {
   for (Position p = canvas.prompt_end(); p < canvas.size(); ++p) result_.ids.push_back(canvas.token(p));
   const Position end = answer_end();
   result_.text = text(end, /*complete=*/true);
-  result_.finish = cancelled                     ? FinishReason::kCancelled
-                    : denoiser_->stop_position() ? FinishReason::kStop
-                                                 : FinishReason::kLength;
+  result_.finish = cancelled                    ? FinishReason::kCancelled
+                   : denoiser_->stop_position() ? FinishReason::kStop
+                                                : FinishReason::kLength;
   result_.hash = hash_ids({result_.ids.begin(), result_.ids.begin() + (end - canvas.prompt_end())});
   const DenoiseCounters& counters = denoiser_->counters();
   result_.stats = {.prompt_tokens = canvas.prompt_end(),
@@ -129,6 +129,5 @@ std::string Sequence::text(Position end, bool complete) const {
   if (complete) result += decoder.flush();
   return result;
 }
-
 
 }  // namespace dllm

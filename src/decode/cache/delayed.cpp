@@ -1,10 +1,10 @@
-// dKV-Cache (Ma et al. 2025; dllm-reference E): the K/V of a token settle only after it is decoded, so they are kept one
-// pass late: a row is forwarded while it is masked and `delay` times with its token, and then kept. The first pass is
-// full, and so is every `refresh_interval`-th.
+// dKV-Cache (Ma et al. 2025; dllm-reference E): the K/V of a token settle only after it is decoded, so they are kept
+// one pass late: a row is forwarded while it is masked and `delay` times with its token, and then kept. The first pass
+// is full, and so is every `refresh_interval`-th.
 //
 // delayed: all masks of the canvas are forwarded (upstream's "Decode"). delayed-greedy: of the masks, only those of the
-// window; the suffix keeps the K/V of the last full pass (upstream's "Greedy", whose local window is the decoding window
-// here). delayed-pd: full passes leave the prompt alone, whose K/V are those of the first pass ("PD").
+// window; the suffix keeps the K/V of the last full pass (upstream's "Greedy", whose local window is the decoding
+// window here). delayed-pd: full passes leave the prompt alone, whose K/V are those of the first pass ("PD").
 #include <algorithm>
 
 #include "decode/cache_policy.h"

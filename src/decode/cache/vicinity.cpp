@@ -3,8 +3,8 @@
 // never decoded. The first `warmup` passes of an answer are full: early predictions move everything.
 //
 // In place of upstream's copy the neighbours' K/V are written to the cache; every pass that reads them recomputes them,
-// until the next full pass. Upstream refreshes once more if warm-up ends inside a later block, because its first filling
-// passes by the rule for block changes; that is not reproduced.
+// until the next full pass. Upstream refreshes once more if warm-up ends inside a later block, because its first
+// filling passes by the rule for block changes; that is not reproduced.
 #include <algorithm>
 
 #include "decode/cache_policy.h"

@@ -29,8 +29,14 @@ struct MethodRun {
   WindowConfig grid{BlockOrigin::kPromptEnd, 8};
   DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
   CachePolicyConfig cache_config{};
-  DenoiseOptions options{.exact_length = true};
+  DenoiseOptions options = exact_length();
   Position prompt = 5;
+
+  static DenoiseOptions exact_length() {
+    DenoiseOptions result;
+    result.exact_length = true;
+    return result;
+  }
 };
 
 struct MethodResult {
@@ -62,7 +68,8 @@ inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
     const auto scores = *backend.forward(batch);
     auto step = denoiser.absorb(scores);
     if (!step) return result;
-    for (const Edit& edit : step->edits) result.commit_pass[static_cast<std::size_t>(edit.position - run.prompt)] = pass;
+    for (const Edit& edit : step->edits)
+      result.commit_pass[static_cast<std::size_t>(edit.position - run.prompt)] = pass;
     result.steps.push_back(*std::move(step));
   }
   for (Position p = 0; p < denoiser.canvas().size(); ++p) result.tokens.push_back(denoiser.canvas().token(p));

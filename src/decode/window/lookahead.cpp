@@ -1,7 +1,7 @@
-// Blocks with drafts (llada.cpp's multi-block speculative decoding, dllm-reference D.2, D.3): once a block has few masks
-// left, the positions behind it are predicted in the same pass, as many as the measured cost of steps allows. They are
-// drafts: nothing behind the block is committed, so the prefix never holds one. What becomes of them when their block
-// is current is the loop's business (decode/drafts.h).
+// Blocks with drafts (llada.cpp's multi-block speculative decoding, dllm-reference D.2, D.3): once a block has few
+// masks left, the positions behind it are predicted in the same pass, as many as the measured cost of steps allows.
+// They are drafts: nothing behind the block is committed, so the prefix never holds one. What becomes of them when
+// their block is current is the loop's business (decode/drafts.h).
 //
 // How far: llada.cpp's greedy rule goes on while the step stays within the allowance. The other objective weighs the
 // commits of the block (their average so far) and the acceptance of drafts by offset against the milliseconds. Without
