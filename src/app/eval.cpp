@@ -22,6 +22,11 @@ class Eval final : public Verb {
     flags.positionals("FILE.jsonl", "lines of {\"task\", \"prompt\", \"answer\"}", 1, words_);
     flags.add({.names = {"--limit"}, .value = "N", .help = "the first N items only", .apply = into(limit_, 1, kMax)});
     flags.add({.names = {"--task"}, .value = "NAME", .help = "items of this task only", .apply = into(task_)});
+    flags.add({.names = {"--batch"},
+               .value = "N",
+               .help = "answer N items in one forward pass; the answers are the same",
+               .default_text = "1",
+               .apply = into(batch_, 1, kMax)});
     flags.add({.names = {"--system-prompt", "-sys"},
                .value = "TEXT",
                .help = "system message in front of each prompt",
@@ -43,13 +48,21 @@ class Eval final : public Verb {
 
     ProgressLine progress(terminal);
     const std::stop_token stop = session.interrupt.arm();
-    auto report = evaluate(
-        items, [&](const std::string& prompt) { return model.generate(turns(prompt), options_, {}, stop); },
-        [&](const EvalReport& so_far, std::size_t total) {
-          progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
-                        fmt::format("{}/{} · {:.1f} % exact · NFE {:.1f}", so_far.records.size(), total,
-                                    100 * so_far.all.accuracy(), so_far.all.mean_nfe()));
-        });
+    // In a batch answers come in another order than the items; they are scored when all are there.
+    std::vector<Generation> answers;
+    if (batch_ > 1) {
+      DLLM_TRY(answers, batched(model, items, progress, stop));
+    }
+    std::size_t next = 0;
+    const auto answer = [&](const std::string& prompt) -> Expected<Generation> {
+      if (batch_ > 1) return std::move(answers[next++]);
+      return model.generate(turns(prompt), options_, {}, stop);
+    };
+    auto report = evaluate(items, answer, [&](const EvalReport& so_far, std::size_t total) {
+      progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
+                    fmt::format("{}/{} · {:.1f} % exact · NFE {:.1f}", so_far.records.size(), total,
+                                100 * so_far.all.accuracy(), so_far.all.mean_nfe()));
+    });
     session.interrupt.disarm();
     progress.clear();
     if (!report) return std::move(report).error();
@@ -80,6 +93,20 @@ class Eval final : public Verb {
     return items;
   }
 
+  Expected<std::vector<Generation>> batched(const LanguageModel& model, const std::vector<EvalItem>& items,
+                                            ProgressLine& progress, std::stop_token stop) const {
+    std::vector<std::vector<ChatTurn>> conversations;
+    for (const EvalItem& item : items) conversations.push_back(turns(item.prompt));
+    std::size_t done = 0;
+    const auto count = [&](std::size_t, const Generation&) {
+      ++done;
+      progress.show(static_cast<double>(done) / static_cast<double>(items.size()),
+                    fmt::format("{}/{} answered", done, items.size()));
+      return true;
+    };
+    return model.generate_batch(conversations, options_, batch_, count, std::move(stop));
+  }
+
   std::vector<ChatTurn> turns(const std::string& prompt) const {
     if (system_.empty()) return {{"user", prompt}};
     return {{"system", system_}, {"user", prompt}};
@@ -101,7 +128,7 @@ class Eval final : public Verb {
   }
 
   std::vector<std::string> words_;
-  std::int32_t limit_ = 0;
+  std::int32_t limit_ = 0, batch_ = 1;
   std::string task_, system_, output_;
   ModelFlags model_;
   GenerateOptions options_;
