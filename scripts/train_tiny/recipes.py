@@ -51,7 +51,7 @@ RECIPES = {r.name: r for r in (
     Recipe("tiny", ModelConfig(), round(schedule.FULL_RUN * 1e6), MERGES, 64, tasks.held_out,
            tiny_texts, schedule.stage, data.draw_batches),
     Recipe("harder",
-           ModelConfig(d_model=256, n_layers=5, n_heads=8, mlp_hidden_size=640,
+           ModelConfig(d_model=256, n_layers=4, n_heads=8, mlp_hidden_size=768,
                        vocab_size=256 + HARDER_MERGES + 6, bos_token_id=256 + HARDER_MERGES,
                        eos_token_id=257 + HARDER_MERGES, mask_token_id=261 + HARDER_MERGES),
            18_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts,
