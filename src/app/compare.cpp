@@ -1,10 +1,9 @@
 // dllm compare: configurations side by side on the same items.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "app/compare_spec.h"

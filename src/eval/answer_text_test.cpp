@@ -30,7 +30,7 @@ TEST(LastNumber, IsTheHarnessFlexibleMatch) {
       {"x = 4.", "4"},
       {"80,000 and 70000", "70000"},
       {"$5", "5"},
-      {"7 ...", ""},  // two or more of `$0-9.,` match, even without a digit
+      {"7 ...", ".."},  // two or more of `$0-9.,` match, even without a digit
   };
   for (const auto& c : cases) EXPECT_EQ(last_number(c.text).value_or("none"), c.number) << c.text;
   EXPECT_FALSE(last_number("no figure at all, none. $"));

@@ -1,9 +1,7 @@
 #include "eval/eval_set.h"
 
 #include <fmt/format.h>
-
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 

@@ -12,6 +12,8 @@ Error Fields::error(std::string what, std::string hint) const {
   return {ErrorCode::kInvalidFile, std::move(what), where_, std::move(hint)};
 }
 
+bool Fields::has(std::string_view key) const { return object_.contains(key); }
+
 Expected<const nlohmann::json*> Fields::find(std::string_view key) const {
   const auto found = object_.find(key);
   if (found == object_.end()) return error(fmt::format("'{}' is missing", key));

@@ -55,7 +55,7 @@ class Fields {
  public:
   Fields(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
-  bool has(std::string_view key) const { return object_.contains(key); }
+  bool has(std::string_view key) const;
   Expected<std::string> text(std::string_view key) const;
   Expected<std::vector<std::string>> texts(std::string_view key) const;
   Expected<std::int64_t> integer(std::string_view key) const;
