@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kWidth = 860, kHeight = 520, kLeft = 64, kRight = 24, kTop = 48, kBottom = 56;
 constexpr double kLetter = 6.4, kLine = 13;  // of the labels' font, for placing them
+constexpr std::size_t kNamed = 12;           // more points than this get numbers, and a legend beside the plot
+constexpr double kLegend = 190;
 
 struct AxisText {
   std::string_view name, title;
@@ -93,13 +95,37 @@ struct Label {
   bool far;     // away from its point: a thin line leads there
 };
 
-/// Places the names one after another: the first of the candidate spots around a point that is free, nearest first.
-std::vector<Label> place_labels(const std::vector<Point>& points, const Scale& sx, const Scale& sy) {
+/// What stands beside a point: its name, or the numbers of all points that lie there.
+struct Caption {
+  std::string text;
+  const Point* point;
+};
+
+std::vector<Caption> captions_of(const std::vector<Point>& points, const Scale& sx, const Scale& sy) {
+  std::vector<Caption> captions;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Point& p = points[i];
+    const auto near = [&](const Caption& c) {
+      return std::hypot(sx(p.x) - sx(c.point->x), sy(p.y) - sy(c.point->y)) < 5;
+    };
+    const auto found = points.size() <= kNamed ? captions.end() : std::find_if(captions.begin(), captions.end(), near);
+    if (found != captions.end())
+      found->text += fmt::format(" {}", i + 1);
+    else
+      captions.push_back({points.size() <= kNamed ? p.name : fmt::format("{}", i + 1), &p});
+  }
+  return captions;
+}
+
+/// Places the captions one after another: the first of the candidate spots around a point that is free, nearest first.
+std::vector<Label> place_labels(const std::vector<Caption>& captions, const std::vector<Point>& points, const Scale& sx,
+                                const Scale& sy) {
   std::vector<Box> taken;
   for (const Point& p : points) taken.push_back({sx(p.x) - 5, sy(p.y) - 5, sx(p.x) + 5, sy(p.y) + 5});
   std::vector<Label> labels;
-  for (const Point& p : points) {
-    const double x = sx(p.x), y = sy(p.y), width = kLetter * static_cast<double>(p.name.size());
+  for (const Caption& caption : captions) {
+    const double x = sx(caption.point->x), y = sy(caption.point->y);
+    const double width = kLetter * static_cast<double>(caption.text.size());
     Label chosen{x + 8, y + 4, false};
     bool found = false;
     for (double distance = 0; distance < 30 && !found; ++distance)
@@ -119,12 +145,26 @@ std::vector<Label> place_labels(const std::vector<Point>& points, const Scale& s
   return labels;
 }
 
-std::string frame(const Scale& sx, const Scale& sy, const AxisText& axis, std::string_view title) {
+std::string legend(const std::vector<Point>& points) {
+  std::string svg;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double y = kTop + kLine * static_cast<double>(i);
+    svg += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\" text-anchor=\"end\" fill=\"#888\">{}</text>"
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\">{}</text>\n",
+        kWidth + 16, y, i + 1, kWidth + 22, y, escaped(points[i].name));
+  }
+  return svg;
+}
+
+/// `width`, `height`: of the whole picture, the legend included.
+std::string frame(const Scale& sx, const Scale& sy, const AxisText& axis, std::string_view title, double width,
+                  double height) {
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"12\" fill=\"#333\">\n<rect width=\"{0}\" height=\"{1}\" "
       "fill=\"white\"/>\n<text x=\"{2}\" y=\"24\" font-size=\"15\">{3}</text>\n",
-      kWidth, kHeight, kLeft, escaped(title));
+      width, height, kLeft, escaped(title));
   for (const double v : ticks(sx))
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e4e4e4\"/>"
@@ -182,7 +222,9 @@ std::string accuracy_plot(const std::vector<ComparisonRow>& rows, PlotAxis axis,
     points.push_back({row.name, x, 100 * row.score.accuracy(), 100 * row.accuracy.low, 100 * row.accuracy.high});
   }
   const Scale sx = x_scale(points), sy = y_scale(points);
-  std::string svg = frame(sx, sy, text, title);
+  const bool numbered = points.size() > kNamed;
+  std::string svg = frame(sx, sy, text, title, numbered ? kWidth + kLegend : kWidth,
+                          numbered ? std::max(kHeight, kTop + kLine * static_cast<double>(points.size())) : kHeight);
   const auto best = front(points, text.more_is_better);
   std::string path;
   for (const Point* p : best) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", sx(p->x), sy(p->y));
@@ -190,22 +232,25 @@ std::string accuracy_plot(const std::vector<ComparisonRow>& rows, PlotAxis axis,
     svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c3cfdb\"/>\n",
                        sx(p.x), sy(p.low), sy(p.high));
   svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"#c04020\" stroke-width=\"1.5\"/>\n", path);
-  const auto labels = place_labels(points, sx, sy);
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const Point& p = points[i];
-    const bool on_front = std::find(best.begin(), best.end(), &p) != best.end();
+  const auto captions = captions_of(points, sx, sy);
+  const auto labels = place_labels(captions, points, sx, sy);
+  for (std::size_t i = 0; i < captions.size(); ++i) {
+    const double x = sx(captions[i].point->x), y = sy(captions[i].point->y);
+    const double end = labels[i].x + kLetter * static_cast<double>(captions[i].text.size());
     if (labels[i].far)
       svg += fmt::format(
-          "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#999\" stroke-width=\"0.6\"/>\n",
-          sx(p.x), sy(p.y),
-          labels[i].x > sx(p.x) ? labels[i].x - 2 : labels[i].x + kLetter * static_cast<double>(p.name.size()),
-          labels[i].y - 4);
-    svg += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\"/>"
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\">{}</text>\n",
-        sx(p.x), sy(p.y), on_front ? "#c04020" : "#4878a8", labels[i].x, labels[i].y, escaped(p.name));
+          "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#999\" "
+          "stroke-width=\"0.6\"/>\n",
+          x, y, labels[i].x > x ? labels[i].x - 2 : end, labels[i].y - 4);
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\">{}</text>\n", labels[i].x, labels[i].y,
+                       escaped(captions[i].text));
   }
-  return svg + "</svg>\n";
+  for (const Point& p : points) {
+    const bool on_front = std::find(best.begin(), best.end(), &p) != best.end();
+    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" fill-opacity=\"0.8\"/>\n", sx(p.x),
+                       sy(p.y), on_front ? "#c04020" : "#4878a8");
+  }
+  return svg + (numbered ? legend(points) : "") + "</svg>\n";
 }
 
 }  // namespace dllm

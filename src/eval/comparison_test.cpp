@@ -1,5 +1,6 @@
 #include "eval/comparison.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -96,6 +97,15 @@ TEST(AccuracyPlot, HoldsEveryConfiguration) {
     EXPECT_EQ(circles, 2u);
   }
   EXPECT_EQ(plot_axis("nfe"), PlotAxis::kPasses);
+}
+
+TEST(AccuracyPlot, NumbersManyConfigurations) {
+  std::vector<Contender> many;
+  for (int i = 0; i < 20; ++i) many.push_back({fmt::format("method {}", i), "", two()[i == 7 ? 1 : 0].report});
+  const std::string svg = accuracy_plot(compare(many), PlotAxis::kPasses, "t");
+  EXPECT_NE(svg.find(">method 19</text>"), std::string::npos);  // in the legend
+  EXPECT_NE(svg.find(">8</text>"), std::string::npos);          // alone
+  EXPECT_NE(svg.find(">1 2 3 4 5 6 7 9 "), std::string::npos);  // all at one place
 }
 
 }  // namespace
