@@ -13,6 +13,7 @@
 #include "engine/embedded_model.h"
 #include "engine/generate.h"
 #include "engine/latency_file.h"
+#include "engine/likelihood.h"
 #include "engine/load.h"
 #include "engine/method.h"
 #include "model/model.h"
@@ -202,6 +203,13 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   return std::move(scores.front().logits);
 }
 
+Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<std::int32_t>& ids,
+                                                              const std::vector<std::int32_t>& masked, double cfg_scale,
+                                                              std::int32_t prompt) const {
+  const std::lock_guard lock(impl_->mutex);
+  return dllm::masked_log_probs(*impl_->backend, ids, masked, cfg_scale, prompt);
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
   DLLM_TRY(const Tokenizer* const tokenizer, impl_->tokenizer());
   return tokenizer->encode(text, special);
@@ -227,6 +235,7 @@ std::int32_t LanguageModel::vocab_size() const { return static_cast<std::int32_t
 std::int32_t LanguageModel::context_length() const {
   return static_cast<std::int32_t>(impl_->model->desc().context_length);
 }
+bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
 std::string LanguageModel::isa() const { return std::string(impl_->backend->isa()); }
