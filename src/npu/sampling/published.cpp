@@ -109,7 +109,8 @@ std::string published_text(const SamplingKernel& k, std::int64_t idle_instructio
         });
       });
       if (const std::int64_t over = k.shape.block * at.vectors % per_transfer; over != 0) {
-        e.line("li gp3, {}  ; the last transfer read that much of the next item", (per_transfer - over) * k.machine.vlen);
+        e.line("li gp3, {}  ; the last transfer read that much of the next item",
+               (per_transfer - over) * k.machine.vlen);
         e.line("S_SUB_INT gp2, gp2, gp3");
       }
       e.region("reduce", [&] {
