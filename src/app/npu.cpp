@@ -5,6 +5,7 @@ namespace dllm::app {
 std::unique_ptr<Verb> make_npu_isa();
 std::unique_ptr<Verb> make_npu_asm();
 std::unique_ptr<Verb> make_npu_disasm();
+std::unique_ptr<Verb> make_npu_compile();
 std::unique_ptr<Verb> make_npu_run();
 std::unique_ptr<Verb> make_npu_dram();
 std::unique_ptr<Verb> make_npu_devices();
@@ -16,6 +17,7 @@ const std::vector<VerbEntry>& npu_verbs() {
       {"npu isa", "[OPTIONS] [MNEMONIC...]", "Print the instruction set", make_npu_isa},
       {"npu asm", "[OPTIONS] FILE.asm", "Assemble a program", make_npu_asm},
       {"npu disasm", "[OPTIONS] FILE", "Turn a program back into assembly", make_npu_disasm},
+      {"npu compile", "[OPTIONS]", "Compile a denoising step of a model", make_npu_compile},
       {"npu run", "[OPTIONS] FILE", "Run a program on the functional machine", make_npu_run},
       {"npu dram", "[OPTIONS]", "Simulate the memory alone under streams or a trace", make_npu_dram},
       {"npu devices", "[OPTIONS] [NAME|FILE]", "List device profiles, or show one resolved", make_npu_devices},

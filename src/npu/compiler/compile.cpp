@@ -38,6 +38,36 @@ void list_matrices(StepContext& c) {
   }
 }
 
+/// Whether gate, up and SwiGLU begin at an operator: two products of one input, without bias, that nothing else reads.
+bool gated(const StepContext& c, std::size_t first) {
+  if (c.options.keep_values || !c.options.fuse || first + 2 >= c.graph.ops.size()) return false;
+  const auto* gate = std::get_if<op::Linear>(&c.graph.ops[first]);
+  const auto* up = std::get_if<op::Linear>(&c.graph.ops[first + 1]);
+  const auto* act = std::get_if<op::SwiGlu>(&c.graph.ops[first + 2]);
+  if (gate == nullptr || up == nullptr || act == nullptr || gate->x != up->x || act->gate != gate->out ||
+      act->up != up->out)
+    return false;
+  const auto has_bias = [&](WeightId id) { return id != kNoId && c.layout.find(id, WeightUse::kRow) != nullptr; };
+  const auto read_later = [&](ValueId id) { return c.life(id).last > static_cast<std::int32_t>(first) + 2; };
+  return !has_bias(gate->bias) && !has_bias(up->bias) && !read_later(gate->out) && !read_later(up->out);
+}
+
+/// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
+bool has_rows(const StepContext& c, const dllm::Op& any) {
+  const std::vector<ValueId> out = outputs(any);
+  if (!out.empty()) return c.value_rows(out.front()) > 0;
+  return !std::holds_alternative<op::ScoreHead>(any) || c.spec.scored() > 0;
+}
+
+Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
+  const dllm::Op& any = c.graph.ops[first];
+  if (count == 3)
+    return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
+                                std::get<op::SwiGlu>(c.graph.ops[first + 2])});
+  if (!has_rows(c, any)) return {};
+  return std::visit([&c](const auto& o) { return lower(c, o); }, any);
+}
+
 /// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.
 Program join(Program prologue, Program body) {
   const std::uint32_t shift = static_cast<std::uint32_t>(prologue.code.size());
@@ -77,15 +107,18 @@ Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    c.current = static_cast<std::int32_t>(i);
-    OperatorRegion region{c.current, region_name(graph, graph.ops[i]), c.e.position(), 0};
+  for (std::size_t i = 0; i < graph.ops.size();) {
+    const std::size_t count = gated(c, i) ? 3 : 1;
+    c.current = static_cast<std::int32_t>(i + count - 1);
+    OperatorRegion region{{}, region_name(graph, graph.ops[i + count - 1]), c.e.position(), 0};
+    for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
     c.e.begin_region(region.name);
-    DLLM_CHECK_OK(std::visit([&c](const auto& o) { return lower(c, o); }, graph.ops[i]));
+    DLLM_CHECK_OK(lower_at(c, i, count));
     c.e.end_region();
     region.end = c.e.position();
     c.result.operators.push_back(std::move(region));
     c.release_dead();
+    i += count;
   }
   c.e.fence(0);
   c.prologue.end_region();

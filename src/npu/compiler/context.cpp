@@ -130,7 +130,7 @@ void StepContext::alias(ValueId out, ValueId x) {
 void StepContext::release_dead() {
   if (options.keep_values) return;
   for (std::size_t id = 0; id < lives_.size(); ++id) {
-    if (lives_[id].last != current || buffer_of_[id] < 0) continue;
+    if (lives_[id].last > current || buffer_of_[id] < 0) continue;
     Shared& shared = buffers_[static_cast<std::size_t>(buffer_of_[id])];
     buffer_of_[id] = -1;
     if (--shared.users == 0) release(shared.buffer);

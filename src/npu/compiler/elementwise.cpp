@@ -15,22 +15,31 @@ Expected<void> lower(StepContext& c, const op::Add& o) {
   return {};
 }
 
-/// out = (gate * 1 / (1 + e^-gate)) * up
+namespace {
+
+constexpr std::uint32_t kOne = 1;  // f register
+
+}  // namespace
+
+void swiglu_constants(Emitter& e) { e.load_fp(kOne, kBf16One); }
+
+void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out) {
+  e.vector_vf(Op::V_SUB_VF, t, gate, 0, 1);  // f0 - gate
+  e.vector_v(Op::V_EXP_V, t, t);
+  e.vector_vf(Op::V_ADD_VF, t, t, kOne);
+  e.vector_v(Op::V_RECI_V, t, t);
+  e.vector_vv(Op::V_MUL_VV, t, t, gate);
+  e.vector_vv(Op::V_MUL_VV, out, t, up);
+}
+
 Expected<void> lower(StepContext& c, const op::SwiGlu& o) {
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
-  constexpr std::uint32_t kOne = 1;
-  c.e.load_fp(kOne, kBf16One);
+  swiglu_constants(c.e);
   const Gp t = c.e.reg(c.address(scratch.row));
-  c.for_rows(c.value_rows(o.out), std::array{gate, up, out}, {}, [&](std::span<const Gp> p) {
-    c.e.vector_vf(Op::V_SUB_VF, t, p[0], 0, 1);  // f0 - gate
-    c.e.vector_v(Op::V_EXP_V, t, t);
-    c.e.vector_vf(Op::V_ADD_VF, t, t, kOne);
-    c.e.vector_v(Op::V_RECI_V, t, t);
-    c.e.vector_vv(Op::V_MUL_VV, t, t, p[0]);
-    c.e.vector_vv(Op::V_MUL_VV, p[2], t, p[1]);
-  });
+  c.for_rows(c.value_rows(o.out), std::array{gate, up, out}, {},
+             [&](std::span<const Gp> p) { swiglu_row(c.e, t, p[0], p[1], p[2]); });
   c.release(scratch);
   return {};
 }

@@ -31,7 +31,7 @@ Expected<void> lower(StepContext& c, const op::ScoreHead& o) {
   e.store_int(Gp(), Gp(), offset_word);
   if (biased) e.store_int(e.reg(c.address(bias.row)), Gp(), bias_word);
   const std::uint32_t first = c.address(buffers.row), second = c.address(buffers.row + x.stride);
-  const MatrixSink sink{first, [&](const Gp& slab) {
+  const MatrixSink sink{first, {}, [&](const Gp& slab) {
                           if (biased) {
                             const Gp row = e.reg(), b = e.reg();
                             e.load_int(b, Gp(), bias_word);

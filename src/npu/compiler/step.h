@@ -36,7 +36,10 @@ enum class HeadMode : std::uint8_t {
 
 struct CompileOptions {
   HeadMode head = HeadMode::kLogits;
-  /// Every value keeps a buffer of its own, so that all of them can be read after the run. For tests.
+  /// Gate, up and SwiGLU as one operator, slab by slab.
+  bool fuse = true;
+  /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
+  /// fused then). For tests.
   bool keep_values = false;
 };
 
@@ -47,10 +50,10 @@ struct ValuePlace {
   std::int64_t slabs = 0;
 };
 
-/// A graph operator in the program.
+/// A graph operator in the program, or several that were lowered as one.
 struct OperatorRegion {
-  std::int32_t op = 0;  ///< index into Graph::ops
-  std::string name;     ///< "blk.3.attn_q": the region's name
+  std::vector<std::int32_t> ops;  ///< indices into Graph::ops
+  std::string name;               ///< "blk.3.attn_q": the region's name, that of the last operator's value
   std::uint32_t begin = 0, end = 0;
 };
 
