@@ -60,7 +60,7 @@ class Layer {
     std::vector<PackedMatrix> packed;
     packed.reserve(3);
     const auto stack = [&](const Stack& s) {
-      if (exact || packed_format(s.view.type) == nullptr) return ExpertStack{&s.view, nullptr};
+      if (exact || !packs_stacks(s.view.type)) return ExpertStack{&s.view, nullptr};
       packed.emplace_back(s.view, pool);
       return ExpertStack{&s.view, &packed.back().weight()};
     };

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "npu/machine/arithmetic.h"
+#include "numerics/mx.h"
+
+// The matrix unit's arithmetic, written from its definition (docs/npu.md, "Matrix unit") without the machine's kernels:
+// one output at a time, every shift where the text has one. Slow, and easy to check.
+
+namespace dllm::npu::reference {
+
+/// A row of values in an MX format, element by element.
+struct QuantizedRow {
+  MxFormat format;
+  std::vector<std::int64_t> fixed;  ///< integers in units of 2^-fraction * scale
+  std::vector<int> exponent;        ///< of the element's block
+  std::vector<bool> zero, nan;      ///< the whole block is
+  std::vector<float> real;          ///< the values themselves
+};
+/// `lanes.size()` is a multiple of the format's block.
+QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes);
+
+/// An element of the other operand: element `index` of `row`.
+struct Term {
+  const QuantizedRow* row = nullptr;
+  std::size_t index = 0;
+};
+
+/// One output of the array: instructions add products to it, one write-out reads it.
+class WindowSum {
+ public:
+  WindowSum(const MxFormat& input, const MxFormat& matrix, int contraction_bits);
+
+  /// One instruction: the sum over k of a[first_a + k] * terms[k]. `group`: consecutive k whose scales are one each on
+  /// both sides.
+  void add(const QuantizedRow& a, std::size_t first_a, const std::vector<Term>& terms, std::size_t group);
+
+  Bf16 bf16() const;               ///< M_MM_WO
+  Bf16 scaled(float scale) const;  ///< M_BMM_WO
+
+ private:
+  MxFormat input_, matrix_;
+  bool floating_ = false, narrow_ = false, nan_ = false, any_ = false;
+  int guard_ = 0, reference_ = 0;
+  std::int64_t value_ = 0;
+  float sum_ = 0;
+};
+
+}  // namespace dllm::npu::reference
