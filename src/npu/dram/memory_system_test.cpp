@@ -89,6 +89,21 @@ TEST(MemorySystem, DoneFollowsTime) {
   EXPECT_EQ(memory.wait(id), 40);
 }
 
+/// A client that holds requests back until their time, against one that submits all of them at once.
+TEST(MemorySystem, LaterArrivalsMayBeHeldBack) {
+  const MemoryConfig config = config_for("hbm2e-3200", 2);
+  MemorySystem early = make(config, 1000000), held = make(config, 1000000);
+  const std::uint64_t far = 1 << 20;
+  const TransferId first = *early.submit(0, 8192, Access::kRead, 0),
+                   other = *early.submit(far, 4096, Access::kRead, 20);
+  const ClientCycle done = early.wait(first), done_other = early.wait(other);
+  const TransferId again = *held.submit(0, 8192, Access::kRead, 0);
+  EXPECT_EQ(held.wait_before(again, 20), std::nullopt);
+  const TransferId late = *held.submit(far, 4096, Access::kRead, 20);
+  EXPECT_EQ(held.wait_before(again, done + 1000), done);
+  EXPECT_EQ(held.wait(late), done_other);
+}
+
 TEST(MemorySystem, TheTimeBreakdownSumsToTheElapsedTime) {
   for (const std::string& name : standard_names()) {
     for (const double writes : {0.0, 0.4}) {

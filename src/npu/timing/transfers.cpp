@@ -37,11 +37,14 @@ std::uint32_t Transfers::new_piece() {
   return index;
 }
 
+std::uint64_t Transfers::bytes_of(const MemoryRange& range, std::uint32_t rows, bool scales) const {
+  return std::uint64_t{rows} * (scales && scale64_ ? kScaleBlock : range.length);
+}
+
 /// Submits rows [first, first + rows) of a range; runs that follow each other in memory are one request.
-std::uint64_t Transfers::send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
-                              std::vector<dram::TransferId>& ids) {
+void Transfers::send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
+                     std::vector<dram::TransferId>& ids) {
   const dram::Access access = range.access == Access::kWrite ? dram::Access::kWrite : dram::Access::kRead;
-  std::uint64_t bytes = 0;
   for (std::uint32_t row = first; row < first + rows;) {
     const std::uint64_t begin = range.base + row * range.row_stride;
     std::uint64_t length = range.length;
@@ -52,23 +55,41 @@ std::uint64_t Transfers::send(const MemoryRange& range, std::uint32_t first, std
       for (; row < first + rows && range.row_stride == range.length; ++row) length += range.length;
     }
     ids.push_back(memory_.submit_unchecked(begin, length, access, at));
-    bytes += length;
   }
-  bytes_[access == dram::Access::kWrite ? 1 : 0] += bytes;
-  return bytes;
+  bytes_[access == dram::Access::kWrite ? 1 : 0] += bytes_of(range, rows, scales);
 }
 
-void Transfers::resolve(Piece& piece) {
+void Transfers::submit_held(Cycle until) {
+  for (; !held_.empty() && held_.top().at <= until; held_.pop()) {
+    const Held& held = held_.top();
+    Piece& piece = pieces_[held.piece];
+    send(held.range, held.first, held.rows, held.scales, held.at, piece.ids);
+    --piece.held;
+  }
+}
+
+void Transfers::resolve(std::uint32_t index) {
+  Piece& piece = pieces_[index];
   if (piece.resolved) return;
-  for (const dram::TransferId id : piece.ids) piece.done = std::max(piece.done, memory_.wait(id));
-  piece.ids.clear();
+  while (piece.held > 0) submit_held(held_.top().at);
+  while (!piece.ids.empty()) {
+    // What is held back may arrive before this is complete.
+    const auto done =
+        held_.empty() ? memory_.wait(piece.ids.back()) : memory_.wait_before(piece.ids.back(), held_.top().at);
+    if (!done) {
+      submit_held(held_.top().at);
+      continue;
+    }
+    piece.done = std::max(piece.done, *done);
+    piece.ids.pop_back();
+  }
   if (piece.port) piece.done = ports_.take(piece.done) + 1;
   piece.resolved = true;
 }
 
 Cycle Transfers::arrive(Cell& cell) {
   for (std::uint32_t i = cell.transfer; i != 0; i = pieces_[i].previous) {
-    resolve(pieces_[i]);
+    resolve(i);
     cell.ready = std::max(cell.ready, pieces_[i].done);
   }
   cell.transfer = 0;
@@ -80,7 +101,7 @@ Cycle Transfers::complete(Record& record) {
   for (const std::uint32_t index : record.pieces) {
     Piece& piece = pieces_[index];
     if (piece.cell != nullptr && !piece.resolved) arrive(*piece.cell);
-    resolve(pieces_[index]);
+    resolve(index);
     done = std::max(done, pieces_[index].done);
   }
   return done;
@@ -160,7 +181,9 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& a
     bool scales = false;
     for (int i = 0; i < accesses.count; ++i)
       if (accesses[i].space == Space::kHbm) {
-        record.bytes += send(accesses[i], row, rows, scales, request.start, pieces_[index].ids);
+        held_.push({request.start, ++order_, index, accesses[i], row, rows, scales});
+        ++pieces_[index].held;
+        record.bytes += bytes_of(accesses[i], rows, scales);
         scales = true;
       }
     if (!store) {
@@ -187,11 +210,14 @@ Cycle Transfers::finish() {
 
 void Transfers::settle() {
   const Cycle now = std::max<Cycle>(0, accounts_[Engine::kFrontEnd].settled - 1);  // what is dispatched later, is later
+  submit_held(now);
   for (const Engine engine : kDma) {
     for (Record& record : in_flight(engine)) {
       bool done = true;
-      for (const std::uint32_t index : record.pieces)
+      for (const std::uint32_t index : record.pieces) {
+        done = done && pieces_[index].held == 0;
         for (const dram::TransferId id : pieces_[index].ids) done = done && memory_.done(id, now);
+      }
       if (!done) break;
       complete(record);
     }
@@ -205,7 +231,8 @@ Cycle Transfers::blocking(const ResolvedAccesses& accesses, Cycle now, std::uint
   bool scales = false;
   for (int i = 0; i < accesses.count; ++i)
     if (accesses[i].space == Space::kHbm) {
-      bytes += send(accesses[i], 0, accesses[i].rows, scales, now, ids);
+      send(accesses[i], 0, accesses[i].rows, scales, now, ids);
+      bytes += bytes_of(accesses[i], accesses[i].rows, scales);
       scales = true;
     }
   Cycle done = now;

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <deque>
+#include <functional>
+#include <queue>
 #include <vector>
 
 #include "npu/dram/memory_system.h"
@@ -32,7 +34,8 @@ struct FinishedTransfer {
 ///
 /// The DRAM model wants to be asked no earlier than everything has been submitted that arrives before the answer. The
 /// front end therefore waits for data at its head: whatever it dispatches later arrives at or after the answer. All
-/// methods that say so must only be called for an instruction at the head.
+/// methods that say so must only be called for an instruction at the head. Transfers that start later than others which
+/// were dispatched after them (their buffer is still in use) are held back here and submitted in the order of time.
 class Transfers {
  public:
   /// `memory`, `ports`, `accounts` must outlive this. `outstanding`: transfers in flight per engine. `bytes_per_cycle`:
@@ -71,6 +74,7 @@ class Transfers {
     std::vector<dram::TransferId> ids;
     Cell* cell = nullptr;
     std::uint32_t previous = 0;  ///< older piece for the same cell
+    std::uint32_t held = 0;      ///< requests not yet submitted
     bool port = false;           ///< a row of the vector SRAM, written through a port
     bool resolved = false;
     Cycle done = 0;
@@ -82,12 +86,25 @@ class Transfers {
     std::array<std::uint64_t, 2> low = {}, high = {};  ///< HBM bytes of a store
   };
 
+  /// Rows [first, first + rows) of a range, to be submitted at `at`.
+  struct Held {
+    Cycle at = 0;
+    std::uint64_t order = 0;
+    std::uint32_t piece = 0;
+    MemoryRange range;
+    std::uint32_t first = 0, rows = 0;
+    bool scales = false;
+    bool operator>(const Held& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+
   std::uint32_t new_piece();
-  void resolve(Piece& piece);
+  void submit_held(Cycle until);
+  void resolve(std::uint32_t piece);
   Cycle complete(Record& record);
   void retire(Engine engine);
-  std::uint64_t send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
-                     std::vector<dram::TransferId>& ids);
+  std::uint64_t bytes_of(const MemoryRange& range, std::uint32_t rows, bool scales) const;
+  void send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
+            std::vector<dram::TransferId>& ids);
   std::deque<Record>& in_flight(Engine engine) { return in_flight_[index_of(engine) - index_of(Engine::kLoadMatrix)]; }
 
   dram::MemorySystem& memory_;
@@ -99,6 +116,8 @@ class Transfers {
   std::array<std::deque<Record>, 3> in_flight_;
   std::vector<Piece> pieces_{1};  ///< [0] is none
   std::vector<std::uint32_t> free_;
+  std::priority_queue<Held, std::vector<Held>, std::greater<>> held_;
+  std::uint64_t order_ = 0;
   std::vector<FinishedTransfer> finished_;
   std::array<std::uint64_t, 2> bytes_ = {};
 };
