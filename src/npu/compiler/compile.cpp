@@ -65,7 +65,16 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
     return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
                                 std::get<op::SwiGlu>(c.graph.ops[first + 2])});
   if (!has_rows(c, any)) return {};
-  return std::visit([&c](const auto& o) { return lower(c, o); }, any);
+  return std::visit(
+      [&c](const auto& o) -> Expected<void> {
+        if constexpr (requires { lower(c, o); }) {
+          return lower(c, o);
+        } else {
+          return Error{ErrorCode::kUnsupported, fmt::format("the operator {} has no lowering", op_name(o)),
+                       "npu compiler", "compile a dense model"};
+        }
+      },
+      any);
 }
 
 /// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.

@@ -1,6 +1,7 @@
 #include "npu/reference/executor.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "numerics/tensor_type.h"
@@ -31,7 +32,16 @@ StepResult Executor::run(const Graph& graph, const StepSpec& spec, const std::ve
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     result_.values.emplace_back(static_cast<std::size_t>(graph.values[i].rows),
                                 std::vector<Bf16>(lanes(layout_.values[i]), Bf16{0}));
-  for (const dllm::Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
+  for (const dllm::Op& any : graph.ops)
+    std::visit(
+        [this](const auto& o) {
+          if constexpr (requires { run(o); }) {
+            run(o);
+          } else {
+            assert(false && "compile_step() refuses the operator");
+          }
+        },
+        any);
   return std::move(result_);
 }
 
