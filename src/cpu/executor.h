@@ -54,9 +54,17 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
-  /// Operators that run alone; those that go by rows have row() instead.
+  /// The runs of a plan, by their kind.
   void run_part(const OpRun& part);
-  void run(const op::Linear& o);
+  void run_rows(const OpRun& part);
+  void run_products(const OpRun& part);
+  void run_gated(const OpRun& part);
+  Product product(const op::Linear& o);
+  /// Where the run after `part` multiplies `value`: the activations that its products want, begun. The run that makes
+  /// the value quantizes it, part by part.
+  std::vector<Activations*> begin_activations(const OpRun& part, ValueId value);
+
+  /// Operators that run alone; those that go by rows have row() instead.
   void run(const op::Attention& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
@@ -65,7 +73,6 @@ class Executor {
     std::abort();
   }
 
-  void run_rows(const OpRun& run);
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);

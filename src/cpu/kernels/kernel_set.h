@@ -25,7 +25,7 @@ struct QuantizedRows {
   float* scales = nullptr;        ///< per 32
   std::int32_t* sums = nullptr;   ///< per 16: sums of q, for the weights' offsets
   std::int64_t stride = 0;        ///< bytes from row to row
-  // What pair tiles (pairs-inl.h) read instead of the scales; derived from them, see derive_row().
+  // What pair tiles (pairs-inl.h) read instead of the scales; derived from them, see derive_groups().
   std::int32_t* exponents = nullptr;  ///< per 32: the scale's exponent, in place to be added to a float's
   std::int32_t* multiples = nullptr;  ///< per 32: its mantissa, as the byte offset in a table of [4][16] floats
   float* offsets = nullptr;           ///< per 32: -scale * sum
@@ -34,8 +34,9 @@ struct QuantizedRows {
   bool regular = false;  ///< every scale is zero, or rounded and within [2^-60, 2^60]: exponents may be added
 };
 
-/// Fills exponents, multiples and offsets of `row` from its scales and sums; false if a scale forbids `regular`.
-bool derive_row(const QuantizedRows& rows, std::int64_t row, std::int64_t k);
+/// Fills exponents, multiples and offsets of groups [first, first + count), counted over all rows, from their scales
+/// and sums; false if a scale forbids `regular`.
+bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t count);
 /// corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
 

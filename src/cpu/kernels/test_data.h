@@ -166,7 +166,7 @@ struct TestRows {
   QuantizedRows view(const PackedFormat& format) {
     QuantizedRows q{values.data(),    scales.data(),  sums.data(),        k,   exponents.data(),
                     multiples.data(), offsets.data(), corrections.data(), true};
-    for (std::int64_t row = 0; row < count; ++row) q.regular = derive_row(q, row, k) && q.regular && !format.exact_rows;
+    q.regular = derive_groups(q, 0, count * k / kScaleBlock) && q.regular && !format.exact_rows;
     fill_corrections(q, count, k, format);
     return q;
   }
