@@ -50,6 +50,14 @@ class LanguageModel {
   Expected<Generation> generate_ids(const std::vector<std::int32_t>& prompt, const GenerateOptions& options = {},
                                     const StepCallback& on_step = {}, std::stop_token stop = {}) const;
 
+  /// Answers many conversations, at most `batch` of them in one forward pass; each answer is the one that generate()
+  /// gives. `on_answer` is called as answers come, in the order in which they finish; after a stop, answers that were
+  /// not finished have FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
+                                                   const GenerateOptions& options, std::int32_t batch,
+                                                   const AnswerCallback& on_answer = {},
+                                                   std::stop_token stop = {}) const;
+
   /// Raw logits [ids.size() x vocab_size()], one full pass. `causal` overrides the model's attention mask.
   Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal) const;
 

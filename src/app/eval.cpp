@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <limits>
 #include <ostream>
 
 #include "app/eval_model.h"
@@ -18,6 +19,11 @@ class Eval final : public Verb {
     flags.positionals("FILE", "items as JSON lines or a JSON array: {\"task\", \"prompt\", \"answer\"}, GSM8K, …", 1,
                       words_);
     items_.add(flags);
+    flags.add({.names = {"--batch"},
+               .value = "N",
+               .help = "generate N answers in one forward pass; they are the same",
+               .default_text = "1",
+               .apply = into(batch_, 1, std::numeric_limits<std::int32_t>::max())});
     model_.add_template(flags);
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
@@ -36,7 +42,15 @@ class Eval final : public Verb {
     DLLM_TRY(const LanguageModel model, model_.open(terminal));
 
     ProgressLine progress(terminal);
-    const EvalModel bound = items_.bind(model, options_, model_.raw, session.interrupt.arm());
+    const std::stop_token stop = session.interrupt.arm();
+    EvalModel bound = items_.bind(model, options_, model_.raw, stop);
+    // In a batch answers come in another order than the items; they are scored when all are there.
+    std::vector<Generation> answers;
+    std::size_t next = 0;
+    if (batch_ > 1 && scoring == Scoring::kGenerate) {
+      DLLM_TRY(answers, batched(model, set.items, progress, stop));
+      bound.answer = [&](const std::string&) -> Expected<Generation> { return std::move(answers[next++]); };
+    }
     auto report = evaluate(set, scoring, bound, items_.judging, [&](const EvalReport& so_far, std::size_t total) {
       progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
                     fmt::format("{}/{} · {}", so_far.records.size(), total, summary(so_far)));
@@ -52,6 +66,20 @@ class Eval final : public Verb {
   }
 
  private:
+  Expected<std::vector<Generation>> batched(const LanguageModel& model, const std::vector<EvalItem>& items,
+                                            ProgressLine& progress, std::stop_token stop) const {
+    std::vector<std::vector<ChatTurn>> conversations;
+    for (const EvalItem& item : items) conversations.push_back(items_.turns(item.prompt));
+    std::size_t done = 0;
+    const auto count = [&](std::size_t, const Generation&) {
+      ++done;
+      progress.show(static_cast<double>(done) / static_cast<double>(items.size()),
+                    fmt::format("{}/{} answered", done, items.size()));
+      return true;
+    };
+    return model.generate_batch(conversations, options_, batch_, count, std::move(stop));
+  }
+
   static std::string summary(const EvalReport& report) {
     const TaskScore& all = report.all;
     if (report.scoring == Scoring::kLikelihood) return fmt::format("{:.4f} nats per token", all.loss_per_token());
@@ -78,6 +106,7 @@ class Eval final : public Verb {
 
   std::vector<std::string> words_;
   EvalFlags items_;
+  std::int32_t batch_ = 1;
   std::string output_;
   ModelFlags model_;
   GenerateOptions options_;

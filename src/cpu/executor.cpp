@@ -36,6 +36,8 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       pool_(threads),
       linear_(kernels, pool_),
       attention_(kernels, pool_),
+      route_(kernels, pool_),
+      experts_(kernels, pool_, linear_),
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
@@ -52,6 +54,7 @@ void Executor::decode_vectors(const Graph& graph) {
     if (const auto* norm = std::get_if<op::RmsNorm>(&op)) need(norm->gain);
     if (const auto* linear = std::get_if<op::Linear>(&op)) need(linear->bias);
     if (const auto* rope = std::get_if<op::Rope>(&op)) need(rope->factors);
+    if (const auto* route = std::get_if<op::Route>(&op)) need(route->bias);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) need(head->bias);
   }
 }
@@ -138,7 +141,7 @@ std::vector<Activations*> Executor::begin_activations(const OpRun& part, ValueId
   std::vector<Activations*> begun;
   const auto begin = [&](WeightId id) {
     const PackedWeight* packed = packed_.find(id);
-    if (packed == nullptr) return;
+    if (packed == nullptr || packs_floats(*packed->format)) return;
     const bool exact = LinearRunner::exact_activations(*packed);
     for (const Activations* activations : begun)
       if (activations->exact() == exact) return;
@@ -251,6 +254,31 @@ void Executor::row(const op::StoreKv& o, std::int64_t r) {
 }
 
 void Executor::run(const op::Attention& o) { attention_.run(o, value(o.q), value(o.out)); }
+
+void Executor::run(const op::Route& o) {
+  if (o.capacity > 0) {
+    route_blocks_.clear();
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const Row &row = rows_[r], &before = rows_[r == 0 ? 0 : r - 1];
+      if (r == 0 || row.sequence != before.sequence || row.position / o.block != before.position / o.block)
+        route_blocks_.push_back(static_cast<std::int64_t>(r));
+    }
+    route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
+  }
+  route_.run(o, width(o.logits), value(o.logits), vector(o.bias), route_blocks_, rows(o.logits), value(o.out));
+}
+
+void Executor::run(const op::Experts& o) {
+  const ExpertArgs args{.gate = stack(o.gate),
+                        .up = stack(o.up),
+                        .down = stack(o.down),
+                        .x = value(o.x),
+                        .rows = rows(o.x),
+                        .value = o.x,
+                        .route = value(o.route),
+                        .used = width(o.route) / 2};
+  experts_.run(args, value(o.out));
+}
 
 void Executor::row(const op::SwiGlu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);

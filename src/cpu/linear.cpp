@@ -19,6 +19,15 @@ bool LinearRunner::exact_activations(const PackedWeight& weight) {
   return weight.format->exact_rows || weight.k < kShortRow;
 }
 
+void LinearRunner::group_rows(const float* x, std::int64_t rows, std::int64_t k) {
+  const std::int64_t groups = (rows + kRowGroup - 1) / kRowGroup, stride = row_group_stride(k);
+  groups_.reserve(bytes_of<float>(groups * stride));
+  parallel_items(pool_, groups, k * kRowGroup, [&](std::int64_t g, int) {
+    kernels_.interleave(x + g * kRowGroup * k, k, std::min(kRowGroup, rows - g * kRowGroup),
+                        groups_.as<float>() + g * stride);
+  });
+}
+
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
                                  const float* x, std::int64_t rows, std::int64_t value) {
   LinearArgs args;
@@ -37,6 +46,16 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     args.x = x;
     return args;
   }
+  args.format = packed->format;
+  args.layout = &packed->layout;
+  args.packed = packed->panels;
+  args.regular = packed->regular;
+  if (packs_floats(*packed->format)) {
+    if (grouped_value_ != value) group_rows(x, rows, args.k);
+    grouped_value_ = value;
+    args.groups = groups_.as<float>();
+    return args;
+  }
   const bool exact = exact_activations(*packed);
   Activations* quantized = activations_.find(value, exact);
   if (quantized == nullptr) {
@@ -44,10 +63,6 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     parallel_items(pool_, rows, args.k,
                    [&](std::int64_t row, int) { quantized->quantize(kernels_, x + row * args.k, row, 0, args.k); });
   }
-  args.format = packed->format;
-  args.layout = &packed->layout;
-  args.packed = packed->panels;
-  args.regular = packed->regular;
   args.quantized = quantized->view(*packed->format);
   return args;
 }
@@ -61,7 +76,12 @@ std::int64_t pairs_of(const Product& product) { return (product.n + kPair - 1) /
 
 /// Pairs that are worth a piece: at least a million multiplications. A product of less than one piece stays on this
 /// thread: waking another costs some microseconds.
-std::int64_t grain(const LinearArgs& args) { return (std::int64_t{1} << 20) / (args.rows * args.k * kPair) + 1; }
+std::int64_t grain(const LinearArgs& args) {
+  const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPair) + 1;
+  // Floats of x that exceed L2 are worth sharing among some pairs (kernels/floats-inl.h).
+  const bool shares = args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17;
+  return shares ? std::max<std::int64_t>(pairs, 4) : pairs;
+}
 
 }  // namespace
 
@@ -90,10 +110,11 @@ void LinearRunner::run_gated(const Product& gate, const Product& up, const Combi
   assert(gate.n == up.n);
   if (gate.args.rows == 0) return;
   pool_.parallel_ranges(pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t pair = begin; pair < end; ++pair) {
-      multiply(gate, pair, pair + 1, worker);
-      multiply(up, pair, pair + 1, worker);
-      combine(pair * kPair, std::min(gate.n, (pair + 1) * kPair));
+    const std::int64_t step = gate.args.groups != nullptr ? end - begin : 1;
+    for (std::int64_t pair = begin; pair < end; pair += step) {
+      multiply(gate, pair, pair + step, worker);
+      multiply(up, pair, pair + step, worker);
+      combine(pair * kPair, std::min(gate.n, (pair + step) * kPair));
     }
   });
 }

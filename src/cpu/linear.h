@@ -54,12 +54,15 @@ class LinearRunner {
  public:
   LinearRunner(const KernelSet& kernels, ThreadPool& pool);
 
-  /// Arguments for rows of `x` ([rows][k]): the int8 family if the weight is `packed`, else the float family over
-  /// `weight` as it stands. Quantizes x for the former, unless that is done already: `value` names x uniquely until
-  /// forget(), and q, k and v read one input. Throws std::bad_alloc.
+  /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
+  /// over `weight` as it stands. Quantizes or groups x for the former, unless that is done already: `value` names x
+  /// uniquely until forget(), and q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { activations_.clear(); }
+  void forget() {
+    activations_.clear();
+    grouped_value_ = -1;
+  }
 
   /// Whether products with this weight want activations with exact scales.
   static bool exact_activations(const PackedWeight& weight);
@@ -86,11 +89,14 @@ class LinearRunner {
  private:
   /// Pairs of panels [begin, end) of a product.
   void multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker);
+  void group_rows(const float* x, std::int64_t rows, std::int64_t k);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
   Buffer scratch_;
   ActivationStore activations_;
+  Buffer groups_;  ///< rows of one value as the float kernels read them
+  std::int64_t grouped_value_ = -1;
 };
 
 }  // namespace dllm::cpu

@@ -22,7 +22,11 @@ struct PackedWeight {
   const std::uint8_t* panels = nullptr;
   std::int64_t k = 0;
   std::int64_t n = 0;
-  bool regular = false;  ///< see pack_panel()
+  std::int64_t experts = 1;  ///< matrices of n outputs, one after the other, each beginning with a panel of its own
+  bool regular = false;      ///< see pack_panel()
+
+  std::int64_t panels_per_expert() const { return (n + kPanel - 1) / kPanel; }
+  std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
 /// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
@@ -31,9 +35,9 @@ class PackedWeights {
  public:
   PackedWeights() = default;
 
-  /// Packs the weights that Linear and ScoreHead operators read and that have an integer kernel. Tables that rows are
-  /// looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is both.
-  /// With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
+  /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables that
+  /// rows are looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is
+  /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {});
 

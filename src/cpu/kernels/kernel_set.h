@@ -40,6 +40,12 @@ bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t c
 /// corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
 
+/// Rows of floats for products with packed floats lie in groups of six, [k][6], each zero-filled to six rows: one
+/// pointer reaches every row of a tile, and rows of 4096 floats would share their sets of the L1 cache. The numbers
+/// beyond the last are for stores of whole vectors (interleave) and keep groups off each other's sets.
+inline constexpr std::int64_t kRowGroup = 6;
+constexpr std::int64_t row_group_stride(std::int64_t k) { return k * kRowGroup + 32; }
+
 /// out[m][n - out_origin] = sum_k x[m][k] w[n][k] + bias[n]
 struct LinearArgs {
   // The float family, which reads weights as they stand in the file:
@@ -50,8 +56,10 @@ struct LinearArgs {
   void (*dequantize)(const std::byte* src, float* dst, std::int64_t count) = nullptr;
   std::int64_t block_elems = 1;
   std::int64_t block_bytes = 4;
-  const float* x = nullptr;  ///< [rows][k]: the float family runs if it is set
-  // The int8 family, over packed weights:
+  const float* x = nullptr;  ///< [rows][k]: runs over weights as they stand if it is set
+  // Packed weights:
+  const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)] for packed floats, from interleave()
+  std::int64_t first_row = 0;     ///< of the rows in `groups`
   const PackedFormat* format = nullptr;
   const PackedLayout* layout = nullptr;
   const std::uint8_t* packed = nullptr;  ///< panels
@@ -146,6 +154,9 @@ struct KernelSet {
   /// that it shows in the result.
   void (*quantize_row)(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales,
                        std::int32_t* sums);
+  /// One group of `count` <= 6 rows of k values, k apart, to [k][6], with zeros for what is missing of six rows. Writes
+  /// row_group_stride(k) floats at most.
+  void (*interleave)(const float* x, std::int64_t k, std::int64_t count, float* out);
   /// Whether the int8 family knows the format; if not, only the float family (through the codec) runs it.
   bool (*runs_int8)(TensorType type);
   /// Outputs [n_begin, n_end); n_begin is a multiple of kPanel. A result depends on its row of x and of w only: not on

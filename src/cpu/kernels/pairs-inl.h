@@ -283,6 +283,8 @@ PairRows* pair_rows_of(const PackedFormat& format) {
       return pair_rows<Codes::kByte, false>;
     case Codes::kE2M1:
       return pair_rows<Codes::kE2M1, false>;
+    case Codes::kFloat:
+      break;
   }
   return nullptr;
 }

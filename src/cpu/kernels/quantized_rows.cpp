@@ -35,6 +35,10 @@ LinearArgs from_row(const LinearArgs& args, std::int64_t row) {
     from.x += row * from.k;
     return from;
   }
+  if (from.groups != nullptr) {
+    from.first_row += row;
+    return from;
+  }
   QuantizedRows& q = from.quantized;
   const std::int64_t groups = row * from.k / kScaleBlock;
   q.values += row * q.stride;

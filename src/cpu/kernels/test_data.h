@@ -132,6 +132,22 @@ class TestMatrix {
   bool regular_ = true;
 };
 
+/// Rows in groups, as packed floats take them.
+class TestGroups {
+ public:
+  TestGroups(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+      : values_((rows + kRowGroup - 1) / kRowGroup * row_group_stride(static_cast<std::int64_t>(x.size()) / rows) * 4) {
+    const std::int64_t k = static_cast<std::int64_t>(x.size()) / rows;
+    for (std::int64_t row = 0; row < rows; row += kRowGroup)
+      set.interleave(x.data() + row * k, k, rows - row < kRowGroup ? rows - row : kRowGroup,
+                     floats() + row / kRowGroup * row_group_stride(k));
+  }
+  float* floats() { return reinterpret_cast<float*>(values_.data()); }
+
+ private:
+  AlignedBytes values_;
+};
+
 /// Quantized rows with what is derived from them.
 struct TestRows {
   TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows, bool exact)
