@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,8 +19,8 @@ struct GenerateOptions {
 
   // The four parts.
   std::string algorithm;         ///< decoder; empty: "threshold" for masked, "low-confidence" for causal models
-  std::string cache;             ///< cache policy: none, prefix, dual, block-causal; empty: the model's default
-  std::string window = "block";  ///< block, or whole (all positions compete at once)
+  std::string cache;             ///< cache policy (docs/windows-caches-revision.md); empty: the model's default
+  std::string window = "block";  ///< block, whole (all positions compete at once), sliding, adaptive, lookahead
   std::string block_origin;      ///< prompt-end or absolute; empty: the model's
 
   // Decoder parameters.
@@ -38,6 +39,30 @@ struct GenerateOptions {
   std::int32_t max_post_steps = 16;  ///< draft-edit: passes over a block without masks
   double eps = 1e-3;                 ///< last timestep of Dream's schedule
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
+
+  // Windows that look at what steps cost: adaptive, lookahead.
+  std::string latency;                  ///< table file, or "auto" (measured once, then kept); empty: auto if needed
+  std::string objective = "allowance";  ///< allowance, or rate (expected commits per millisecond)
+  double allowance = 0.1;               ///< by how much a grown window may lengthen a step
+  std::int32_t max_window = 0;          ///< widest window, drafts included; 0: four blocks
+  std::int32_t lookahead_masks = 4;     ///< lookahead: drafts begin when a block has at most so many masks
+  std::string draft_acceptance = "recheck";  ///< or instant: without another look
+  double draft_threshold = 0.7;              ///< confidence from which a draft is accepted
+  bool show_drafts = false;                  ///< the model reads accepted drafts instead of masks
+  bool slide_at_once = false;                ///< sliding: committed positions leave before their K/V are made anew
+
+  // Caches.
+  std::string refresh = "block";       ///< full passes of prefix, dual, vicinity: per block, or once per answer
+  std::int32_t refresh_interval = 0;   ///< and every so many passes; 0: no more (delayed*: 8 is upstream's)
+  std::int32_t prefix_look = 16;       ///< vicinity: rows recomputed in front of the window
+  std::int32_t after_look = 16;        ///< vicinity: and behind it
+  std::int32_t cache_warmup = 4;       ///< vicinity: full passes at first
+  std::int32_t cache_delay = 1;        ///< delayed*: passes with its token before a row is kept
+  std::int32_t prompt_interval = 50;   ///< partial: passes between full passes of the prompt
+  std::int32_t response_interval = 7;  ///< partial: and of the answer
+  double refresh_share = 0.25;         ///< partial: share of the answer recomputed in between
+  std::string suffix = "full";         ///< masks behind the window: full, near, none
+  std::int32_t suffix_near = 32;       ///< how many of them under near
 
   std::int32_t settle = 0;  ///< forward a committed token this often, then keep its K/V; 0: always forward
 
@@ -102,5 +127,8 @@ struct Generation {
   GenerateStats stats;
   std::uint64_t hash = 0;  ///< FNV-1a of the answer ids: a fingerprint for comparisons
 };
+
+/// Called with the index of a request and its answer. Return false to stop.
+using AnswerCallback = std::function<bool(std::size_t, const Generation&)>;
 
 }  // namespace dllm

@@ -50,8 +50,23 @@ class LanguageModel {
   Expected<Generation> generate_ids(const std::vector<std::int32_t>& prompt, const GenerateOptions& options = {},
                                     const StepCallback& on_step = {}, std::stop_token stop = {}) const;
 
+  /// Answers many conversations, at most `batch` of them in one forward pass; each answer is the one that generate()
+  /// gives. `on_answer` is called as answers come, in the order in which they finish; after a stop, answers that were
+  /// not finished have FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
+                                                   const GenerateOptions& options, std::int32_t batch,
+                                                   const AnswerCallback& on_answer = {},
+                                                   std::stop_token stop = {}) const;
+
   /// Raw logits [ids.size() x vocab_size()], one full pass. `causal` overrides the model's attention mask.
   Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal) const;
+
+  /// Log-probabilities (nats) of `ids` at the positions `masked` (ascending), which the model sees as masks, all at
+  /// once; the building block of likelihood estimates. Autoregressive models predict each from the tokens before it.
+  /// `cfg_scale` != 0: classifier-free guidance away from a pass whose first `prompt` positions are masked.
+  Expected<std::vector<double>> masked_log_probs(const std::vector<std::int32_t>& ids,
+                                                 const std::vector<std::int32_t>& masked, double cfg_scale = 0,
+                                                 std::int32_t prompt = 0) const;
 
   /// `special`: texts of control tokens become their ids.
   Expected<std::vector<std::int32_t>> tokenize(std::string_view text, bool special) const;
@@ -64,6 +79,7 @@ class LanguageModel {
 
   std::int32_t vocab_size() const;
   std::int32_t context_length() const;
+  bool autoregressive() const;  ///< causal and without a mask token: its likelihoods are exact
   std::string architecture() const;
   std::string name() const;
   std::string isa() const;  ///< the kernel set in use

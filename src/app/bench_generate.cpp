@@ -1,4 +1,6 @@
 #include "engine/generate.h"
+#include "engine/latency_file.h"
+#include "engine/method.h"
 
 #include <fmt/format.h>
 
@@ -22,10 +24,16 @@ Expected<Json> bench_one(BenchModel& model, const BenchOptions& options, const G
   if (watch.progress)
     watch.progress(fmt::format("{} tokens after a prompt of {}, {} threads", resolved.length, prompt_tokens,
                                model.backend->threads()));
+  std::optional<LatencyTable> latency;
+  if (const std::string name = latency_name(resolved); !name.empty()) {
+    DLLM_TRY(latency, requested_latency(name, *model.backend, latency_key(model.path, options.load, *model.backend),
+                                        Log(), watch.stop));
+  }
   Generation last;
   bool repeated = false;
   const auto body = [&]() -> Expected<void> {
-    DLLM_TRY(Generation result, generate(*model.backend, nullptr, prompt, resolved, {}, watch.stop));
+    DLLM_TRY(Generation result,
+             generate(*model.backend, nullptr, prompt, resolved, latency ? &*latency : nullptr, {}, watch.stop));
     if (result.finish == FinishReason::kCancelled)
       return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
     if (repeated && result.hash != last.hash)

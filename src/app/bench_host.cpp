@@ -11,6 +11,7 @@
 
 #include "app/build_info.h"
 #include "app/report.h"
+#include "base/host.h"
 #include "base/thread_pool.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"

@@ -1,28 +1,15 @@
 #include <cstdlib>
 
 #include "app/bench.h"
-#include "app/report.h"
 #include "base/try.h"
-#include "dllm/version.h"
 #include "engine/latency_file.h"
-#include "engine/load.h"
 
 namespace dllm::app {
 
 Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                              const BenchSink& sink) {
   if (watch.progress) watch.progress("measuring the latency table");
-  const SourceIdentity identity = source_identity(model.path);
-  LatencyKey key;
-  key.model = model.path.empty() ? "embedded" : model.path;
-  key.model_size = identity.size;
-  key.model_stamp = identity.stamp;
-  key.cpu = cpu_name();
-  key.isa = model.backend->isa();
-  key.kv_type = model.backend->kv_type();
-  key.activations = options.load.activations.empty() ? "int8" : options.load.activations;
-  key.threads = model.backend->threads();
-  key.version = DLLM_VERSION;
+  const LatencyKey key = latency_key(model.path, options.load, *model.backend);
   LatencyOptions measurement;
   measurement.repetitions = options.repetitions;
   measurement.stop = watch.stop;

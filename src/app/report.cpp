@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
-#include <fstream>
-
+#include "base/host.h"
 #include "dllm/version.h"
 
 namespace dllm::app {
@@ -13,14 +12,6 @@ namespace {
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 }  // namespace
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return "unknown";
-}
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 

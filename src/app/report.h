@@ -30,9 +30,6 @@ nlohmann::ordered_json stats_json(const GenerateStats& stats);
 /// One line, or indented; invalid UTF-8 becomes U+FFFD instead of an exception.
 std::string dump(const nlohmann::ordered_json& json, int indent = 2);
 
-/// Model name of the processor; "unknown" where the system does not tell.
-std::string cpu_name();
-
 std::string hash_text(std::uint64_t hash);
 
 }  // namespace dllm::app

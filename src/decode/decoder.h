@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct DecodeContext {
   std::uint32_t step = 0;              ///< steps made in the sequence; keys random draws
   RngKey rng;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
+  double least_threshold = 0;             ///< thresholds below it count as it (IterSmooth's cautious first passes)
 };
 
 /// Reads predictions, decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
@@ -52,8 +54,8 @@ class Decoder {
   /// What the predictions must contain (temperature, distribution, ...). Called once per sequence.
   virtual void configure(ScoreRequest& request) const { (void)request; }
 
-  /// The positions whose predictions are wanted now. Default: every masked position of the window. An empty answer
-  /// means that this step decides nothing: the loop goes on without a forward pass.
+  /// The positions whose predictions are wanted now, ascending, none behind the window. Default: every masked position
+  /// of the window. An empty answer means that this step decides nothing: the loop goes on without a forward pass.
   virtual std::vector<Position> wanted(const DecodeContext& context);
 
   /// Further logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
@@ -77,6 +79,24 @@ class Decoder {
   virtual bool holds_window(const DecodeContext& context) const {
     (void)context;
     return false;
+  }
+
+  /// The first position whose token this decoder may still change, asked of decoders that revise. Default: the begin of
+  /// an unfinished window.
+  virtual Position revisable_from(const DecodeContext& context) const;
+
+  /// The answer [prompt, end) has no mask left. Positions that want another look before it is accepted; empty: none.
+  /// Asked before each further pass, of decoders with drains().
+  virtual std::vector<Position> drain(const DecodeContext& context, Position end) {
+    (void)context, (void)end;
+    return {};
+  }
+  virtual bool drains() const { return false; }
+
+  /// The token that the model reads at a wanted position in the next pass; nullopt: the canvas's.
+  virtual std::optional<TokenId> shown(Position position) const {
+    (void)position;
+    return std::nullopt;
   }
 
   /// True if the decoder is defined for arg-max predictions only (temperature 0).

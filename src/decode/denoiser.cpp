@@ -5,14 +5,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <iterator>
 
 namespace dllm {
-
-std::vector<Position> positions(PositionRange range) {
-  std::vector<Position> result;
-  for (Position p = range.begin; p < range.end; ++p) result.push_back(p);
-  return result;
-}
 
 Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
                    KvCache* unconditional)
@@ -21,22 +16,29 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       method_(std::move(method)),
       options_(std::move(options)),
       cache_(cache),
-      unconditional_(unconditional) {
+      unconditional_(unconditional),
+      drafts_(options_.drafts) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
 
 bool Denoiser::advance_window() {
   if (stop_ && !options_.exact_length) return false;
-  if (window_held()) return true;
+  if (window_held()) {
+    ahead_ = window_.end;
+    return true;
+  }
   const auto next = method_.window->next(canvas_);
   if (!next) return false;
-  if (*next != window_) {
-    window_ = *next;
-    window_changed_ = true;  // until the next plan: a schedule may pass over the window's first steps
+  if (next->range != window_) {
+    window_ = next->range;
     window_step_ = 0;
     window_masks_at_start_ = canvas_.masked_count(window_);
   }
+  if (next->unit != unit_)
+    unit_changed_ = true;  // until the next plan: a schedule may pass over the unit's first steps
+  unit_ = next->unit;
+  ahead_ = next->ahead;
   return true;
 }
 
@@ -44,11 +46,34 @@ bool Denoiser::window_held() const {
   return window_.begin >= 0 && canvas_.masked_count(window_) == 0 && method_.decoder->holds_window(context());
 }
 
+std::optional<Position> Denoiser::stop_candidate() const {
+  const Position end = canvas_.first_masked(canvas_.prompt_end());
+  for (Position p = canvas_.prompt_end(); p < end; ++p)
+    if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), canvas_.token(p)) != options_.stop_ids.end())
+      return p;
+  return std::nullopt;
+}
+
+/// Whether the answer has no mask left and the decoder wants another look at it; then wanted_ is that look.
+bool Denoiser::drain() {
+  draining_ = false;
+  if (!method_.decoder->drains() || (stop_ && !options_.exact_length) || window_.begin < 0) return false;
+  const auto stop = options_.exact_length ? std::nullopt : stop_candidate();
+  if (!stop && canvas_.masked_count() > 0) return false;
+  wanted_ = method_.decoder->drain(context(), stop ? *stop + 1 : canvas_.size());
+  draining_ = !wanted_.empty();
+  if (draining_) {
+    ahead_ = window_.end;
+  } else {
+    stop_ = stop_candidate();  // accepted as it stands
+  }
+  return draining_;
+}
+
 Position Denoiser::settled() const {
   const Position open = canvas_.first_masked(canvas_.prompt_end());
-  const bool revisable =
-      method_.decoder->revises() && window_.begin >= 0 && (canvas_.masked_count(window_) > 0 || window_held());
-  return revisable ? std::min(open, std::max(canvas_.prompt_end(), window_.begin)) : open;
+  if (!method_.decoder->revises()) return open;
+  return std::min(open, std::max(canvas_.prompt_end(), method_.decoder->revisable_from(context())));
 }
 
 DecodeContext Denoiser::context() const {
@@ -57,16 +82,37 @@ DecodeContext Denoiser::context() const {
       options_.rng, options_.latency};
 }
 
+std::vector<Position> Denoiser::draft_positions() const {
+  std::vector<Position> result;
+  // Nothing behind a stop token will be part of the answer.
+  if (!options_.exact_length)
+    for (Position p = canvas_.prompt_end(); p < window_.end; ++p)
+      if (!canvas_.masked(p) &&
+          std::find(options_.stop_ids.begin(), options_.stop_ids.end(), canvas_.token(p)) != options_.stop_ids.end())
+        return result;
+  for (Position p = window_.end; p < ahead_; ++p)
+    if (canvas_.masked(p)) result.push_back(p);
+  return result;
+}
+
 std::span<const SequenceStep> Denoiser::prepare() {
   prepared_.clear();
   wanted_.clear();
-  while (advance_window()) {
-    wanted_ = method_.decoder->wanted(context());
-    if (!wanted_.empty()) break;
-    ++window_step_;  // the schedule decides nothing here: time passes, the model does not run
-    ++counters_.steps;
+  if (!drain()) {
+    while (advance_window()) {
+      wanted_ = method_.decoder->wanted(context());
+      if (!wanted_.empty()) break;
+      ++window_step_;  // the schedule decides nothing here: time passes, the model does not run
+      ++counters_.steps;
+    }
   }
   if (wanted_.empty()) return {};
+  decided_ = wanted_.size();
+  if (!draining_) {
+    const std::vector<Position> drafts = draft_positions();
+    if (drafts.empty()) ahead_ = window_.end;
+    wanted_.insert(wanted_.end(), drafts.begin(), drafts.end());
+  }
 
   StepPlan step = plan(wanted_);
   prepared_.push_back({&cache_, std::move(step), request(), std::nullopt});
@@ -80,33 +126,65 @@ std::span<const SequenceStep> Denoiser::prepare() {
   return prepared_;
 }
 
+/// End of what exists for the model in this pass.
+Position Denoiser::horizon() const {
+  if (!desc_.mask) return canvas_.first_masked(0);  // unknown positions cannot be shown to the model
+  const Position end = std::max(window_.end, ahead_);
+  Position horizon = canvas_.size();
+  if (desc_.causal_block > 0)  // the rest of an attention block is part of what its rows see
+    return std::min(horizon, (end + desc_.causal_block - 1) / desc_.causal_block * desc_.causal_block);
+  if (options_.suffix == SuffixPolicy::kNone) horizon = end;
+  if (options_.suffix == SuffixPolicy::kNear && horizon - end > options_.suffix_near)
+    horizon = end + options_.suffix_near;
+  return horizon;
+}
+
+TokenId Denoiser::shown(Position position) const {
+  if (position >= window_.end && canvas_.masked(position))
+    if (const auto draft = drafts_.shown(position)) return *draft;
+  if (std::binary_search(wanted_.begin(), wanted_.begin() + static_cast<std::ptrdiff_t>(decided_), position))
+    if (const auto token = method_.decoder->shown(position)) return *token;
+  return canvas_.token(position);
+}
+
+/// The policy's rows, those that predict what is wanted, and those that are visible without ever having been forwarded
+/// (a horizon that has moved).
+std::vector<Position> Denoiser::plan_rows(const CacheDecision& decision, const std::vector<Position>& sources) const {
+  std::vector<Position> more = sources;
+  for (const PositionRange& range : decision.visible)
+    for (Position p = range.begin; p < range.end; ++p)
+      if (!cache_.holds(p)) more.push_back(p);
+  std::sort(more.begin(), more.end());
+  std::vector<Position> rows;
+  std::set_union(decision.rows.begin(), decision.rows.end(), more.begin(), more.end(), std::back_inserter(rows));
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
 StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   const std::int32_t shift = desc_.logit_shift;
   // Rows from which the window is predicted. Position 0 has no row before it and predicts itself (Dream).
   const PositionRange needed{std::max<Position>(0, window_.begin - shift), window_.end};
-  Position horizon = canvas_.size();
-  if (desc_.causal_block > 0)  // the rest of an attention block is part of what its rows see
-    horizon = std::min(horizon, (window_.end + desc_.causal_block - 1) / desc_.causal_block * desc_.causal_block);
-  if (!desc_.mask) horizon = canvas_.first_masked(0);  // unknown positions cannot be shown to the model
   std::vector<Position> sources;  // of the wanted predictions; positions 0 and 1 of a shifted model share one
   for (Position p : wanted)
     if (const Position source = std::max<Position>(0, p - shift); sources.empty() || sources.back() != source)
       sources.push_back(source);
   const CacheDecision decision = method_.cache->decide(
-      {canvas_, cache_, needed, horizon, desc_.causal_block, window_changed_, sources, options_.latency});
-  window_changed_ = false;
+      {canvas_, cache_, needed, horizon(), desc_.causal_block, unit_changed_, sources, options_.latency});
+  unit_changed_ = false;
+  const std::vector<Position> rows = plan_rows(decision, sources);
 
   StepPlan plan;
   plan.causal_block = desc_.causal_block;
   plan.visible = decision.visible;
-  for (Position p : decision.rows) plan.rows.push_back({p, canvas_.token(p)});
+  for (Position p : rows) plan.rows.push_back({p, shown(p)});
 
   score_of_wanted_.clear();
   for (Position p : wanted) {
     const Position source = std::max<Position>(0, p - shift);
-    const auto row = std::lower_bound(decision.rows.begin(), decision.rows.end(), source);
-    assert(row != decision.rows.end() && *row == source);
-    const auto index = static_cast<std::int32_t>(row - decision.rows.begin());
+    const auto row = std::lower_bound(rows.begin(), rows.end(), source);
+    assert(row != rows.end() && *row == source);
+    const auto index = static_cast<std::int32_t>(row - rows.begin());
     if (plan.scored.empty() || plan.scored.back() != index) plan.scored.push_back(index);
     score_of_wanted_.push_back(static_cast<std::int32_t>(plan.scored.size()) - 1);
   }
@@ -167,30 +245,53 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.rows_forwarded += static_cast<std::int64_t>(step.plan.rows.size());
     counters_.rows_scored += static_cast<std::int64_t>(step.plan.scored.size());
   }
-  const std::vector<Candidate> options = candidates(scores[0]);
+  const std::vector<Candidate> all = candidates(scores[0]);
+  const std::span<const Candidate> options(all.data(), decided_);
+  const std::span<const Candidate> drafted = std::span(all).subspan(decided_);
   DenoiseStep step;
   step.window = window_;
+  WindowFeedback feedback{window_, {}, {}};
   const Position masks = canvas_.masked_count(window_);
-  const std::vector<Edit> edits = method_.decoder->decode(context(), options);
-  for (const Edit& edit : edits)
-    if (canvas_.apply(edit)) step.edits.push_back(edit);
+  std::vector<Position> looked;
+  for (const Candidate& candidate : options)
+    if (canvas_.masked(candidate.position)) looked.push_back(candidate.position);
 
-  if (masks > 0 && canvas_.masked_count(window_) >= masks && !method_.decoder->keeps_schedule()) {
-    const Candidate* best = nullptr;
-    for (const Candidate& candidate : options)
-      if (canvas_.masked(candidate.position) && candidate.token >= 0 && candidate.token != canvas_.mask() &&
-          (!best || candidate.log_odds > best->log_odds))
-        best = &candidate;
-    if (!best) return not_a_number();
-    step.edits.push_back(commit(*best));
-    canvas_.apply(step.edits.back());
-    step.forced = true;
-    ++counters_.forced;
-  }
+  apply(step, method_.decoder->decode(context(), options));
+  if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kRecheck)
+    apply(step, drafts_.recheck(canvas_, options, feedback.drafts));
+  if (!draining_ && masks > 0 && canvas_.masked_count(window_) >= masks && !method_.decoder->keeps_schedule() &&
+      !force_progress(step, options))
+    return not_a_number();
+  for (Position p : looked) feedback.looks.push_back({p - window_.begin, !canvas_.masked(p)});
+  drafts_.record(drafted, window_.end);
+  if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kInstant && canvas_.masked_count(window_) == 0)
+    if (const auto next = method_.window->next(canvas_))
+      apply(step, drafts_.accept(canvas_, {window_.end, next->range.end}, feedback.drafts));
+  method_.window->observe(feedback);
   ++window_step_;
   ++counters_.steps;
   find_stop();
   return step;
+}
+
+void Denoiser::apply(DenoiseStep& step, std::span<const Edit> edits) {
+  for (const Edit& edit : edits)
+    if (canvas_.apply(edit)) step.edits.push_back(edit);
+}
+
+/// Commits the best masked candidate; false if there is none, which only predictions that are not numbers can cause.
+bool Denoiser::force_progress(DenoiseStep& step, std::span<const Candidate> options) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : options)
+    if (canvas_.masked(candidate.position) && candidate.token >= 0 && candidate.token != canvas_.mask() &&
+        (!best || candidate.log_odds > best->log_odds))
+      best = &candidate;
+  if (!best) return false;
+  step.edits.push_back(commit(*best));
+  canvas_.apply(step.edits.back());
+  step.forced = true;
+  ++counters_.forced;
+  return true;
 }
 
 void Denoiser::find_stop() {

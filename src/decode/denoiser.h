@@ -9,6 +9,7 @@
 #include "decode/cache_policy.h"
 #include "decode/canvas.h"
 #include "decode/decoder.h"
+#include "decode/drafts.h"
 #include "decode/window.h"
 #include "dllm/error.h"
 
@@ -19,6 +20,14 @@ struct Method {
   std::unique_ptr<Window> window;
   std::unique_ptr<CachePolicy> cache;
   std::unique_ptr<Decoder> decoder;
+};
+
+/// Which positions behind the window exist for the model. Masks there tell a fully bidirectional model how long the
+/// answer may become; each costs a row where a policy forwards the suffix (dllm-reference D.7 A4).
+enum class SuffixPolicy {
+  kFull,  ///< all of the canvas
+  kNear,  ///< the nearest `suffix_near`
+  kNone,  ///< none: the canvas seems to end with the window
 };
 
 struct DenoiseOptions {
@@ -33,6 +42,9 @@ struct DenoiseOptions {
   bool defer_eos = false;
   bool compat = false;
   const LatencyTable* latency = nullptr;  ///< borrowed, for the policies to ask; nullptr: unknown
+  SuffixPolicy suffix = SuffixPolicy::kFull;
+  Position suffix_near = 32;
+  DraftConfig drafts{};
 };
 
 /// What one step did.
@@ -79,6 +91,14 @@ class Denoiser {
  private:
   bool advance_window();
   bool window_held() const;
+  bool drain();
+  Position horizon() const;
+  TokenId shown(Position position) const;
+  std::vector<Position> plan_rows(const CacheDecision& decision, const std::vector<Position>& sources) const;
+  std::vector<Position> draft_positions() const;
+  bool force_progress(DenoiseStep& step, std::span<const Candidate> options);
+  void apply(DenoiseStep& step, std::span<const Edit> edits);
+  std::optional<Position> stop_candidate() const;
   StepPlan plan(const std::vector<Position>& wanted);
   ScoreRequest request();
   std::vector<Candidate> candidates(const Scores& scores) const;
@@ -94,13 +114,18 @@ class Denoiser {
   KvCache* unconditional_;
 
   PositionRange window_{-1, -1};
-  bool window_changed_ = false;
+  Position ahead_ = -1;        ///< end of the drafted positions behind the window
+  Position unit_ = -1;         ///< WindowStep::unit of the window
+  bool unit_changed_ = false;  ///< since the last plan
+  bool draining_ = false;      ///< this pass looks once more at an answer without masks
   std::int32_t window_step_ = 0;
   Position window_masks_at_start_ = 0;
-  std::vector<Position> wanted_;
+  std::vector<Position> wanted_;               ///< of the decoder, then drafts
+  std::size_t decided_ = 0;                    ///< how many of them are the decoder's
   std::vector<std::int32_t> score_of_wanted_;  ///< index into Scores::rows, as two positions may share a row
   std::vector<TokenQuery> queries_;
   std::vector<SequenceStep> prepared_;
+  Drafts drafts_;
   DenoiseCounters counters_;
   std::optional<Position> stop_;
 };

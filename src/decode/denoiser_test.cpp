@@ -90,6 +90,7 @@ TEST(Denoiser, EveryCombinationFinishes) {
       for (const auto& decoder : decoder_names())
         for (std::int32_t shift : {0, 1}) {
           FakeBackend backend(masked_model(0, shift));
+          SCOPED_TRACE(window + ' ' + cache + ' ' + decoder + ' ' + std::to_string(shift));
           Scenario scenario{.window = window, .cache = cache, .decoder = decoder};
           const Outcome result = run(backend, scenario);
           for (TokenId token : result.tokens) EXPECT_NE(token, 99) << window << ' ' << cache << ' ' << decoder;

@@ -7,10 +7,18 @@ namespace dllm {
 
 std::unique_ptr<Window> make_block_window(const WindowConfig&);
 std::unique_ptr<Window> make_whole_window(const WindowConfig&);
+std::unique_ptr<Window> make_sliding_window(const WindowConfig&);
+std::unique_ptr<Window> make_adaptive_window(const WindowConfig&);
+std::unique_ptr<Window> make_lookahead_window(const WindowConfig&);
 std::unique_ptr<CachePolicy> make_no_cache(const CachePolicyConfig&);
 std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig&);
 std::unique_ptr<CachePolicy> make_dual_cache(const CachePolicyConfig&);
 std::unique_ptr<CachePolicy> make_block_causal_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_vicinity_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_delayed_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_delayed_greedy_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_delayed_prefill_cache(const CachePolicyConfig&);
+std::unique_ptr<CachePolicy> make_partial_cache(const CachePolicyConfig&);
 std::unique_ptr<Decoder> make_low_confidence_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_random_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_threshold_decoder(const DecoderConfig&);
@@ -40,8 +48,8 @@ struct Entry {
 };
 
 constexpr Entry<std::unique_ptr<Window> (*)(const WindowConfig&)> kWindows[] = {
-    {"block", make_block_window},
-    {"whole", make_whole_window},
+    {"block", make_block_window},       {"whole", make_whole_window},         {"sliding", make_sliding_window},
+    {"adaptive", make_adaptive_window}, {"lookahead", make_lookahead_window},
 };
 
 constexpr Entry<std::unique_ptr<CachePolicy> (*)(const CachePolicyConfig&)> kCaches[] = {
@@ -49,6 +57,11 @@ constexpr Entry<std::unique_ptr<CachePolicy> (*)(const CachePolicyConfig&)> kCac
     {"prefix", make_prefix_cache},
     {"dual", make_dual_cache},
     {"block-causal", make_block_causal_cache},
+    {"vicinity", make_vicinity_cache},
+    {"delayed", make_delayed_cache},
+    {"delayed-greedy", make_delayed_greedy_cache},
+    {"delayed-pd", make_delayed_prefill_cache},
+    {"partial", make_partial_cache},
 };
 
 constexpr Entry<std::unique_ptr<Decoder> (*)(const DecoderConfig&)> kDecoders[] = {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/latency_table.h"
 #include "base/types.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
@@ -12,9 +13,22 @@
 namespace dllm {
 
 /// One request on one backend: builds the method, runs the loop, reports every step. `tokenizer` may be null (no text
-/// then). `resolved` comes from resolve_options(). Errors: kUsage (too long for the context), kResource.
+/// then), and so may `latency` (what steps cost is unknown then). `resolved` comes from resolve_options(). Errors:
+/// kUsage (too long for the context), kResource.
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const GenerateOptions& resolved, const StepCallback& on_step, std::stop_token stop);
+                              const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
+                              std::stop_token stop);
+
+/// Many requests, at most `batch` of them in one forward pass: finished ones leave and the next ones join. Each answer
+/// is the one that generate() gives, as no sequence's results depend on the others of its batch. `on_answer` is called
+/// as answers come; false ends it all, and so does `stop`: what is under way then comes back as kCancelled, and what
+/// was not begun without any ids. `stats.seconds` of an answer is its share of the passes it was in. Errors: those of
+/// generate(), with the request's index in `where`.
+Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
+                                                 const std::vector<std::vector<TokenId>>& prompts,
+                                                 const GenerateOptions& resolved, const LatencyTable* latency,
+                                                 std::int32_t batch, const AnswerCallback& on_answer,
+                                                 std::stop_token stop);
 
 /// FNV-1a over the little-endian ids: the fingerprint of the final line.
 std::uint64_t hash_ids(const std::vector<TokenId>& ids);

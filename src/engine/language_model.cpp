@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <map>
 #include <mutex>
 
 #include "base/log.h"
@@ -10,6 +12,8 @@
 #include "cpu/cpu_backend.h"
 #include "engine/embedded_model.h"
 #include "engine/generate.h"
+#include "engine/latency_file.h"
+#include "engine/likelihood.h"
 #include "engine/load.h"
 #include "engine/method.h"
 #include "model/model.h"
@@ -23,6 +27,9 @@ struct LanguageModel::Impl {
   std::int32_t threads = 0;  ///< of the CPU backend; else 0
   std::optional<ChatTemplate> own_template;
   std::mutex mutex;  ///< a backend runs one forward at a time
+  std::string path;
+  LoadOptions load;
+  std::map<std::string, LatencyTable, std::less<>> latency_tables;  ///< by GenerateOptions::latency; guarded by mutex
 
   const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
 
@@ -32,7 +39,30 @@ struct LanguageModel::Impl {
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const GenerateOptions resolved, resolve_options(options, model->desc()));
     const std::lock_guard lock(mutex);
-    return dllm::generate(*backend, model->tokenizer(), prompt, resolved, on_step, std::move(stop));
+    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
+    return dllm::generate(*backend, model->tokenizer(), prompt, resolved, latency, on_step, std::move(stop));
+  }
+
+  Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
+                                                   const GenerateOptions& options, std::int32_t batch,
+                                                   const AnswerCallback& on_answer, std::stop_token stop) {
+    if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
+    DLLM_TRY(const GenerateOptions resolved, resolve_options(options, model->desc()));
+    const std::lock_guard lock(mutex);
+    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
+    return dllm::generate_batch(*backend, model->tokenizer(), prompts, resolved, latency, batch, on_answer,
+                                std::move(stop));
+  }
+
+  /// What steps cost, if the request asks for it or a part of its method does; else null.
+  Expected<const LatencyTable*> latency_table(const GenerateOptions& resolved, std::stop_token stop) {
+    const std::string name = latency_name(resolved);
+    if (name.empty()) return nullptr;
+    if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
+    const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+    DLLM_TRY(LatencyTable table,
+             requested_latency(name, *backend, latency_key(path, load, *backend), log, std::move(stop)));
+    return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
   /// Ids of raw text, with the special tokens that the metadata asks for.
@@ -108,6 +138,8 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(CpuOptions cpu, cpu_options(options));
   DLLM_TRY(auto source, open_or_embedded(path));
   auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  impl->load = options;
   const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(impl->model, Model::load(std::move(source), log));
@@ -150,6 +182,18 @@ Expected<Generation> LanguageModel::generate_ids(const std::vector<std::int32_t>
   return impl_->generate(prompt, options, on_step, std::move(stop));
 }
 
+Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
+                                                                const GenerateOptions& options, std::int32_t batch,
+                                                                const AnswerCallback& on_answer,
+                                                                std::stop_token stop) const {
+  std::vector<std::vector<TokenId>> prompts;
+  for (const std::vector<ChatTurn>& turns : conversations) {
+    DLLM_TRY(std::vector<TokenId> ids, impl_->encode_turns(turns));
+    prompts.push_back(std::move(ids));
+  }
+  return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop));
+}
+
 Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_t>& ids, bool causal) const {
   const ModelDesc& desc = impl_->model->desc();
   if (ids.empty()) return Error{ErrorCode::kUsage, "no token ids are given", "--tokens", ""};
@@ -174,6 +218,13 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   step.cache = cache.get();
   DLLM_TRY(auto scores, impl_->backend->forward({&step, 1}));
   return std::move(scores.front().logits);
+}
+
+Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<std::int32_t>& ids,
+                                                              const std::vector<std::int32_t>& masked, double cfg_scale,
+                                                              std::int32_t prompt) const {
+  const std::lock_guard lock(impl_->mutex);
+  return dllm::masked_log_probs(*impl_->backend, ids, masked, cfg_scale, prompt);
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
@@ -201,6 +252,7 @@ std::int32_t LanguageModel::vocab_size() const { return static_cast<std::int32_t
 std::int32_t LanguageModel::context_length() const {
   return static_cast<std::int32_t>(impl_->model->desc().context_length);
 }
+bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
 std::string LanguageModel::isa() const { return impl_->isa; }

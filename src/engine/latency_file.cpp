@@ -13,7 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
 #include "base/try.h"
+#include "dllm/version.h"
+#include "engine/load.h"
 #include "format/mapped_file.h"
 #include "format/strict_json.h"
 
@@ -103,6 +106,30 @@ bool write(const fs::path& path, const LatencyKey& key, const LatencyTable& tabl
 
 }  // namespace
 
+LatencyKey latency_key(const std::string& model, const LoadOptions& load, const CpuBackend& backend) {
+  const SourceIdentity identity = source_identity(model);
+  return {.model = model.empty() ? "embedded" : model,
+          .model_size = identity.size,
+          .model_stamp = identity.stamp,
+          .cpu = cpu_name(),
+          .isa = std::string(backend.isa()),
+          .kv_type = std::string(backend.kv_type()),
+          .activations = load.activations.empty() ? "int8" : load.activations,
+          .threads = backend.threads(),
+          .version = DLLM_VERSION};
+}
+
+Expected<LatencyTable> read_latency_file(const std::string& path) {
+  DLLM_TRY(const auto file, MappedFile::open(path));
+  DLLM_TRY(const auto json, parse_strict_json(file->bytes(), path));
+  std::optional<LatencyTable> table;
+  if (json.is_object() && json.value("format", Json()) == kFormat) table = table_of(json);
+  if (!table)
+    return Error{ErrorCode::kInvalidFile, "not a latency table", path,
+                 "`dllm bench latency` measures one and tells where it is kept"};
+  return *std::move(table);
+}
+
 std::string latency_directory(const char* xdg_cache_home, const char* home) {
   // The XDG specification: a relative path is as good as none.
   if (xdg_cache_home != nullptr && xdg_cache_home[0] == '/') return (fs::path(xdg_cache_home) / "dllm").string();
@@ -118,6 +145,16 @@ Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, c
   DLLM_TRY(LatencyTable table, measure_latency(backend, options));
   if (!path.empty() && !write(path, key, table)) log.warning("{}: cannot keep the latency table there", path);
   return LatencyResult{std::move(table), path, true};
+}
+
+Expected<LatencyTable> requested_latency(const std::string& name, Backend& backend, const LatencyKey& key,
+                                         const Log& log, std::stop_token stop) {
+  if (name != "auto") return read_latency_file(name);
+  LatencyOptions measurement;
+  measurement.stop = std::move(stop);
+  const std::string directory = latency_directory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  DLLM_TRY(LatencyResult result, latency_table(backend, key, directory, /*renew=*/false, measurement, log));
+  return std::move(result.table);
 }
 
 }  // namespace dllm

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "backend/backend.h"
 #include "backend/latency_table.h"
 #include "backend/measure_latency.h"
 #include "base/log.h"
+#include "cpu/cpu_backend.h"
 #include "dllm/error.h"
+#include "dllm/model.h"
 
 namespace dllm {
 
@@ -23,6 +26,9 @@ struct LatencyKey {
   std::string version;  ///< of dllm: other kernels, other times
 };
 
+/// The key of the model at `model` (empty: the embedded one) on this backend and machine.
+LatencyKey latency_key(const std::string& model, const LoadOptions& load, const CpuBackend& backend);
+
 /// $XDG_CACHE_HOME/dllm, or ~/.cache/dllm; empty if neither variable is set.
 std::string latency_directory(const char* xdg_cache_home, const char* home);
 
@@ -37,5 +43,14 @@ struct LatencyResult {
 /// directory: nothing is kept. Errors: those of measure_latency().
 Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, const std::string& directory, bool renew,
                                       const LatencyOptions& options, const Log& log);
+
+/// The table of a file that latency_table() wrote, whatever key it was measured under: the same decisions on another
+/// machine. Errors: kIo, kInvalidFile.
+Expected<LatencyTable> read_latency_file(const std::string& path);
+
+/// The table that a request names (GenerateOptions::latency): a file's, or for "auto" the one kept for `key`, measured
+/// if there is none.
+Expected<LatencyTable> requested_latency(const std::string& name, Backend& backend, const LatencyKey& key,
+                                         const Log& log, std::stop_token stop);
 
 }  // namespace dllm

@@ -39,7 +39,28 @@ Expected<void> check_against_table(const GenerateOptions& options) {
   return {};
 }
 
+/// Options that the chosen cache policy or model would ignore.
+Expected<void> check_cache_options(const GenerateOptions& resolved, const ModelDesc& desc) {
+  const GenerateOptions defaults;
+  const auto& cache = resolved.cache;
+  const bool refreshes = cache == "prefix" || cache == "dual" || cache == "vicinity";
+  if (resolved.refresh != defaults.refresh && !refreshes)
+    return bad(fmt::format("cache policy '{}' makes no full pass per block", cache), "--refresh",
+               "give --cache prefix, dual or vicinity");
+  if (resolved.refresh_interval > 0 && !refreshes && !cache.starts_with("delayed"))
+    return bad(fmt::format("cache policy '{}' has no full passes to repeat", cache), "--refresh-interval",
+               "give --cache prefix, dual, vicinity or delayed");
+  if (resolved.suffix != defaults.suffix && desc.causal_block > 0)
+    return bad("the model never sees what is behind the block", "--suffix", "leave the option out");
+  return {};
+}
+
 }  // namespace
+
+std::string latency_name(const GenerateOptions& resolved) {
+  const bool asks = resolved.window == "adaptive" || resolved.window == "lookahead";
+  return resolved.latency.empty() && asks ? "auto" : resolved.latency;
+}
 
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc) {
   DLLM_CHECK_OK(check_against_table(options));
@@ -57,6 +78,7 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
   if (resolved.settle > 0 && resolved.cache != "dual" && resolved.cache != "block-causal")
     return bad(fmt::format("cache policy '{}' forwards every row of its range", resolved.cache), "--settle",
                "give --cache dual (or block-causal, for models of that kind)");
+  DLLM_CHECK_OK(check_cache_options(resolved, desc));
   if (resolved.block_origin.empty())
     resolved.block_origin = desc.block_origin == BlockOrigin::kAbsolute ? "absolute" : "prompt-end";
   if (resolved.steps == 0) resolved.steps = resolved.length;
@@ -64,13 +86,31 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
   return resolved;
 }
 
-Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc) {
+Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
   Method method;
   const BlockOrigin origin = resolved.block_origin == "absolute" ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd;
   // Blocks of a causal model are single tokens wherever the grid starts.
   const Position block = desc.mask ? resolved.block_length : 1;
-  DLLM_TRY(method.window, make_window(resolved.window, {origin, block}));
-  DLLM_TRY(method.cache, make_cache_policy(resolved.cache, {.settle = resolved.settle}));
+  DLLM_TRY(method.window,
+           make_window(resolved.window, {.origin = origin,
+                                         .block_length = block,
+                                         .latency = latency,
+                                         .objective = resolved.objective == "rate" ? WindowObjective::kRate
+                                                                                   : WindowObjective::kAllowance,
+                                         .allowance = resolved.allowance,
+                                         .max_rows = resolved.max_window,
+                                         .trigger_masks = resolved.lookahead_masks,
+                                         .slide_late = !resolved.slide_at_once}));
+  DLLM_TRY(method.cache, make_cache_policy(resolved.cache, {.settle = resolved.settle,
+                                                            .refresh_on_unit = resolved.refresh != "once",
+                                                            .refresh_interval = resolved.refresh_interval,
+                                                            .prefix_look = resolved.prefix_look,
+                                                            .after_look = resolved.after_look,
+                                                            .warmup = resolved.cache_warmup,
+                                                            .delay = resolved.cache_delay,
+                                                            .prompt_interval = resolved.prompt_interval,
+                                                            .response_interval = resolved.response_interval,
+                                                            .refresh_share = resolved.refresh_share}));
   DLLM_TRY(method.decoder, make_decoder(resolved.algorithm, {.steps = resolved.steps,
                                                              .length = resolved.length,
                                                              .threshold = resolved.threshold,
@@ -97,7 +137,7 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
   return method;
 }
 
-DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc& desc) {
+DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
   return {.exact_length = resolved.exact_length,
           .stop_ids = desc.stop_ids,
           .temperature = resolved.temperature,
@@ -107,7 +147,16 @@ DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc&
           .rng = {resolved.seed, 0},
           .suppress_eos = resolved.suppress_eos,
           .defer_eos = resolved.defer_eos,
-          .compat = resolved.compat};
+          .compat = resolved.compat,
+          .latency = latency,
+          .suffix = resolved.suffix == "none"   ? SuffixPolicy::kNone
+                    : resolved.suffix == "near" ? SuffixPolicy::kNear
+                                                : SuffixPolicy::kFull,
+          .suffix_near = resolved.suffix_near,
+          .drafts = {.acceptance =
+                         resolved.draft_acceptance == "instant" ? DraftAcceptance::kInstant : DraftAcceptance::kRecheck,
+                     .threshold = resolved.draft_threshold,
+                     .show = resolved.show_drafts}};
 }
 
 }  // namespace dllm

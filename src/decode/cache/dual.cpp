@@ -15,18 +15,19 @@ namespace {
 
 class DualCache : public CachePolicy {
  public:
-  explicit DualCache(std::int32_t settle) : settle_(static_cast<std::uint32_t>(settle)) {}
+  explicit DualCache(const CachePolicyConfig& config)
+      : refresh_(config), settle_(static_cast<std::uint32_t>(config.settle)) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
-    if (context.window_changed) return {positions(all), {all}};
+    if (refresh_.due(context)) return {positions(all), {all}};
     std::vector<Position> rows = positions({context.needed.begin, std::min(context.needed.end, context.horizon)});
     // A wanted row stays: of shifted models, it may be a settled one that predicts its neighbour.
     if (settle_ > 0)
       std::erase_if(rows, [&](Position p) {
         return settled(context, p) && !std::binary_search(context.wanted.begin(), context.wanted.end(), p);
       });
-    return {std::move(rows), {all}};
+    return {with_stale_prefix(context, std::move(rows)), {all}};
   }
 
  private:
@@ -37,13 +38,14 @@ class DualCache : public CachePolicy {
            cache.epoch() - cache.same_since(p) + 1 >= settle_;
   }
 
+  RefreshClock refresh_;
   std::uint32_t settle_;
 };
 
 }  // namespace
 
 std::unique_ptr<CachePolicy> make_dual_cache(const CachePolicyConfig& config) {
-  return std::make_unique<DualCache>(config.settle);
+  return std::make_unique<DualCache>(config);
 }
 
 }  // namespace dllm

@@ -7,15 +7,22 @@ namespace {
 
 class PrefixCache : public CachePolicy {
  public:
+  explicit PrefixCache(const CachePolicyConfig& config) : refresh_(config) {}
+
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
-    if (context.window_changed) return {positions(all), {all}};
-    return {positions({context.needed.begin, context.horizon}), {all}};
+    if (refresh_.due(context)) return {positions(all), {all}};
+    return {with_stale_prefix(context, positions({context.needed.begin, context.horizon})), {all}};
   }
+
+ private:
+  RefreshClock refresh_;
 };
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig&) { return std::make_unique<PrefixCache>(); }
+std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig& config) {
+  return std::make_unique<PrefixCache>(config);
+}
 
 }  // namespace dllm

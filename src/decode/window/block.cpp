@@ -1,7 +1,5 @@
 // Semi-autoregressive blocks: the first block that still has a mask, on a grid from the prompt's end (LLaDA) or from
 // position 0 (LLaDA2, SDAR: a prompt may share its last block with the answer). The last block is clipped.
-#include <algorithm>
-
 #include "decode/window.h"
 
 namespace dllm {
@@ -11,12 +9,11 @@ class BlockWindow : public Window {
  public:
   explicit BlockWindow(const WindowConfig& config) : config_(config) {}
 
-  std::optional<PositionRange> next(const Canvas& canvas) override {
+  std::optional<WindowStep> next(const Canvas& canvas) override {
     const Position masked = canvas.first_masked(canvas.prompt_end());
     if (masked == canvas.size()) return std::nullopt;
-    const Position origin = config_.origin == BlockOrigin::kAbsolute ? 0 : canvas.prompt_end();
-    const Position begin = origin + (masked - origin) / config_.block_length * config_.block_length;
-    return PositionRange{begin, std::min(begin + config_.block_length, canvas.size())};
+    const PositionRange block = block_at(config_, canvas, masked);
+    return WindowStep{block, block.end, block.begin};
   }
 
  private:

@@ -6,9 +6,9 @@ namespace {
 
 class WholeWindow : public Window {
  public:
-  std::optional<PositionRange> next(const Canvas& canvas) override {
+  std::optional<WindowStep> next(const Canvas& canvas) override {
     if (canvas.masked_count() == 0) return std::nullopt;
-    return PositionRange{canvas.prompt_end(), canvas.size()};
+    return WindowStep{{canvas.prompt_end(), canvas.size()}, canvas.size(), canvas.prompt_end()};
   }
 };
 

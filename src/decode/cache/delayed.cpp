@@ -1,0 +1,64 @@
+// dKV-Cache (Ma et al. 2025; dllm-reference E): the K/V of a token settle only after it is decoded, so they are kept
+// one pass late: a row is forwarded while it is masked and `delay` times with its token, and then kept. The first pass
+// is full, and so is every `refresh_interval`-th.
+//
+// delayed: all masks of the canvas are forwarded (upstream's "Decode"). delayed-greedy: of the masks, only those of the
+// window; the suffix keeps the K/V of the last full pass (upstream's "Greedy", whose local window is the decoding
+// window here). delayed-pd: full passes leave the prompt alone, whose K/V are those of the first pass ("PD").
+#include <algorithm>
+
+#include "decode/cache_policy.h"
+
+namespace dllm {
+namespace {
+
+enum class Variant { kDecode, kGreedy, kPrefill };
+
+class DelayedCache : public CachePolicy {
+ public:
+  DelayedCache(const CachePolicyConfig& config, Variant variant) : config_(config), variant_(variant) {}
+
+  CacheDecision decide(const CacheContext& context) override {
+    const PositionRange all{0, context.horizon};
+    const bool first = age_ < 0;
+    const bool full = first || (config_.refresh_interval > 0 && age_ + 1 >= config_.refresh_interval);
+    age_ = full ? 0 : age_ + 1;
+    if (full) {
+      const Position begin = first || variant_ != Variant::kPrefill ? 0 : context.canvas.prompt_end();
+      return {positions({begin, std::max(begin, context.horizon)}), {all}};
+    }
+    CacheDecision decision;
+    decision.visible = {all};
+    for (Position p = 0; p < context.horizon; ++p)
+      if (forwarded(context, p)) decision.rows.push_back(p);
+    return decision;
+  }
+
+ private:
+  bool forwarded(const CacheContext& context, Position p) const {
+    if (context.canvas.masked(p)) return variant_ != Variant::kGreedy || context.needed.contains(p);
+    const KvCache& cache = context.cache;
+    if (!cache.holds(p) || cache.token_of(p) != context.canvas.token(p)) return true;
+    // The first pass makes every prompt row with its token, and nothing has been decoded that it would wait for.
+    if (p < context.canvas.prompt_end()) return false;
+    return cache.epoch() - cache.same_since(p) + 1 < static_cast<std::uint32_t>(config_.delay);
+  }
+
+  CachePolicyConfig config_;
+  Variant variant_;
+  std::int32_t age_ = -1;  ///< passes since the last full one; -1: none yet
+};
+
+}  // namespace
+
+std::unique_ptr<CachePolicy> make_delayed_cache(const CachePolicyConfig& config) {
+  return std::make_unique<DelayedCache>(config, Variant::kDecode);
+}
+std::unique_ptr<CachePolicy> make_delayed_greedy_cache(const CachePolicyConfig& config) {
+  return std::make_unique<DelayedCache>(config, Variant::kGreedy);
+}
+std::unique_ptr<CachePolicy> make_delayed_prefill_cache(const CachePolicyConfig& config) {
+  return std::make_unique<DelayedCache>(config, Variant::kPrefill);
+}
+
+}  // namespace dllm

@@ -1,0 +1,94 @@
+// Adaptive partial refresh after dLLM-Cache (Liu et al. 2025; dllm-reference E): the prompt is recomputed every
+// `prompt_interval` passes, the answer every `response_interval`; in between only a share of the answer is, the rows
+// that have changed most. What a step wants predicted, and what shows another token than its K/V were made from, is
+// always recomputed.
+//
+// A substitute decides what has changed most. Upstream computes the values V of the whole answer in every layer and
+// compares them with the kept ones (cosine). Here a row that is not forwarded has no V to compare: that would take a
+// pass over all rows, which is what the cache is to save. Instead a row's drift is counted from what changed around it
+// since it was computed, sum over the positions q that took another token since then of 1 / (1 + |p - q|): attention
+// among neighbours is the strongest, and the drift is what a fresh V would show first. Upstream's cached attention and
+// FFN outputs of unselected rows have no counterpart either; nothing reads them when the row is not forwarded.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "decode/cache_policy.h"
+
+namespace dllm {
+namespace {
+
+class PartialCache : public CachePolicy {
+ public:
+  explicit PartialCache(const CachePolicyConfig& config) : config_(config) {}
+
+  CacheDecision decide(const CacheContext& context) override {
+    const Position prompt = std::min(context.canvas.prompt_end(), context.horizon);
+    const PositionRange all{0, context.horizon}, response{prompt, context.horizon};
+    note_changes(context);
+    const bool prompt_due = pass_ % std::max(1, config_.prompt_interval) == 0;
+    const bool response_due = pass_ % std::max(1, config_.response_interval) == 0;
+    ++pass_;
+    CacheDecision decision;
+    decision.visible = {all};
+    if (prompt_due) decision.rows = positions({0, prompt});
+    const std::vector<Position> answer = response_due ? positions(response) : drifted(context, response);
+    decision.rows.insert(decision.rows.end(), answer.begin(), answer.end());
+    return decision;
+  }
+
+ private:
+  /// Remembers in which pass each position last showed something new.
+  void note_changes(const CacheContext& context) {
+    const auto size = static_cast<std::size_t>(context.canvas.size());
+    if (shown_.empty()) {
+      shown_.assign(size, -1);
+      changed_.assign(size, 0);
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      const TokenId token = context.canvas.token(static_cast<Position>(i));
+      if (shown_[i] != token) changed_[i] = context.cache.epoch() + 1;  // the pass about to run shows it first
+      shown_[i] = token;
+    }
+  }
+
+  double drift(const CacheContext& context, Position p) const {
+    double sum = 0;
+    for (std::size_t q = 0; q < changed_.size(); ++q)
+      if (changed_[q] > context.cache.epoch_of(p)) sum += 1 / (1 + std::abs(static_cast<double>(q) - p));
+    return sum;
+  }
+
+  /// Stale rows, wanted rows, and the most drifted of the others up to the share.
+  std::vector<Position> drifted(const CacheContext& context, PositionRange response) const {
+    std::vector<Position> rows = stale_rows(context, response), wanted;
+    for (Position p : context.wanted)
+      if (response.contains(p)) wanted.push_back(p);
+    std::vector<Position> must;
+    std::set_union(rows.begin(), rows.end(), wanted.begin(), wanted.end(), std::back_inserter(must));
+    std::vector<std::pair<double, Position>> others;
+    for (Position p = response.begin; p < response.end; ++p)
+      if (!std::binary_search(must.begin(), must.end(), p))
+        if (const double moved = drift(context, p); moved > 0) others.emplace_back(moved, p);
+    std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    const auto share = static_cast<std::size_t>(config_.refresh_share * response.size());
+    if (others.size() > share) others.resize(share);
+    for (const auto& [moved, p] : others) must.push_back(p);
+    std::sort(must.begin(), must.end());
+    return must;
+  }
+
+  CachePolicyConfig config_;
+  std::int32_t pass_ = 0;
+  std::vector<TokenId> shown_;
+  std::vector<std::uint32_t> changed_;  ///< by position: the first pass that showed its present token
+};
+
+}  // namespace
+
+std::unique_ptr<CachePolicy> make_partial_cache(const CachePolicyConfig& config) {
+  return std::make_unique<PartialCache>(config);
+}
+
+}  // namespace dllm

@@ -1,0 +1,336 @@
+// Each policy against a reference that is written down independently: it is told nothing but what happened (the canvas
+// before every pass) and keeps its own books of what was forwarded when.
+#include "decode/cache_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "decode/testing/run_method.h"
+
+namespace dllm {
+namespace {
+
+using testing::FakeBackend;
+using testing::masked_desc;
+using testing::MethodResult;
+using testing::MethodRun;
+using testing::run_method;
+
+/// What a reference knows: per position the token and pass of its last forwards.
+struct Books {
+  std::vector<TokenId> forwarded_token;           ///< -1: never forwarded
+  std::vector<std::int32_t> forwards_with_token;  ///< in a row with that token
+  std::vector<std::int32_t> last_pass;            ///< of a forward
+  std::int32_t pass = 0;                          ///< about to be made
+  std::int32_t last_full = -1;
+  std::vector<TokenId> shown;              ///< tokens at the pass before
+  std::vector<std::int32_t> changed_pass;  ///< first pass that showed the present token
+};
+
+using Rule = std::function<std::set<Position>(const CacheContext&, Books&)>;
+
+/// Recomputes the rows that `rule` names, and sees everything.
+class Reference : public CachePolicy {
+ public:
+  explicit Reference(Rule rule) : rule_(std::move(rule)) {}
+
+  CacheDecision decide(const CacheContext& context) override {
+    const auto size = static_cast<std::size_t>(context.canvas.size());
+    books_.forwarded_token.resize(size, -1);
+    books_.forwards_with_token.resize(size, 0);
+    books_.last_pass.resize(size, -1);
+    books_.shown.resize(size, -1);
+    books_.changed_pass.resize(size, 0);
+    for (std::size_t i = 0; i < size; ++i) {
+      const TokenId token = context.canvas.token(static_cast<Position>(i));
+      if (books_.shown[i] != token) books_.changed_pass[i] = books_.pass;
+      books_.shown[i] = token;
+    }
+    std::set<Position> rows = rule_(context, books_);
+    rows.insert(context.wanted.begin(), context.wanted.end());
+    for (Position p : rows) {
+      const auto i = static_cast<std::size_t>(p);
+      const bool same = books_.forwarded_token[i] == context.canvas.token(p);
+      books_.forwards_with_token[i] = same ? books_.forwards_with_token[i] + 1 : 1;
+      books_.forwarded_token[i] = context.canvas.token(p);
+      books_.last_pass[i] = books_.pass;
+    }
+    ++books_.pass;
+    return {{rows.begin(), rows.end()}, {{0, context.horizon}}};
+  }
+
+ private:
+  Rule rule_;
+  Books books_;
+};
+
+std::set<Position> range(Position begin, Position end) {
+  std::set<Position> result;
+  for (Position p = begin; p < end; ++p) result.insert(p);
+  return result;
+}
+
+bool stale(const CacheContext& context, const Books& books, Position p) {
+  return books.forwarded_token[static_cast<std::size_t>(p)] != context.canvas.token(p);
+}
+
+void add_stale_in_front(const CacheContext& context, const Books& books, Position end, std::set<Position>& rows) {
+  for (Position p = 0; p < end; ++p)
+    if (stale(context, books, p)) rows.insert(p);
+}
+
+/// First pass, first pass of a unit, and every `interval` passes.
+bool full_pass(const CacheContext& context, Books& books, const CachePolicyConfig& config) {
+  const bool full = books.last_full < 0 || (config.refresh_on_unit && context.window_changed) ||
+                    (config.refresh_interval > 0 && books.pass - books.last_full >= config.refresh_interval);
+  if (full) books.last_full = books.pass;
+  return full;
+}
+
+Rule dual_rule(CachePolicyConfig config) {
+  return [config](const CacheContext& context, Books& books) {
+    if (full_pass(context, books, config)) return range(0, context.horizon);
+    std::set<Position> rows = range(context.needed.begin, context.needed.end);
+    add_stale_in_front(context, books, context.needed.begin, rows);
+    return rows;
+  };
+}
+
+Rule prefix_rule(CachePolicyConfig config) {
+  return [config](const CacheContext& context, Books& books) {
+    if (full_pass(context, books, config)) return range(0, context.horizon);
+    std::set<Position> rows = range(context.needed.begin, context.horizon);
+    add_stale_in_front(context, books, context.needed.begin, rows);
+    return rows;
+  };
+}
+
+Rule vicinity_rule(CachePolicyConfig config) {
+  return [config](const CacheContext& context, Books& books) {
+    if (full_pass(context, books, config) || books.pass < config.warmup) return range(0, context.horizon);
+    const Position begin = std::max(0, context.needed.begin - config.prefix_look);
+    std::set<Position> rows = range(begin, std::min(context.horizon, context.needed.end + config.after_look));
+    add_stale_in_front(context, books, begin, rows);
+    return rows;
+  };
+}
+
+Rule delayed_rule(CachePolicyConfig config, bool greedy, bool keep_prompt) {
+  return [=](const CacheContext& context, Books& books) {
+    const bool first = books.last_full < 0;
+    if (first || (config.refresh_interval > 0 && books.pass - books.last_full >= config.refresh_interval)) {
+      books.last_full = books.pass;
+      return range(!first && keep_prompt ? context.canvas.prompt_end() : 0, context.horizon);
+    }
+    std::set<Position> rows;
+    for (Position p = context.canvas.prompt_end(); p < context.horizon; ++p) {
+      const bool settled = !context.canvas.masked(p) && !stale(context, books, p) &&
+                           books.forwards_with_token[static_cast<std::size_t>(p)] >= config.delay;
+      if (settled || (greedy && context.canvas.masked(p) && !context.needed.contains(p))) continue;
+      rows.insert(p);
+    }
+    return rows;
+  };
+}
+
+Rule partial_rule(CachePolicyConfig config) {
+  return [config](const CacheContext& context, Books& books) {
+    const Position prompt = context.canvas.prompt_end();
+    std::set<Position> rows;
+    if (books.pass % config.prompt_interval == 0) rows = range(0, prompt);
+    if (books.pass % config.response_interval == 0) {
+      rows.merge(range(prompt, context.horizon));
+      return rows;
+    }
+    std::set<Position> must(context.wanted.begin(), context.wanted.end());
+    for (Position p = prompt; p < context.horizon; ++p)
+      if (stale(context, books, p)) must.insert(p);
+    std::set<std::pair<double, Position>> ranked;  // by descending drift, then position
+    for (Position p = prompt; p < context.horizon; ++p) {
+      double drift = 0;
+      for (Position q = 0; q < context.canvas.size(); ++q)
+        if (books.changed_pass[static_cast<std::size_t>(q)] > books.last_pass[static_cast<std::size_t>(p)])
+          drift += 1.0 / (1.0 + std::abs(q - p));
+      if (drift > 0 && !must.contains(p)) ranked.insert({-drift, p});
+    }
+    auto share = static_cast<std::size_t>(config.refresh_share * (context.horizon - prompt));
+    for (const auto& [drift, p] : ranked)
+      if (share-- > 0)
+        must.insert(p);
+      else
+        break;
+    rows.merge(must);
+    return rows;
+  };
+}
+
+struct PolicyCase {
+  std::string name;
+  CachePolicyConfig config;
+  Rule rule;
+};
+
+std::vector<PolicyCase> policy_cases() {
+  std::vector<PolicyCase> cases;
+  for (const bool on_unit : {true, false})
+    for (const std::int32_t interval : {0, 3}) {
+      CachePolicyConfig config;
+      config.refresh_on_unit = on_unit;
+      config.refresh_interval = interval;
+      config.prefix_look = 3;
+      config.after_look = 5;
+      config.warmup = 2;
+      cases.push_back({"dual", config, dual_rule(config)});
+      cases.push_back({"prefix", config, prefix_rule(config)});
+      cases.push_back({"vicinity", config, vicinity_rule(config)});
+    }
+  for (const std::int32_t interval : {0, 4})
+    for (const std::int32_t delay : {1, 3}) {
+      CachePolicyConfig config;
+      config.refresh_interval = interval;
+      config.delay = delay;
+      cases.push_back({"delayed", config, delayed_rule(config, false, false)});
+      cases.push_back({"delayed-greedy", config, delayed_rule(config, true, false)});
+      cases.push_back({"delayed-pd", config, delayed_rule(config, false, true)});
+    }
+  for (const double share : {0.0, 0.25, 1.0}) {
+    CachePolicyConfig config;
+    config.prompt_interval = 5;
+    config.response_interval = 3;
+    config.refresh_share = share;
+    cases.push_back({"partial", config, partial_rule(config)});
+  }
+  return cases;
+}
+
+TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
+  for (const PolicyCase& policy : policy_cases())
+    for (const char* window : {"block", "sliding", "whole"})
+      for (const char* decoder : {"threshold", "low-confidence", "draft-edit"})
+        for (const Position prompt : {1, 13}) {
+          SCOPED_TRACE(policy.name + ' ' + window + ' ' + decoder + " prompt " + std::to_string(prompt));
+          MethodRun run{.window = window, .cache = policy.name, .decoder = decoder};
+          run.cache_config = policy.config;
+          run.prompt = prompt;
+          FakeBackend ours(masked_desc()), theirs(masked_desc());
+          const MethodResult a = run_method(ours, run);
+          const MethodResult b = run_method(theirs, run, std::make_unique<Reference>(policy.rule));
+          ASSERT_TRUE(a.finished && b.finished);
+          EXPECT_EQ(a.tokens, b.tokens);
+          EXPECT_EQ(a.commit_pass, b.commit_pass);
+          ASSERT_EQ(ours.plans.size(), theirs.plans.size());
+          for (std::size_t i = 0; i < ours.plans.size(); ++i) {
+            ASSERT_EQ(ours.plans[i].rows, theirs.plans[i].rows) << "pass " << i;
+            ASSERT_EQ(ours.plans[i].visible, theirs.plans[i].visible);
+          }
+        }
+}
+
+// dllm-reference G.4(c): a cache that is refreshed in every pass is no cache.
+TEST(CachePolicyIdentities, FullRefreshInEveryPassIsNoCache) {
+  std::vector<MethodRun> runs;
+  for (const char* cache : {"prefix", "dual", "vicinity", "delayed", "delayed-greedy"}) {
+    MethodRun run{.cache = cache};
+    run.cache_config.refresh_interval = 1;
+    runs.push_back(run);
+  }
+  MethodRun warm{.cache = "vicinity"}, wide{.cache = "vicinity"}, partial{.cache = "partial"}, late{.cache = "delayed"};
+  warm.cache_config.warmup = 1000;
+  wide.cache_config.prefix_look = wide.cache_config.after_look = 1000;
+  partial.cache_config.prompt_interval = partial.cache_config.response_interval = 1;
+  runs.insert(runs.end(), {warm, wide, partial});
+  for (const char* window : {"block", "sliding", "whole"})
+    for (MethodRun run : runs) {
+      run.window = window;
+      FakeBackend cached(masked_desc()), plain(masked_desc());
+      const MethodResult ours = run_method(cached, run);
+      run.cache = "none";
+      const MethodResult full = run_method(plain, run);
+      EXPECT_EQ(ours.tokens, full.tokens) << window << ' ' << run.cache;
+      EXPECT_EQ(ours.commit_pass, full.commit_pass);
+      EXPECT_EQ(ours.counters.rows_forwarded, full.counters.rows_forwarded);
+    }
+}
+
+TEST(CachePolicyIdentities, VicinityWithoutNeighboursIsDual) {
+  MethodRun run{.cache = "vicinity"};
+  run.cache_config.prefix_look = run.cache_config.after_look = run.cache_config.warmup = 0;
+  FakeBackend a(masked_desc()), b(masked_desc());
+  const MethodResult vicinity = run_method(a, run);
+  run.cache = "dual";
+  const MethodResult dual = run_method(b, run);
+  EXPECT_EQ(vicinity.tokens, dual.tokens);
+  EXPECT_EQ(vicinity.counters.rows_forwarded, dual.counters.rows_forwarded);
+}
+
+// The fake's predictions depend on every token and every stale row that they see.
+TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
+  const LatencyTable latency({{1, 1}, {8, 1.2}, {16, 3}, {64, 12}}, 0);
+  for (const auto& window : window_names())
+    for (const std::int32_t block : {1, 4, 8})
+      for (const Position prompt : {1, 5, 13})
+        for (const std::int32_t settle : {0, 1})
+          for (const bool show : {false, true})
+            for (const WindowObjective objective : {WindowObjective::kAllowance, WindowObjective::kRate}) {
+              SCOPED_TRACE(window + " block " + std::to_string(block) + " prompt " + std::to_string(prompt));
+              MethodRun run{.window = window};
+              run.grid = {BlockOrigin::kAbsolute, 8, &latency, objective, 0.5};
+              run.prompt = prompt;
+              run.config.threshold = 0.6;
+              run.options.drafts = {DraftAcceptance::kRecheck, 0.5, show};
+              FakeBackend a(masked_desc(block)), b(masked_desc(block));
+              const MethodResult uncached = run_method(a, run);
+              run.cache = "block-causal";
+              run.cache_config.settle = settle;
+              const MethodResult cached = run_method(b, run);
+              ASSERT_TRUE(cached.finished);
+              EXPECT_EQ(cached.tokens, uncached.tokens);
+              EXPECT_EQ(cached.commit_pass, uncached.commit_pass);
+            }
+}
+
+// C.6: the final tokens of a block are forwarded together with the next block, so no pass serves the cache alone.
+TEST(CachePolicyIdentities, BlockCausalUpdatesAcrossBlocksInOnePass) {
+  FakeBackend backend(masked_desc(8));
+  MethodRun run{.cache = "block-causal", .decoder = "low-confidence"};
+  run.prompt = 8;
+  run.grid.origin = BlockOrigin::kAbsolute;
+  const MethodResult result = run_method(backend, run);
+  EXPECT_EQ(result.counters.nfe, 24) << "one pass per token";
+  EXPECT_EQ(backend.plans[0].rows.size(), 16u) << "prompt and first block";
+  EXPECT_EQ(backend.plans[1].rows.size(), 8u);
+  EXPECT_EQ(backend.plans[8].rows.size(), 16u) << "first block's final tokens, second block";
+  EXPECT_EQ(backend.plans[9].rows.size(), 8u);
+}
+
+TEST(Suffix, NearAndNoneHideTheMasksBehindTheWindow) {
+  for (const char* cache : {"none", "prefix", "dual", "vicinity", "delayed", "partial"})
+    for (const char* window : {"block", "sliding"}) {
+      SCOPED_TRACE(std::string(cache) + ' ' + window);
+      MethodRun run{.window = window, .cache = cache, .decoder = "low-confidence"};
+      run.options.suffix = SuffixPolicy::kNear;
+      run.options.suffix_near = 4;
+      FakeBackend near(masked_desc());
+      ASSERT_TRUE(run_method(near, run).finished);
+      for (const StepPlan& plan : near.plans) EXPECT_LE(plan.rows.back().position, plan.visible.back().end - 1);
+      EXPECT_EQ(near.plans[0].visible.back().end, 5 + 8 + 4);
+      EXPECT_EQ(near.plans[0].rows.back().position, 5 + 8 + 4 - 1);
+      run.options.suffix = SuffixPolicy::kNone;
+      FakeBackend none(masked_desc()), grown(masked_desc());
+      ASSERT_TRUE(run_method(none, run).finished);
+      EXPECT_EQ(none.plans[0].visible.back().end, 5 + 8);
+      EXPECT_EQ(none.plans.back().visible.back().end, 5 + 24);
+      run.options.suffix = SuffixPolicy::kNear;
+      run.options.suffix_near = 1000;
+      const MethodResult wide = run_method(grown, run);
+      run.options.suffix = SuffixPolicy::kFull;
+      FakeBackend full(masked_desc());
+      EXPECT_EQ(wide.tokens, run_method(full, run).tokens);
+    }
+}
+
+}  // namespace
+}  // namespace dllm

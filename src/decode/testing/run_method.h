@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "decode/denoiser.h"
+#include "decode/registry.h"
+#include "decode/testing/fake_backend.h"
+
+namespace dllm::testing {
+
+/// A model of 100 tokens, of which 99 is the mask and 49 ends a sequence.
+inline ModelDesc masked_desc(std::int32_t causal_block = 0, std::int32_t shift = 0) {
+  ModelDesc desc;
+  desc.vocab = 100;
+  desc.mask = 99;
+  desc.eos = 49;
+  desc.causal_block = causal_block;
+  desc.logit_shift = shift;
+  return desc;
+}
+
+/// A request for the loop alone, every part by name.
+struct MethodRun {
+  std::string window = "block", cache = "none", decoder = "threshold";
+  WindowConfig grid{BlockOrigin::kPromptEnd, 8};
+  DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
+  CachePolicyConfig cache_config{};
+  DenoiseOptions options = exact_length();
+  Position prompt = 5;
+
+  static DenoiseOptions exact_length() {
+    DenoiseOptions result;
+    result.exact_length = true;
+    return result;
+  }
+};
+
+struct MethodResult {
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> commit_pass;  ///< by answer position, -1: never
+  std::vector<DenoiseStep> steps;
+  DenoiseCounters counters;
+  std::optional<Position> stop;
+  bool finished = false;  ///< within 500 passes
+};
+
+/// `policy`: instead of the one named.
+inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
+                               std::unique_ptr<CachePolicy> policy = nullptr) {
+  std::vector<TokenId> prompt;
+  for (Position p = 0; p < run.prompt; ++p) prompt.push_back(p + 1);
+  Canvas canvas(prompt, run.config.length, backend.desc().mask.value_or(-1));
+  if (!policy) policy = *make_cache_policy(run.cache, run.cache_config);
+  Method method{*make_window(run.window, run.grid), std::move(policy), *make_decoder(run.decoder, run.config)};
+  auto cache = *backend.make_cache(canvas.size());
+  auto unconditional = *backend.make_cache(canvas.size());
+  Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), run.options, *cache,
+                    run.options.cfg_scale != 0 ? unconditional.get() : nullptr);
+  MethodResult result;
+  result.commit_pass.assign(static_cast<std::size_t>(run.config.length), -1);
+  for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
+    const std::int32_t pass = denoiser.counters().nfe;
+    if (pass > 500) return result;
+    const auto scores = *backend.forward(batch);
+    auto step = denoiser.absorb(scores);
+    if (!step) return result;
+    for (const Edit& edit : step->edits)
+      result.commit_pass[static_cast<std::size_t>(edit.position - run.prompt)] = pass;
+    result.steps.push_back(*std::move(step));
+  }
+  for (Position p = 0; p < denoiser.canvas().size(); ++p) result.tokens.push_back(denoiser.canvas().token(p));
+  result.counters = denoiser.counters();
+  result.stop = denoiser.stop_position();
+  result.finished = true;
+  return result;
+}
+
+}  // namespace dllm::testing

@@ -1,0 +1,110 @@
+// Batched generation. A round is one forward pass of every active sequence, each at its own phase; prompts of different
+// lengths need no padding, as rows carry their positions and every sequence has its own cache.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/try.h"
+#include "engine/generate.h"
+#include "engine/sequence.h"
+
+namespace dllm {
+namespace {
+
+struct Active {
+  std::size_t index = 0;  ///< of the request
+  std::unique_ptr<Sequence> sequence;
+  double seconds = 0;
+  std::size_t first = 0, count = 0;  ///< its steps in the round's batch
+};
+
+Error with_index(Error error, std::size_t index) {
+  error.where = fmt::format("request {}{}{}", index, error.where.empty() ? "" : ", ", error.where);
+  return error;
+}
+
+class Batch {
+ public:
+  Batch(Backend& backend, const AnswerCallback& on_answer, std::size_t requests)
+      : backend_(backend), on_answer_(on_answer), answers_(requests) {
+    for (Generation& answer : answers_) answer.finish = FinishReason::kCancelled;
+  }
+
+  std::size_t active() const { return active_.size(); }
+  bool ended() const { return ended_; }
+
+  void join(std::size_t index, std::unique_ptr<Sequence> sequence) { active_.push_back({index, std::move(sequence)}); }
+
+  /// One pass; sequences that have nothing more to do leave first.
+  Expected<void> round() {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<SequenceStep> steps = gather();
+    if (steps.empty()) return {};
+    DLLM_TRY(const auto scores, backend_.forward(steps));
+    for (Active& one : active_) {
+      const auto step = one.sequence->absorb(std::span(scores).subspan(one.first, one.count));
+      if (!step) return with_index(step.error(), one.index);
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    for (Active& one : active_) one.seconds += seconds.count() / static_cast<double>(active_.size());
+    return {};
+  }
+
+  std::vector<Generation> finish() {
+    for (Active& one : active_) answers_[one.index] = one.sequence->finish(/*cancelled=*/true, one.seconds);
+    return std::move(answers_);
+  }
+
+ private:
+  std::vector<SequenceStep> gather() {
+    std::vector<SequenceStep> steps;
+    std::vector<Active> staying;
+    for (Active& one : active_) {
+      const auto mine = one.sequence->prepare();
+      if (mine.empty()) {
+        answers_[one.index] = one.sequence->finish(/*cancelled=*/false, one.seconds);
+        if (on_answer_ && !on_answer_(one.index, answers_[one.index])) ended_ = true;
+        continue;
+      }
+      one.first = steps.size();
+      one.count = mine.size();
+      steps.insert(steps.end(), mine.begin(), mine.end());
+      for (std::size_t i = one.first; i < steps.size(); ++i)
+        if (steps[i].guidance) steps[i].guidance->unconditional += static_cast<std::int32_t>(one.first);
+      staying.push_back(std::move(one));
+    }
+    active_ = std::move(staying);
+    return steps;
+  }
+
+  Backend& backend_;
+  const AnswerCallback& on_answer_;
+  std::vector<Generation> answers_;
+  std::vector<Active> active_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
+                                                 const std::vector<std::vector<TokenId>>& prompts,
+                                                 const GenerateOptions& resolved, const LatencyTable* latency,
+                                                 std::int32_t batch, const AnswerCallback& on_answer,
+                                                 std::stop_token stop) {
+  Batch rounds(backend, on_answer, prompts.size());
+  std::size_t next = 0;
+  while (!stop.stop_requested() && !rounds.ended()) {
+    for (; next < prompts.size() && rounds.active() < static_cast<std::size_t>(batch); ++next) {
+      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency);
+      if (!sequence) return with_index(std::move(sequence).error(), next);
+      rounds.join(next, *std::move(sequence));
+    }
+    if (rounds.active() == 0) break;
+    DLLM_CHECK_OK(rounds.round());
+  }
+  return rounds.finish();
+}
+
+}  // namespace dllm
