@@ -22,7 +22,9 @@ namespace dllm {
 
 struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
-  std::unique_ptr<CpuBackend> backend;
+  std::unique_ptr<Backend> backend;
+  std::string isa;           ///< of the CPU backend; else empty
+  std::int32_t threads = 0;  ///< of the CPU backend; else 0
   std::optional<ChatTemplate> own_template;
   std::mutex mutex;  ///< a backend runs one forward at a time
   std::string path;
@@ -142,11 +144,26 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(impl->model, Model::load(std::move(source), log));
   const Model* model = impl->model.get();
-  DLLM_TRY(impl->backend,
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                model->desc(), [model](StepShape shape) { return model->build(shape); }, model->weights(), cpu));
+  impl->isa = backend->isa();
+  impl->threads = backend->threads();
+  impl->backend = std::move(backend);
   return LanguageModel(std::move(impl));
 }
+
+Expected<LanguageModel> LanguageModelParts::load(const std::string& path, const LoadOptions& options,
+                                                 const BackendFactory& factory) {
+  DLLM_TRY(auto source, open_or_embedded(path));
+  auto impl = std::make_unique<LanguageModel::Impl>();
+  const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(impl->model, Model::load(std::move(source), log));
+  DLLM_TRY(impl->backend, factory(*impl->model));
+  return LanguageModel(std::move(impl));
+}
+
+Backend& LanguageModelParts::backend(LanguageModel& model) { return *model.impl_->backend; }
 
 Expected<Generation> LanguageModel::generate(std::string_view prompt, const GenerateOptions& options,
                                              const StepCallback& on_step, std::stop_token stop) const {
@@ -238,7 +255,7 @@ std::int32_t LanguageModel::context_length() const {
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
-std::string LanguageModel::isa() const { return std::string(impl_->backend->isa()); }
-std::int32_t LanguageModel::threads() const { return impl_->backend->threads(); }
+std::string LanguageModel::isa() const { return impl_->isa; }
+std::int32_t LanguageModel::threads() const { return impl_->threads; }
 
 }  // namespace dllm

@@ -121,13 +121,9 @@ std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight,
   const QuantizedRow a = quantize(m_.matrix_input, widen(x));
   const auto group = static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.weight.block, m_.mlen}));
   std::vector<Bf16> out;
-  std::vector<Term> terms(tile);
   for (const QuantizedRow& row : w) {
     WindowSum sum(m_.matrix_input, m_.weight, m_.contraction_bits);
-    for (std::size_t first = 0; first < end; first += tile) {
-      for (std::size_t k = 0; k < tile; ++k) terms[k] = {&row, first + k};
-      sum.add(a, first, terms, group);
-    }
+    for (std::size_t first = 0; first < end; first += tile) sum.add(a, first, {.row = &row, .first = first}, tile, group);
     out.push_back(sum.bf16());
   }
   if (bias != kNoId && weights_[static_cast<std::size_t>(bias)].present()) {
