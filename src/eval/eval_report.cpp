@@ -49,6 +49,8 @@ Json record_json(const EvalRecord& record) {
           {"text", record.text},
           {"correct", record.correct},
           {"nfe", record.stats.nfe},
+          {"rows_forwarded", record.stats.rows_forwarded},
+          {"rows_scored", record.stats.rows_scored},
           {"steps", record.stats.steps},
           {"committed_tokens", record.stats.committed_tokens},
           {"answer_tokens", record.stats.answer_tokens},
