@@ -60,8 +60,12 @@ struct LanguageModel::Impl {
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
     const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
-    DLLM_TRY(LatencyTable table,
-             requested_latency(name, *backend, latency_key(path, load, *backend), log, std::move(stop)));
+    const auto* cpu = dynamic_cast<const CpuBackend*>(backend.get());
+    if (cpu == nullptr && name == "auto")
+      return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
+                   "--latency", "name a file with a table of its steps"};
+    const LatencyKey key = cpu == nullptr ? LatencyKey() : latency_key(path, load, *cpu);
+    DLLM_TRY(LatencyTable table, requested_latency(name, *backend, key, log, std::move(stop)));
     return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
