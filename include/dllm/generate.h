@@ -37,6 +37,13 @@ struct GenerateOptions {
   double credit_gamma = 0.2;         ///< credit: exponent of the gathered confidence
   double edit_threshold = 0.5;       ///< draft-edit: confidence above which a token is replaced
   std::int32_t max_post_steps = 16;  ///< draft-edit: passes over a block without masks
+  double visible_threshold = 0.7;    ///< revision: shown from here on, and looked at again
+  double stable_threshold = 0.9;     ///< revision: final from here on
+  std::int32_t refresh_rows = 8;     ///< revision: tokens behind the window looked at per pass
+  std::int32_t max_revisions = 3;    ///< revision: of one position
+  std::int32_t drain_rounds = 2;     ///< revision: last passes over what is not final
+  bool leave_one_out = false;        ///< revision: looks behind the window show the mask instead of the token
+  bool remask_visible = false;       ///< revision: tokens of the window below remask_threshold become masks again
   double eps = 1e-3;                 ///< last timestep of Dream's schedule
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
 

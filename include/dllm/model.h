@@ -86,6 +86,7 @@ class LanguageModel {
   std::int32_t threads() const;
 
  private:
+  friend struct LanguageModelParts;  ///< engine/load.h: models on other backends
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -74,13 +74,13 @@ def test_block_rows_are_clean_left_and_masked_right():
     rng, seen = random.Random(2), 0
     for _ in range(300):
         masked, weights, size = data.mask(192, 150, 0.5, now, rng)
-        if weights == [1.0] * size:
+        if weights == [1.0] * size:  # another kind of row, or no block to the right
             continue
         seen += 1
-        first = min(masked) // data.BLOCK * data.BLOCK
-        last = first + data.BLOCK
-        assert set(range(last, size)) <= set(masked)
-        assert all(weights[i] == 1.0 for i in range(last))
+        last = weights.index(data.NEXT_WEIGHT)
+        assert last % data.BLOCK == 0 and set(range(last, size)) <= set(masked)
+        assert min(masked) >= last - data.BLOCK
+        assert weights[last + data.BLOCK:] == [data.LATER_WEIGHT] * (size - last - data.BLOCK)
     assert seen > 100
 
 

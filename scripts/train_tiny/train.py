@@ -57,7 +57,7 @@ class Trainer:
             ce = F.cross_entropy(logits[chosen].float(), b.targets[chosen], reduction="none")
             loss = (ce * b.weights[chosen]).sum() / total
             loss.backward()
-            loss_sum += float(loss)
+            loss_sum += float(loss.detach())
             ce_sum += float(ce.detach()[b.answer[chosen]].sum())
             padded_sum += float(ce.detach().sum())
             self.tokens += b.inputs.numel()

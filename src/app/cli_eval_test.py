@@ -36,6 +36,12 @@ class Eval(CliCase):
         self.assertEqual(len(lines), 4)
         self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
 
+    def test_batches_answer_the_same(self):
+        one, three = (json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--batch", n).stdout)
+                      for n in (1, 3))
+        for a, b in zip(one["records"], three["records"]):
+            self.assertEqual((a["text"], a["hash"], a["nfe"]), (b["text"], b["hash"], b["nfe"]))
+
     def test_choice_of_items(self):
         report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--limit", "1").stdout)
         self.assertEqual(report["all"]["items"], 1)

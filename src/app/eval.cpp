@@ -2,8 +2,6 @@
 
 #include <limits>
 #include <ostream>
-#include <stop_token>
-#include <utility>
 
 #include "app/eval_model.h"
 #include "app/report.h"
@@ -23,7 +21,7 @@ class Eval final : public Verb {
     items_.add(flags);
     flags.add({.names = {"--batch"},
                .value = "N",
-               .help = "answer N items in one forward pass; the answers are the same",
+               .help = "generate N answers in one forward pass; they are the same",
                .default_text = "1",
                .apply = into(batch_, 1, std::numeric_limits<std::int32_t>::max())});
     model_.add_template(flags);
@@ -50,7 +48,7 @@ class Eval final : public Verb {
     std::vector<Generation> answers;
     std::size_t next = 0;
     if (batch_ > 1 && scoring == Scoring::kGenerate) {
-      DLLM_TRY(answers, batched(model, set, progress, stop));
+      DLLM_TRY(answers, batched(model, set.items, progress, stop));
       bound.answer = [&](const std::string&) -> Expected<Generation> { return std::move(answers[next++]); };
     }
     auto report = evaluate(set, scoring, bound, items_.judging, [&](const EvalReport& so_far, std::size_t total) {
@@ -68,15 +66,15 @@ class Eval final : public Verb {
   }
 
  private:
-  Expected<std::vector<Generation>> batched(const LanguageModel& model, const EvalSet& set, ProgressLine& progress,
-                                            std::stop_token stop) const {
+  Expected<std::vector<Generation>> batched(const LanguageModel& model, const std::vector<EvalItem>& items,
+                                            ProgressLine& progress, std::stop_token stop) const {
     std::vector<std::vector<ChatTurn>> conversations;
-    for (const EvalItem& item : set.items) conversations.push_back(items_.turns(item.prompt));
+    for (const EvalItem& item : items) conversations.push_back(items_.turns(item.prompt));
     std::size_t done = 0;
     const auto count = [&](std::size_t, const Generation&) {
       ++done;
-      progress.show(static_cast<double>(done) / static_cast<double>(set.items.size()),
-                    fmt::format("{}/{} answered", done, set.items.size()));
+      progress.show(static_cast<double>(done) / static_cast<double>(items.size()),
+                    fmt::format("{}/{} answered", done, items.size()));
       return true;
     };
     return model.generate_batch(conversations, options_, batch_, count, std::move(stop));

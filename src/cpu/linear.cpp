@@ -19,15 +19,6 @@ bool LinearRunner::exact_activations(const PackedWeight& weight) {
   return weight.format->exact_rows || weight.k < kShortRow;
 }
 
-void LinearRunner::group_rows(const float* x, std::int64_t rows, std::int64_t k) {
-  const std::int64_t groups = (rows + kRowGroup - 1) / kRowGroup, stride = row_group_stride(k);
-  groups_.reserve(bytes_of<float>(groups * stride));
-  parallel_items(pool_, groups, k * kRowGroup, [&](std::int64_t g, int) {
-    kernels_.interleave(x + g * kRowGroup * k, k, std::min(kRowGroup, rows - g * kRowGroup),
-                        groups_.as<float>() + g * stride);
-  });
-}
-
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
                                  const float* x, std::int64_t rows, std::int64_t value) {
   LinearArgs args;
@@ -51,9 +42,7 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   args.packed = packed->panels;
   args.regular = packed->regular;
   if (packs_floats(*packed->format)) {
-    if (grouped_value_ != value) group_rows(x, rows, args.k);
-    grouped_value_ = value;
-    args.groups = groups_.as<float>();
+    args.groups = groups_.of(kernels_, pool_, value, x, rows, args.k);
     return args;
   }
   const bool exact = exact_activations(*packed);
@@ -75,12 +64,12 @@ constexpr std::int64_t kPair = 2 * kPanel;
 std::int64_t pairs_of(const Product& product) { return (product.n + kPair - 1) / kPair; }
 
 /// Pairs that are worth a piece: at least a million multiplications. A product of less than one piece stays on this
-/// thread: waking another costs some microseconds.
+/// thread: waking another costs some microseconds. Rows of floats that exceed L2 are worth sharing among some pairs
+/// (kernels/floats-inl.h).
 std::int64_t grain(const LinearArgs& args) {
   const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPair) + 1;
-  // Floats of x that exceed L2 are worth sharing among some pairs (kernels/floats-inl.h).
-  const bool shares = args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17;
-  return shares ? std::max<std::int64_t>(pairs, 4) : pairs;
+  return args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17 ? std::max<std::int64_t>(pairs, 4)
+                                                                              : pairs;
 }
 
 }  // namespace

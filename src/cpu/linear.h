@@ -11,6 +11,7 @@
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/packed_weights.h"
+#include "cpu/row_groups.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
@@ -59,10 +60,7 @@ class LinearRunner {
   /// uniquely until forget(), and q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() {
-    activations_.clear();
-    grouped_value_ = -1;
-  }
+  void forget() { activations_.clear(), groups_.clear(); }
 
   /// Whether products with this weight want activations with exact scales.
   static bool exact_activations(const PackedWeight& weight);
@@ -89,14 +87,12 @@ class LinearRunner {
  private:
   /// Pairs of panels [begin, end) of a product.
   void multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker);
-  void group_rows(const float* x, std::int64_t rows, std::int64_t k);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
   Buffer scratch_;
   ActivationStore activations_;
-  Buffer groups_;  ///< rows of one value as the float kernels read them
-  std::int64_t grouped_value_ = -1;
+  RowGroups groups_;
 };
 
 }  // namespace dllm::cpu

@@ -121,6 +121,13 @@ struct DecoderConfig {
   double credit_gamma = 0.2;
   double edit_threshold = 0.5;       ///< draft-edit
   std::int32_t max_post_steps = 16;  ///< draft-edit
+  double visible_threshold = 0.7;    ///< revision: from here on a token is shown, and looked at again
+  double stable_threshold = 0.9;     ///< revision: from here on it is final
+  std::int32_t refresh_rows = 8;     ///< revision: visible tokens behind the window looked at per pass
+  std::int32_t max_revisions = 3;    ///< revision: of one position
+  std::int32_t drain_rounds = 2;     ///< revision: passes over what is visible when no mask is left
+  bool leave_one_out = false;        ///< revision: looks behind the window show the mask
+  bool remask_visible = false;       ///< revision: visible tokens of the window below remask_threshold are masked again
   bool compat = false;
 };
 

@@ -35,6 +35,7 @@ std::unique_ptr<Decoder> make_hierarchical_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_hierarchical_remask_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_llada2_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_margin_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_revision_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_sdar_sequential_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_sdar_static_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_sdar_dynamic_decoder(const DecoderConfig&);
@@ -81,6 +82,7 @@ constexpr Entry<std::unique_ptr<Decoder> (*)(const DecoderConfig&)> kDecoders[] 
     {"hierarchical-remask", make_hierarchical_remask_decoder},
     {"llada2", make_llada2_decoder},
     {"margin", make_margin_decoder},
+    {"revision", make_revision_decoder},
     {"sdar-sequential", make_sdar_sequential_decoder},
     {"sdar-static", make_sdar_static_decoder},
     {"sdar-dynamic", make_sdar_dynamic_decoder},

@@ -22,7 +22,9 @@ namespace dllm {
 
 struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
-  std::unique_ptr<CpuBackend> backend;
+  std::unique_ptr<Backend> backend;
+  std::string isa;           ///< of the CPU backend; else empty
+  std::int32_t threads = 0;  ///< of the CPU backend; else 0
   std::optional<ChatTemplate> own_template;
   std::mutex mutex;  ///< a backend runs one forward at a time
   std::string path;
@@ -58,8 +60,12 @@ struct LanguageModel::Impl {
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
     const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
-    DLLM_TRY(LatencyTable table,
-             requested_latency(name, *backend, latency_key(path, load, *backend), log, std::move(stop)));
+    const auto* cpu = dynamic_cast<const CpuBackend*>(backend.get());
+    if (cpu == nullptr && name == "auto")
+      return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
+                   "--latency", "name a file with a table of its steps"};
+    const LatencyKey key = cpu == nullptr ? LatencyKey() : latency_key(path, load, *cpu);
+    DLLM_TRY(LatencyTable table, requested_latency(name, *backend, key, log, std::move(stop)));
     return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
@@ -142,11 +148,26 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(impl->model, Model::load(std::move(source), log));
   const Model* model = impl->model.get();
-  DLLM_TRY(impl->backend,
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                model->desc(), [model](StepShape shape) { return model->build(shape); }, model->weights(), cpu));
+  impl->isa = backend->isa();
+  impl->threads = backend->threads();
+  impl->backend = std::move(backend);
   return LanguageModel(std::move(impl));
 }
+
+Expected<LanguageModel> LanguageModelParts::load(const std::string& path, const LoadOptions& options,
+                                                 const BackendFactory& factory) {
+  DLLM_TRY(auto source, open_or_embedded(path));
+  auto impl = std::make_unique<LanguageModel::Impl>();
+  const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(impl->model, Model::load(std::move(source), log));
+  DLLM_TRY(impl->backend, factory(*impl->model));
+  return LanguageModel(std::move(impl));
+}
+
+Backend& LanguageModelParts::backend(LanguageModel& model) { return *model.impl_->backend; }
 
 Expected<Generation> LanguageModel::generate(std::string_view prompt, const GenerateOptions& options,
                                              const StepCallback& on_step, std::stop_token stop) const {
@@ -238,7 +259,7 @@ std::int32_t LanguageModel::context_length() const {
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
-std::string LanguageModel::isa() const { return std::string(impl_->backend->isa()); }
-std::int32_t LanguageModel::threads() const { return impl_->backend->threads(); }
+std::string LanguageModel::isa() const { return impl_->isa; }
+std::int32_t LanguageModel::threads() const { return impl_->threads; }
 
 }  // namespace dllm

@@ -79,6 +79,9 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
     return bad(fmt::format("cache policy '{}' forwards every row of its range", resolved.cache), "--settle",
                "give --cache dual (or block-causal, for models of that kind)");
   DLLM_CHECK_OK(check_cache_options(resolved, desc));
+  if (resolved.visible_threshold > resolved.stable_threshold)
+    return bad("a token would be final before it is shown", "--visible-threshold",
+               "give one at or below --stable-threshold");
   if (resolved.block_origin.empty())
     resolved.block_origin = desc.block_origin == BlockOrigin::kAbsolute ? "absolute" : "prompt-end";
   if (resolved.steps == 0) resolved.steps = resolved.length;
@@ -127,6 +130,13 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
                                                              .credit_gamma = resolved.credit_gamma,
                                                              .edit_threshold = resolved.edit_threshold,
                                                              .max_post_steps = resolved.max_post_steps,
+                                                             .visible_threshold = resolved.visible_threshold,
+                                                             .stable_threshold = resolved.stable_threshold,
+                                                             .refresh_rows = resolved.refresh_rows,
+                                                             .max_revisions = resolved.max_revisions,
+                                                             .drain_rounds = resolved.drain_rounds,
+                                                             .leave_one_out = resolved.leave_one_out,
+                                                             .remask_visible = resolved.remask_visible,
                                                              .compat = resolved.compat}));
   if (method.decoder->revises() && !desc.mask)
     return bad(fmt::format("'{}' revises tokens, which an autoregressive model cannot", resolved.algorithm),

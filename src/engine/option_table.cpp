@@ -373,6 +373,64 @@ std::vector<OptionSpec> decoder_options() {
   };
 }
 
+std::vector<OptionSpec> revision_options() {
+  constexpr std::string_view group = "Revision (--algorithm revision)";
+  return {
+      {"visible_threshold",
+       {"--visible-threshold"},
+       &O::visible_threshold,
+       "confidence from which a token is shown; it is looked at again until it is final",
+       group,
+       {},
+       0,
+       2},
+      {"stable_threshold",
+       {"--stable-threshold"},
+       &O::stable_threshold,
+       "confidence from which a token is final",
+       group,
+       {},
+       0,
+       2},
+      {"refresh_rows",
+       {"--refresh-rows"},
+       &O::refresh_rows,
+       "tokens behind the window looked at again in each pass",
+       group,
+       {},
+       0,
+       kMaxPositions},
+      {"max_revisions",
+       {"--max-revisions"},
+       &O::max_revisions,
+       "how often one position may change its token",
+       group,
+       {},
+       0,
+       kMaxInt},
+      {"drain_rounds",
+       {"--drain-rounds"},
+       &O::drain_rounds,
+       "passes over what is not final when no mask is left",
+       group,
+       {},
+       0,
+       kMaxInt},
+      {"leave_one_out",
+       {"--leave-one-out"},
+       &O::leave_one_out,
+       "looks behind the window show the mask instead of the token",
+       group,
+       {}},
+      {"remask_visible",
+       {"--remask-visible"},
+       &O::remask_visible,
+       "tokens of the window whose probability falls below --remask-threshold become masks again",
+       group,
+       {}},
+  };
+}
+
 std::vector<OptionSpec> sampling_options() {
   constexpr std::string_view group = "Sampling";
   return {
@@ -407,8 +465,8 @@ std::vector<OptionSpec> sampling_options() {
 
 std::vector<OptionSpec> all_options() {
   std::vector<OptionSpec> table = answer_options();
-  for (const auto& part :
-       {decoding_options(), window_options(), cache_options(), decoder_options(), sampling_options()})
+  for (const auto& part : {decoding_options(), window_options(), cache_options(), decoder_options(), revision_options(),
+                           sampling_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }

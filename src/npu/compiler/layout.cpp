@@ -194,6 +194,11 @@ class LayoutBuilder {
     (void)o;
     return {};
   }
+  Expected<void> add(const op::Route&) { return no_experts(); }
+  Expected<void> add(const op::Experts&) { return no_experts(); }
+  static Expected<void> no_experts() {
+    return unsupported("layers of experts are not compiled", "dense models are");
+  }
   template <class O>
   Expected<void> add(const O&) {
     return {};

@@ -32,4 +32,20 @@ Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, cons
   return spec;
 }
 
+StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache) {
+  StepSpec spec;
+  for (const SequenceStep& step : batch) {
+    if (step.plan.rows.empty()) continue;
+    SequenceSpec s;
+    for (const PlanRow& row : step.plan.rows) s.positions.push_back(row.position);
+    s.visible = step.plan.visible;
+    s.causal_block = step.plan.causal_block;
+    s.scored = step.plan.scored;
+    s.cache = cache(step);
+    s.capacity = step.cache->capacity();
+    spec.sequences.push_back(std::move(s));
+  }
+  return spec;
+}
+
 }  // namespace dllm::npu

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <span>
+
+#include "backend/backend.h"
 #include "npu/compiler/step.h"
 
 namespace dllm::npu {
@@ -14,5 +18,8 @@ struct StepWorkload {
 /// The spec of a workload, with caches behind the weights. Errors: kUsage (numbers that contradict each other, caches
 /// that do not fit into memory).
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepWorkload& workload);
+
+/// The spec of a backend's batch; sequences without rows are left out. `cache`: HBM address of a sequence's K and V.
+StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache);
 
 }  // namespace dllm::npu

@@ -28,7 +28,7 @@ void Executor::run(const op::Attention& o) {
   const auto hlen = static_cast<std::size_t>(m_.hlen);
   const auto dim = static_cast<std::size_t>(o.head_dim);
   const std::int64_t share = o.heads / o.kv_heads;
-  const QuantizedRow empty = quantize(m_.vector_kv, std::vector<float>(hlen, 0.0f));
+  const QuantizedRow empty = quantize(m_.vector_kv, std::vector<float>(lanes(map(o.q)), 0.0f));
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const SequenceSpec& sequence = spec_->sequences[rows_[r].sequence];
     Cache& cache = *(*caches_)[rows_[r].sequence];
@@ -63,10 +63,8 @@ void Executor::run(const op::Attention& o) {
               continue;
             }
             const QuantizedRow& k = cache.k.at({o.layer, key});
-            std::vector<Term> terms;
-            for (std::size_t d = 0; d < hlen; ++d) terms.push_back({&k, kv_lane + d});
             WindowSum sum(m_.matrix_input, m_.matrix_kv, m_.contraction_bits);
-            sum.add(q, q_lane, terms,
+            sum.add(q, q_lane, {.row = &k, .first = kv_lane}, hlen,
                     static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.matrix_kv.block, m_.hlen})));
             tile.p.push_back(sum.scaled(o.scale));
           }
@@ -98,18 +96,12 @@ void Executor::run(const op::Attention& o) {
           std::vector<float> p;
           for (const Bf16 lane : tile.p) p.push_back(bf16_to_f32(lane));
           const QuantizedRow a = quantize(m_.matrix_input, p);
-          for (std::size_t d = 0; d < dim; ++d) {
-            std::vector<Term> terms;
-            for (std::size_t j = 0; j < hlen; ++j) {
-              const auto found = cache.v.find({o.layer, tile.first + static_cast<std::int64_t>(j)});
-              if (found == cache.v.end()) {
-                terms.push_back({&empty, d});  // memory that was never written
-              } else {
-                terms.push_back({&found->second, kv_lane + d});
-              }
-            }
-            sums[d].add(a, 0, terms, 1);
+          std::vector<const QuantizedRow*> keys;
+          for (std::size_t j = 0; j < hlen; ++j) {
+            const auto found = cache.v.find({o.layer, tile.first + static_cast<std::int64_t>(j)});
+            keys.push_back(found == cache.v.end() ? &empty : &found->second);  // memory that was never written
           }
+          for (std::size_t d = 0; d < dim; ++d) sums[d].add(a, 0, {.rows = &keys, .first = kv_lane + d}, hlen, 1);
         }
         for (std::size_t d = 0; d < dim; ++d) {
           const Bf16 pv = sums[d].scaled(1.0f);

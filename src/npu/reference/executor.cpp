@@ -1,6 +1,7 @@
 #include "npu/reference/executor.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "numerics/tensor_type.h"
@@ -31,7 +32,16 @@ StepResult Executor::run(const Graph& graph, const StepSpec& spec, const std::ve
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     result_.values.emplace_back(static_cast<std::size_t>(graph.values[i].rows),
                                 std::vector<Bf16>(lanes(layout_.values[i]), Bf16{0}));
-  for (const dllm::Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
+  for (const dllm::Op& any : graph.ops)
+    std::visit(
+        [this](const auto& o) {
+          if constexpr (requires { run(o); }) {
+            run(o);
+          } else {
+            assert(false && "compile_step() refuses the operator");
+          }
+        },
+        any);
   return std::move(result_);
 }
 
@@ -111,13 +121,9 @@ std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight,
   const QuantizedRow a = quantize(m_.matrix_input, widen(x));
   const auto group = static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.weight.block, m_.mlen}));
   std::vector<Bf16> out;
-  std::vector<Term> terms(tile);
   for (const QuantizedRow& row : w) {
     WindowSum sum(m_.matrix_input, m_.weight, m_.contraction_bits);
-    for (std::size_t first = 0; first < end; first += tile) {
-      for (std::size_t k = 0; k < tile; ++k) terms[k] = {&row, first + k};
-      sum.add(a, first, terms, group);
-    }
+    for (std::size_t first = 0; first < end; first += tile) sum.add(a, first, {.row = &row, .first = first}, tile, group);
     out.push_back(sum.bf16());
   }
   if (bias != kNoId && weights_[static_cast<std::size_t>(bias)].present()) {

@@ -58,6 +58,8 @@ class Executor {
   void run(const op::Attention& o);
   void run(const op::SwiGlu& o);
   void run(const op::Add& o);
+  void run(const op::Route&) {}  ///< no layout accepts these two
+  void run(const op::Experts&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 

@@ -51,26 +51,28 @@ WindowSum::WindowSum(const MxFormat& input, const MxFormat& matrix, int contract
   guard_ = (narrow_ ? 31 : 63) - bits;
 }
 
-void WindowSum::add(const QuantizedRow& a, std::size_t first_a, const std::vector<Term>& terms, std::size_t group) {
+void WindowSum::add(const QuantizedRow& a, std::size_t first_a, const Terms& terms, std::size_t count,
+                    std::size_t group) {
   if (floating_) {
-    for (std::size_t k = 0; k < terms.size(); ++k) {
-      const float product = a.real[first_a + k] * terms[k].row->real[terms[k].index];
+    for (std::size_t k = 0; k < count; ++k) {
+      const float product = a.real[first_a + k] * terms.of(k).real[terms.index(k)];
       sum_ += product;
     }
     return;
   }
   struct Group {
     int exponent;
-    __int128 sum;
+    std::int64_t sum;  // of at most 32 products of 2^36
   };
-  std::vector<Group> groups;
-  for (std::size_t start = 0; start < terms.size(); start += group) {
-    const Term& t = terms[start];
-    nan_ = nan_ || a.nan[first_a + start] || t.row->nan[t.index];
-    if (a.zero[first_a + start] || t.row->zero[t.index]) continue;
-    Group g{a.exponent[first_a + start] + t.row->exponent[t.index], 0};
-    for (std::size_t k = start; k < start + group; ++k)
-      g.sum += static_cast<__int128>(a.fixed[first_a + k]) * terms[k].row->fixed[terms[k].index];
+  thread_local std::vector<Group> groups;
+  groups.clear();
+  for (std::size_t start = 0; start < count; start += group) {
+    const QuantizedRow& w = terms.of(start);
+    const std::size_t at = terms.index(start);
+    nan_ = nan_ || a.nan[first_a + start] || w.nan[at];
+    if (a.zero[first_a + start] || w.zero[at]) continue;
+    Group g{a.exponent[first_a + start] + w.exponent[at], 0};
+    for (std::size_t k = 0; k < group; ++k) g.sum += a.fixed[first_a + start + k] * w.fixed[at + k];
     groups.push_back(g);
   }
   if (groups.empty()) return;
@@ -78,7 +80,7 @@ void WindowSum::add(const QuantizedRow& a, std::size_t first_a, const std::vecto
   for (const Group& g : groups) top = std::max(top, g.exponent);
   const int reference = any_ ? std::max(reference_, top) : top;
   __int128 value = any_ ? sticky(value_, reference - reference_) : 0;
-  for (const Group& g : groups) value += sticky(g.sum * (static_cast<__int128>(1) << guard_), reference - g.exponent);
+  for (const Group& g : groups) value += sticky(static_cast<__int128>(g.sum) * (static_cast<__int128>(1) << guard_), reference - g.exponent);
   value_ = static_cast<std::int64_t>(value);
   reference_ = reference;
   any_ = true;

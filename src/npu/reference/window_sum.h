@@ -22,10 +22,15 @@ struct QuantizedRow {
 /// `lanes.size()` is a multiple of the format's block.
 QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes);
 
-/// An element of the other operand: element `index` of `row`.
-struct Term {
-  const QuantizedRow* row = nullptr;
-  std::size_t index = 0;
+/// The other operand of an instruction. Term k is an element of one row (a matrix read transposed: products with weights,
+/// Q K^T), or of one row for each k (P V).
+struct Terms {
+  const QuantizedRow* row = nullptr;                 ///< element first + k of it,
+  const std::vector<const QuantizedRow*>* rows = {};  ///< or element `first` of rows[k]
+  std::size_t first = 0;
+
+  const QuantizedRow& of(std::size_t k) const { return row != nullptr ? *row : *(*rows)[k]; }
+  std::size_t index(std::size_t k) const { return row != nullptr ? first + k : first; }
 };
 
 /// One output of the array: instructions add products to it, one write-out reads it.
@@ -33,9 +38,9 @@ class WindowSum {
  public:
   WindowSum(const MxFormat& input, const MxFormat& matrix, int contraction_bits);
 
-  /// One instruction: the sum over k of a[first_a + k] * terms[k]. `group`: consecutive k whose scales are one each on
-  /// both sides.
-  void add(const QuantizedRow& a, std::size_t first_a, const std::vector<Term>& terms, std::size_t group);
+  /// One instruction: the sum over k < count of a[first_a + k] * terms[k]. `group`: consecutive k whose scales are one
+  /// each on both sides.
+  void add(const QuantizedRow& a, std::size_t first_a, const Terms& terms, std::size_t count, std::size_t group);
 
   Bf16 bf16() const;               ///< M_MM_WO
   Bf16 scaled(float scale) const;  ///< M_BMM_WO

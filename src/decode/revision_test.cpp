@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "decode/testing/run_method.h"
+
+namespace dllm {
+namespace {
+
+using testing::FakeBackend;
+using testing::masked_desc;
+using testing::MethodResult;
+using testing::MethodRun;
+using testing::run_method;
+
+// dllm-reference G.4(c): thresholds equal, lookahead off and nothing revised is the threshold decoder.
+TEST(Revision, EqualThresholdsWithoutRevisionsAreTheThresholdDecoder) {
+  for (const char* window : {"block", "sliding", "whole"})
+    for (const double threshold : {0.5, 0.9, 1.1}) {
+      MethodRun run{.window = window, .decoder = "threshold"};
+      run.config.threshold = run.config.visible_threshold = run.config.stable_threshold = threshold;
+      run.config.max_revisions = 0;
+      run.config.drain_rounds = 0;
+      FakeBackend a(masked_desc()), b(masked_desc());
+      const MethodResult plain = run_method(a, run);
+      run.decoder = "revision";
+      const MethodResult ours = run_method(b, run);
+      EXPECT_EQ(ours.tokens, plain.tokens);
+      EXPECT_EQ(ours.commit_pass, plain.commit_pass);
+      EXPECT_EQ(ours.counters.nfe, plain.counters.nfe);
+    }
+}
+
+/// Predictions by position and by whether the row shows the mask.
+struct Script {
+  struct Prediction {
+    TokenId token;
+    double confidence;
+  };
+  std::map<Position, Prediction> masked, shown;
+};
+
+void predict(RowScore& score, Script::Prediction p) {
+  score.token = p.token;
+  score.confidence = p.confidence;
+  score.log_odds = std::log(p.confidence / (1 - p.confidence));
+  score.overruled = false;
+}
+
+MethodRun two_blocks() {
+  MethodRun run{.cache = "dual", .decoder = "revision"};
+  run.prompt = 2;
+  run.grid.block_length = 4;
+  run.config.length = 8;
+  return run;
+}
+
+// Position 3 is visible at 0.8; when the second block is decoded, the model prefers another token there.
+TEST(Revision, ChangesAVisibleTokenBehindTheWindow) {
+  FakeBackend backend(masked_desc());
+  int block_two_passes = 0;
+  backend.tamper = [&](RowScore& score) {
+    const bool later = score.position >= 6;
+    block_two_passes += score.position == 9 ? 1 : 0;
+    if (score.position == 3) {
+      const bool second_look = block_two_passes > 0 || backend.plans.size() > 1;
+      predict(score, second_look ? Script::Prediction{8, 0.95} : Script::Prediction{7, 0.8});
+    } else {
+      predict(score, {5, later && backend.plans.size() < 4 ? 0.6 + 0.01 * score.position : 0.99});
+    }
+  };
+  const MethodResult result = run_method(backend, two_blocks());
+  ASSERT_TRUE(result.finished);
+  EXPECT_EQ(result.tokens[3], 8);
+  bool behind = false;
+  for (std::size_t i = 0; i < backend.plans.size(); ++i)
+    for (const PlanRow& row : backend.plans[i].rows)
+      behind = behind || (row.position == 3 && result.steps[i].window.begin > 3 && backend.plans[i].rows.size() < 10);
+  EXPECT_TRUE(behind) << "its row rode along with the second block's";
+}
+
+TEST(Revision, StableTokensHaveNoLogits) {
+  FakeBackend backend(masked_desc());
+  backend.tamper = [](RowScore& score) {
+    predict(score, {static_cast<TokenId>(score.position), score.position % 2 ? 0.95 : 0.5});
+  };
+  const MethodResult result = run_method(backend, two_blocks());
+  ASSERT_TRUE(result.finished);
+  for (std::size_t i = 1; i < backend.plans.size(); ++i)
+    for (std::int32_t index : backend.plans[i].scored) {
+      const Position p = backend.plans[i].rows[static_cast<std::size_t>(index)].position;
+      if (p % 2 == 0) continue;
+      EXPECT_GT(result.steps[i].window.end, 6) << "position " << p << " in pass " << i;
+      EXPECT_GE(p, result.steps[i].window.begin);
+    }
+}
+
+TEST(Revision, RefreshesAtMostSoManyRowsOldestFirst) {
+  FakeBackend backend(masked_desc());
+  backend.tamper = [](RowScore& score) { predict(score, {static_cast<TokenId>(score.position), 0.75}); };
+  MethodRun run{.cache = "dual", .decoder = "revision"};
+  run.prompt = 0;
+  run.config.length = 24;
+  run.config.refresh_rows = 3;
+  run.config.visible_threshold = 0.9;  // one token a pass, none of them stable
+  run.config.stable_threshold = 0.95;
+  const MethodResult result = run_method(backend, run);
+  ASSERT_TRUE(result.finished);
+  std::map<Position, std::size_t> last;  // pass of the last look; the block's last token is seen for the first time
+  std::size_t passes = 0;
+  for (std::size_t i = 0; i < backend.plans.size(); ++i) {
+    std::map<Position, std::size_t> now = last;
+    std::size_t youngest = 0, behind = 0;
+    for (std::int32_t index : backend.plans[i].scored) {
+      const Position p = backend.plans[i].rows[static_cast<std::size_t>(index)].position;
+      now[p] = i;
+      if (p >= 8) continue;
+      youngest = std::max(youngest, last[p]);
+      ++behind;
+    }
+    if (result.steps[i].window.begin == 8) {
+      EXPECT_EQ(behind, 3u) << "pass " << i;
+      for (Position p = 0; p < 8; ++p)
+        EXPECT_TRUE(now[p] == i || last[p] >= youngest) << "pass " << i << ": " << p << " is unseen for longer";
+      ++passes;
+    }
+    last = now;
+  }
+  EXPECT_EQ(passes, 8u);
+}
+
+TEST(Revision, DrainsAtTheEndAndThenAccepts) {
+  for (const std::int32_t rounds : {0, 1, 2}) {
+    FakeBackend backend(masked_desc());
+    backend.tamper = [&](RowScore& score) {  // always of another mind, never sure
+      predict(score, {static_cast<TokenId>(backend.plans.size() % 7), 0.75});
+    };
+    MethodRun run = two_blocks();
+    run.config.drain_rounds = rounds;
+    run.config.max_revisions = 1000;
+    const MethodResult result = run_method(backend, run);
+    ASSERT_TRUE(result.finished);
+    EXPECT_EQ(result.counters.nfe, 2 + rounds) << "each block goes in one pass";
+  }
+  FakeBackend settled(masked_desc());
+  settled.tamper = [](RowScore& score) { predict(score, {4, 0.75}); };
+  MethodRun run = two_blocks();
+  run.config.drain_rounds = 5;
+  EXPECT_EQ(run_method(settled, run).counters.nfe, 2 + 1) << "a round that changes nothing is the last";
+}
+
+TEST(Revision, StopTokensCountOnceNothingBeforeThemIsOpen) {
+  FakeBackend backend(masked_desc());
+  backend.tamper = [](RowScore& score) { predict(score, {score.position == 4 ? 49 : 1, 0.75}); };
+  MethodRun run = two_blocks();
+  run.options.exact_length = false;
+  run.options.stop_ids = {49};
+  const MethodResult result = run_method(backend, run);
+  EXPECT_EQ(result.stop, 4);
+  EXPECT_EQ(result.counters.nfe, 2) << "one for the block, one drain; the second block is never begun";
+  for (std::int32_t index : backend.plans.back().scored)
+    EXPECT_LE(backend.plans.back().rows[static_cast<std::size_t>(index)].position, 4);
+}
+
+TEST(Revision, LeaveOneOutShowsTheMaskAndMendsTheRow) {
+  FakeBackend backend(masked_desc());
+  MethodRun run{.cache = "dual", .decoder = "revision"};
+  run.config.leave_one_out = true;
+  run.config.visible_threshold = 0.3;
+  run.config.stable_threshold = 2;
+  run.config.refresh_rows = 2;
+  run.config.drain_rounds = 0;
+  const MethodResult result = run_method(backend, run);
+  ASSERT_TRUE(result.finished);
+  bool any = false;
+  for (std::size_t i = 0; i + 1 < backend.plans.size(); ++i)
+    for (const PlanRow& row : backend.plans[i].rows) {
+      if (row.position >= result.steps[i].window.begin || row.position < run.prompt || row.token != 99) continue;
+      any = true;
+      bool again = false;
+      for (const PlanRow& next : backend.plans[i + 1].rows) again = again || next.position == row.position;
+      EXPECT_TRUE(again) << "pass " << i << " position " << row.position;
+    }
+  EXPECT_TRUE(any);
+}
+
+TEST(Revision, EndsWhateverThePredictions) {
+  for (const bool remask : {false, true})
+    for (const auto& window : window_names())
+      for (const auto& cache : cache_policy_names()) {
+        FakeBackend backend(masked_desc());
+        MethodRun run{.window = window, .cache = cache, .decoder = "revision"};
+        run.config.remask_visible = remask;
+        run.config.visible_threshold = 0.2;
+        run.config.remask_threshold = 0.5;
+        EXPECT_TRUE(run_method(backend, run).finished) << window << ' ' << cache;
+      }
+}
+
+}  // namespace
+}  // namespace dllm
