@@ -156,6 +156,9 @@ struct MatrixSink {
   std::optional<std::uint32_t> second;  ///< where each slab of a second matrix goes, if there is one
   /// Emitted after each slab; moves `slab` to the next one.
   std::function<void(const Gp& slab)> finish_slab;
+  /// Emitted behind every block of rows of the first matrix, from the second slab on: vector work on the slab before,
+  /// while the array has a block's worth of tiles queued. `block`: the rows' address in the present slab.
+  std::function<void(const Gp& block)> behind_block = {};
 };
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
@@ -163,6 +166,8 @@ void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::i
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
 void swiglu_constants(Emitter& e);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
+/// `count` rows in place, two at a time so that one's latency is the other's work; `scratch`: two rows. Moves both.
+void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch);
 /// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: lanes without a
 /// column are operands of what reads the value.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);

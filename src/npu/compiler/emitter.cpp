@@ -105,6 +105,13 @@ Step Emitter::step(std::int64_t value) {
 
 void Emitter::advance(const Gp& target, const Step& step) { advance_from(target, target, step); }
 
+void Emitter::retreat(const Gp& target, const Step& step) {
+  if (step.reg.index() != 0)
+    subtract(target, target, step.reg);
+  else
+    add(target, target, -std::int64_t{step.value});
+}
+
 void Emitter::advance_from(const Gp& target, const Gp& source, const Step& step) {
   if (step.reg.index() != 0)
     add(target, source, step.reg);

@@ -52,6 +52,7 @@ class Emitter {
   void multiply(const Gp& target, const Gp& source, const Gp& other);
   Step step(std::int64_t value);
   void advance(const Gp& target, const Step& step);
+  void retreat(const Gp& target, const Step& step);
   void advance_from(const Gp& target, const Gp& source, const Step& step);
 
   /// Runs the body `count` times; without instructions of its own for 0 and 1.

@@ -1,6 +1,7 @@
 // RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab.
 
 #include <array>
+#include <vector>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -8,43 +9,60 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kSum = 1, kInverse = 2, kEps = 3;
+constexpr std::uint32_t kSum = 1, kInverse = 3, kEps = 4;  // sums of two rows, then constants
 
-/// kSum <- 1 / sqrt(kSum * 1/n + eps), each step rounded to BF16.
-void factor(Emitter& e) {
-  e.scalar(Op::S_MUL_FP, kSum, kSum, kInverse);
-  e.scalar(Op::S_ADD_FP, kSum, kSum, kEps);
-  e.scalar(Op::S_SQRT_FP, kSum, kSum);
-  e.scalar(Op::S_RECI_FP, kSum, kSum);
+/// f <- 1 / sqrt(f * 1/n + eps), each step rounded to BF16.
+void factor(Emitter& e, std::uint32_t f) {
+  e.scalar(Op::S_MUL_FP, f, f, kInverse);
+  e.scalar(Op::S_ADD_FP, f, f, kEps);
+  e.scalar(Op::S_SQRT_FP, f, f);
+  e.scalar(Op::S_RECI_FP, f, f);
 }
 
-void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
-                std::int64_t rows) {
+/// `group` rows take turns, so that the sum's latency is another row's work.
+void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, std::int64_t scratch,
+                std::int64_t first, std::int64_t count, std::int64_t group) {
+  if (count < group) return;
   Emitter& e = c.e;
-  const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), p = e.reg(), g = e.reg(), q = e.reg();
-  const Step slab = e.step(x.stride * c.vlen()), out_slab = e.step(out.stride * c.vlen());
-  e.loop(rows, [&] {
-    e.load_fp(kSum, 0);
-    e.copy(p, px);
+  struct Row {
+    Gp x, out, scratch;
+    std::uint32_t f;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t g = 0; g < group; ++g)
+    rows.push_back({e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)),
+                    e.reg(c.address(scratch + g)), kSum + static_cast<std::uint32_t>(g)});
+  const std::int64_t slab = x.stride * c.vlen(), out_slab = out.stride * c.vlen();
+  const Step next = e.step(slab), out_next = e.step(out_slab);
+  const Gp g = e.reg();
+  const auto each = [&](auto emit) {
+    for (const Row& row : rows) emit(row);
+  };
+  e.loop(count / group, [&] {
+    each([&](const Row& r) { e.load_fp(r.f, 0); });
     for (std::int64_t s = 0; s < x.slabs; ++s) {
-      e.vector_vv(Op::V_MUL_VV, scratch, p, p);
-      e.reduce(Op::V_RED_SUM, kSum, scratch);
-      if (s + 1 < x.slabs) e.advance(p, slab);
+      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.scratch, r.x, r.x); });
+      each([&](const Row& r) { e.reduce(Op::V_RED_SUM, r.f, r.scratch); });
+      if (s + 1 < x.slabs) each([&](const Row& r) { e.advance(r.x, next); });
     }
-    factor(e);
-    e.copy(p, px);
-    e.copy(q, py);
-    e.copy(g, gain);
-    for (std::int64_t s = 0; s < x.slabs; ++s) {
-      e.vector_vf(Op::V_MUL_VF, q, p, kSum);
-      e.vector_vv(Op::V_MUL_VV, q, q, g);
-      if (s + 1 == x.slabs) break;
-      e.advance(p, slab);
-      e.advance(q, out_slab);
-      e.add(g, g, c.vlen());
+    each([&](const Row& r) { factor(e, r.f); });
+    // The slabs backwards: the pointer stands at the last one.
+    e.add(g, gain, (x.slabs - 1) * c.vlen());
+    if (x.slabs > 1) each([&](const Row& r) { e.add(r.out, r.out, (x.slabs - 1) * out_slab); });
+    for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
+      each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
+      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
+      if (s == 0) break;
+      each([&](const Row& r) {
+        e.retreat(r.x, next);
+        e.retreat(r.out, out_next);
+      });
+      e.add(g, g, -c.vlen());
     }
-    e.add(px, px, c.vlen());
-    e.add(py, py, c.vlen());
+    each([&](const Row& r) {
+      e.add(r.x, r.x, group * c.vlen());
+      e.add(r.out, r.out, group * c.vlen());
+    });
   });
 }
 
@@ -62,7 +80,7 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
         e.set_mask(mask);
         e.load_fp(kSum, 0);
         e.reduce(Op::V_RED_SUM, kSum, scratch, true);
-        factor(e);
+        factor(e, kSum);
         e.vector_vf(Op::V_MUL_VF, py, py, kSum, 0, true);
         e.add(mask, mask, mask);
       });
@@ -85,12 +103,18 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
     return Error{ErrorCode::kUnsupported, "RMSNorm by heads: V_MASK has bits for 32 sections of HLEN", "npu compiler",
                  ""};
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
-  DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
+  DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   c.e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
   c.e.load_fp(kEps, f32_to_bf16(o.eps));
-  const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
-  (by_head ? heads : whole_rows)(c, x, out, g, t, c.value_rows(o.x));
+  const Gp g = c.e.reg(c.address(gain.row));
+  const std::int64_t rows = c.value_rows(o.x), pairs = rows / 2 * 2;
+  if (by_head) {
+    heads(c, x, out, g, c.e.reg(c.address(scratch.row)), rows);
+  } else {
+    whole_rows(c, x, out, g, scratch.row, 0, pairs, 2);
+    whole_rows(c, x, out, g, scratch.row, pairs, rows - pairs, 1);
+  }
   c.release(scratch);
   return {};
 }

@@ -27,7 +27,7 @@ Expected<void> lower(StepContext& c, const op::ScoreHead& o) {
     DLLM_TRY(bias, c.resident(o.bias, WeightUse::kRow));
   }
   // Element offset in HBM and the bias row of the slab, between slabs in INT_MEM: inside, all registers are taken.
-  const std::uint32_t offset_word = scratch_word(c.machine, 2), bias_word = scratch_word(c.machine, 3);
+  const std::uint32_t offset_word = scratch_word(c.machine, 4), bias_word = scratch_word(c.machine, 5);
   e.store_int(Gp(), Gp(), offset_word);
   if (biased) e.store_int(e.reg(c.address(bias.row)), Gp(), bias_word);
   const std::uint32_t first = c.address(buffers.row), second = c.address(buffers.row + x.stride);
