@@ -157,8 +157,10 @@ struct MatrixSink {
   /// Emitted after each slab; moves `slab` to the next one.
   std::function<void(const Gp& slab)> finish_slab;
   /// Emitted behind every block of rows of the first matrix, from the second slab on: vector work on the slab before,
-  /// while the array has a block's worth of tiles queued. `block`: the rows' address in the present slab.
-  std::function<void(const Gp& block)> behind_block = {};
+  /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the present slab.
+  std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
+  /// Instead of finish_slab behind the last slab.
+  std::function<void(const Gp& slab)> finish_last = {};
 };
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.

@@ -163,6 +163,14 @@ void Emitter::reduce(Op op, std::uint32_t f, const Gp& rs1, bool masked) {
   i.set(Field::kRs3, masked ? 1 : 0);
 }
 
+void Emitter::max_index(const Gp& index, const Gp& rs1, const Gp& first, std::uint32_t max) {
+  Instruction& i = append(Op::V_RED_MAX_IDX);
+  i.set(Field::kRd, index.index());
+  i.set(Field::kRs1, rs1.index());
+  i.set(Field::kRs2, first.index());
+  i.set(Field::kRs3, max);
+}
+
 void Emitter::shift(const Gp& rd, const Gp& rs1, const Gp& amount, std::uint32_t mode) {
   Instruction& i = append(Op::V_SHFT_V);
   i.set(Field::kRd, rd.index());

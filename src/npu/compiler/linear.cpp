@@ -64,7 +64,12 @@ class Product {
     e_.loop(looped, [&] { full_slab(s.panel); });
     if (alike < slabs - 1 && (!behind_ || alike > 0)) full_slab(last_lanes);
     slab(s.panels() - last_first, s.panel_lanes(s.panels() - 1), 0);
-    finish_slab();
+    if (sink_.finish_last) {
+      fetch(kSlabWord, y_);
+      sink_.finish_last(y_);
+    } else {
+      finish_slab();
+    }
     c_.panels_done += count_ * s.panels();
     c_.next_matrix += static_cast<std::size_t>(count_);
   }
@@ -137,26 +142,30 @@ class Product {
     const Gp x = e_.reg(x_);
     const std::int64_t row_step = std::int64_t{m_.blen} * m_.vlen;
     e_.loop(blocks_, [&] {
-      columns(lanes, x);
-      if (behind) sink_.behind_block(y_);
+      columns(lanes, x, behind);
       e_.add(x, x, row_step);
       e_.add(y_, y_, row_step);
     });
     e_.add(y_, y_, lanes - blocks_ * row_step);
   }
 
-  void columns(std::int64_t lanes, const Gp& x) {
+  void columns(std::int64_t lanes, const Gp& x, bool behind) {
     const Gp w = e_.reg(), y = e_.reg();
     e_.copy(w, slot_);
     e_.copy(y, y_);
     const Step next_tile = e_.step(lanes * m_.mlen), next_block = e_.step(std::int64_t{m_.blen} * m_.mlen);
     const Step next_slab = e_.step(x_stride_ * m_.vlen - (m_.vlen - m_.mlen));
-    e_.loop(lanes / m_.blen, [&] {
-      contract(x, w, next_tile, next_slab);
-      e_.write_out(Op::M_MM_WO, y);
-      e_.advance(w, next_block);
-      e_.add(y, y, m_.blen);
-    });
+    // Work behind the block is spread, so that the vector unit is done before the array's queue is.
+    const std::int64_t blocks = lanes / m_.blen, parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      e_.loop(blocks / parts, [&] {
+        contract(x, w, next_tile, next_slab);
+        e_.write_out(Op::M_MM_WO, y);
+        e_.advance(w, next_block);
+        e_.add(y, y, m_.blen);
+      });
+      if (behind) sink_.behind_block(y_, part * (m_.blen / parts), m_.blen / parts);
+    }
   }
 
   /// One BLEN x BLEN block: the sum over the K tiles.
@@ -251,13 +260,21 @@ Expected<void> lower(StepContext& c, const GatedLinear& o) {
   swiglu_constants(c.e);
   const std::int64_t slab_lanes = y.stride * c.vlen();
   const MatrixSink sink{c.address(y.row), c.address(up.row), [&](const Gp& slab) { c.e.add(slab, slab, slab_lanes); },
-                        [&](const Gp& block) {
+                        [&](const Gp& block, std::int64_t first, std::int64_t count) {
                           const Gp p = c.e.reg(), q = c.e.reg();
                           c.e.load_int(q, Gp(), scratch_word(c.machine, kSlabWord));
                           c.e.subtract(q, block, q);
                           c.e.add(q, q, c.address(up.row));
                           c.e.add(p, block, -slab_lanes);
-                          swiglu_rows(c, c.machine.blen, p, q, scratch.row);
+                          if (first > 0)
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
+                          // A row's operations follow each other here: results chain from pipe to pipe, and the array,
+                          // which takes a port of vector SRAM in every cycle, leaves only one.
+                          const Gp t = c.e.reg(c.address(scratch.row));
+                          c.e.loop(count, [&] {
+                            swiglu_row(c.e, t, p, q, p);
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, c.vlen());
+                          });
                         }};
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
   const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
