@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
-.PHONY: help setup build run test check bench bench-compare format lint fuzz coverage clean
+.PHONY: help setup build run test check bench bench-compare methods format lint fuzz coverage clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 
 bench-compare: setup  ## speed against another revision: make bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
+
+methods: build  ## every method on the embedded model: the tables and plots of docs/methods.md
+	@scripts/methods_table.py build/release/dllm
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix

@@ -102,7 +102,7 @@ void register_set(const KernelSet* set) {
     benchmark::RegisterBenchmark(name.c_str(), body)->UseRealTime()->Unit(benchmark::kMicrosecond);
   };
   for (const Codec* format : all_codecs())
-    for (std::int64_t rows : {1, 8, 32, 128})
+    for (std::int64_t rows : {1, 8, 32, 128, 256})
       add("linear/" + isa + "/" + std::string(format->name) + "/rows:" + std::to_string(rows),
           [set, type = format->type, rows](benchmark::State& state) { linear(state, set, type, rows); });
   for (std::int64_t rows : {1, 32})

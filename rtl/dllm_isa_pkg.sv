@@ -140,7 +140,8 @@ package dllm_isa_pkg;
     CSR_FORMAT_MATRIX_KV = 5'd12,
     CSR_FORMAT_ACTIVATION = 5'd13,
     CSR_FORMAT_VECTOR_KV = 5'd14,
-    CSR_FORMAT_MATRIX_INPUT = 5'd15
+    CSR_FORMAT_MATRIX_INPUT = 5'd15,
+    CSR_BMM_LAYOUT = 5'd16
   } csr_e;
 
 endpackage

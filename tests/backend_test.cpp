@@ -60,7 +60,8 @@ StepPlan full_plan(Position length, TokenId vocab) {
 }
 
 TEST(CpuBackend, FullPassesOfEveryArchitecture) {
-  for (const char* architecture : {"llada", "dream", "llama"})
+  for (const char* architecture : {"llada", "dream", "llama", "llada-moe", "llada2", "rnd1", "sdar", "sdar-moe",
+                                   "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe"})
     for (const std::int64_t kv_heads : {1, 2, 4}) {
       Pair pair({.architecture = architecture, .kv_heads = kv_heads});
       EXPECT_LT(pair.compare(full_plan(37, 80)), 1e-5) << architecture << ' ' << kv_heads;
@@ -79,6 +80,52 @@ TEST(CpuBackend, RowsWithMixturesOfTokens) {
     const auto mixed = *pair.cpu->forward({&step, 1});
     step.plan.mixtures.clear();
     EXPECT_NE((*pair.cpu->forward({&step, 1}))[0].logits, mixed[0].logits);
+  }
+}
+
+TEST(CpuBackend, EveryKindOfRouting) {
+  using enum GateScore;
+  const ExpertsDesc kinds[] = {
+      {.count = 8, .used = 8, .width = 32, .score = kSoftmax},
+      {.count = 7, .used = 1, .width = 24, .shared_width = 40, .leading_dense = 1, .score = kSigmoid},
+      {.count = 12,
+       .used = 4,
+       .width = 32,
+       .score = kSigmoid,
+       .groups = 4,
+       .groups_used = 2,
+       .normalize = true,
+       .scale = 2.5f},
+      {.count = 12, .used = 4, .width = 32, .shared_width = 32, .score = kSigmoid, .capacity = 6, .normalize = true},
+      {.count = 6, .used = 2, .width = 32, .score = kSoftmax, .groups = 6, .groups_used = 3},
+  };
+  for (const ExpertsDesc& kind : kinds) {
+    Pair pair({.architecture = "llada2", .experts = kind});
+    EXPECT_LT(pair.compare(full_plan(37, 80)), 1e-5) << kind.count << ' ' << kind.used;
+    StepPlan rest = full_plan(40, 80);  // all of the last block, so that its pool is whole
+    rest.rows.erase(rest.rows.begin(), rest.rows.begin() + 32);
+    rest.scored = {0, 5};
+    rest.visible = {{0, 40}};
+    EXPECT_LT(pair.compare(rest), 1e-5) << kind.count << ' ' << kind.used;
+  }
+}
+
+TEST(CpuBackend, ExpertsOfEveryWeightType) {
+  for (const TensorType type : {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0,
+                                TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kMXFP4}) {
+    // Every expert is used: noise of 8-bit activations does not change a choice.
+    const RandomModel spec{.architecture = "llada-moe",
+                           .width = 256,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .ffn_width = 512,
+                           .type = type,
+                           .experts = {.count = 4, .used = 4, .width = 256}};
+    CpuOptions options;
+    options.kv = CpuKvType::kF32;
+    EXPECT_LT(Pair(spec, options).compare(full_plan(19, 80)), 3e-2) << codec(type).name;
+    options.activations = CpuActivations::kF32;
+    EXPECT_LT(Pair(spec, options).compare(full_plan(19, 80)), 1e-5) << codec(type).name << ", exact activations";
   }
 }
 

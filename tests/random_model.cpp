@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "model/dense_transformer.h"
 #include "model/describe.h"
+#include "model/expert_layer.h"
 
 namespace dllm::testing {
 namespace {
@@ -55,16 +56,22 @@ ModelSource random_source(const RandomModel& spec) {
                                                        .norm_eps = 1e-5,
                                                        .rope_theta = 10000});
   source.metadata.set("general.architecture", MetaValue::string(spec.architecture));
-  if (spec.architecture != "llama")
-    source.metadata.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(spec.vocab - 1)));
   const Architecture& architecture = **find_architecture(spec.architecture);
+  if (architecture.experts) set_expert_metadata(spec.architecture, spec.experts, source.metadata);
+  ModelDesc defaults;
+  architecture.set_defaults(defaults);
+  if (defaults.mask)
+    source.metadata.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(spec.vocab - 1)));
   const ModelDesc desc = *describe(architecture, source.metadata, {spec.vocab, 1 << 20, true}, nullptr, Log());
   auto storage = std::make_shared<Storage>();
   std::uint32_t index = 0;
   for (const WeightDecl& decl : architecture.build(desc, {1, 1}).weights) {
     ++index;
-    if (!decl.required) continue;
-    const bool matrix = decl.shape.size() == 2 && decl.shape[0] % codec(spec.type).block_elems == 0;
+    const bool selection_bias =
+        decl.name.find("exp_probs_b") != std::string::npos && desc.experts.score == GateScore::kSigmoid;
+    if (!decl.required && !selection_bias) continue;
+    const bool router = decl.name.find("ffn_gate_inp") != std::string::npos;
+    const bool matrix = !router && decl.shape.size() >= 2 && decl.shape[0] % codec(spec.type).block_elems == 0;
     const TensorType type = matrix ? spec.type : TensorType::kF32;
     storage->tensors.push_back(random_tensor(decl, type, spec.seed, index));
     source.tensors.push_back({decl.name, type, decl.shape, storage->tensors.back(), 0});

@@ -173,6 +173,99 @@ class Pass {
       for (std::size_t i = 0; i < value(o.out)[r].size(); ++i) value(o.out)[r][i] += value(o.b)[r][i];
   }
 
+  /// Indices of the `count` largest, lower index first among equals.
+  static std::vector<std::size_t> largest(const std::vector<double>& keys, std::int32_t count) {
+    std::vector<std::size_t> order(keys.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] > keys[b]; });
+    order.resize(static_cast<std::size_t>(count));
+    return order;
+  }
+
+  /// Keys of the experts that a group limit or a block's pool leaves out become -inf.
+  void limit(const op::Route& o, const Matrix& keys, std::size_t r, std::vector<double>& own) const {
+    std::vector<bool> allowed(own.size(), o.groups <= 1 && o.capacity == 0);
+    if (o.groups > 1) {
+      const std::size_t size = own.size() / static_cast<std::size_t>(o.groups);
+      std::vector<double> sums;
+      for (std::size_t g = 0; g < own.size(); g += size) {
+        std::vector<double> group(own.begin() + static_cast<std::ptrdiff_t>(g),
+                                  own.begin() + static_cast<std::ptrdiff_t>(g + size));
+        std::sort(group.rbegin(), group.rend());
+        sums.push_back(group[0] + (size > 1 ? group[1] : 0));
+      }
+      for (const std::size_t g : largest(sums, o.groups_used))
+        for (std::size_t i = 0; i < size; ++i) allowed[g * size + i] = true;
+    }
+    if (o.capacity > 0) {
+      std::vector<double> pool(own.size(), -std::numeric_limits<double>::infinity());
+      for (std::size_t other = 0; other < rows_.size(); ++other)
+        if (rows_[other].step == rows_[r].step &&
+            rows_[other].row.position / o.block == rows_[r].row.position / o.block)
+          for (std::size_t e = 0; e < pool.size(); ++e) pool[e] = std::max(pool[e], keys[other][e]);
+      for (const std::size_t e : largest(pool, o.capacity)) allowed[e] = true;
+    }
+    for (std::size_t e = 0; e < own.size(); ++e)
+      if (!allowed[e]) own[e] = -std::numeric_limits<double>::infinity();
+  }
+
+  void apply(const op::Route& o) {
+    Matrix scores = value(o.logits);
+    for (std::vector<double>& row : scores) {
+      double total = 0;
+      const double top = *std::max_element(row.begin(), row.end());
+      for (double& s : row) total += s = o.score == GateScore::kSoftmax ? std::exp(s - top) : 1 / (1 + std::exp(-s));
+      if (o.score == GateScore::kSoftmax)
+        for (double& s : row) s /= total;
+    }
+    Matrix keys = scores;
+    if (present(o.bias))
+      for (std::vector<double>& row : keys)
+        for (std::size_t e = 0; e < row.size(); ++e) row[e] += weight(o.bias)[e];
+    for (std::size_t r = 0; r < keys.size(); ++r) {
+      std::vector<double> own = keys[r];
+      limit(o, keys, r, own);
+      std::vector<std::size_t> chosen = largest(own, o.used);
+      std::sort(chosen.begin(), chosen.end());
+      double sum = 0;
+      std::vector<double> out;
+      for (const std::size_t e : chosen) {
+        out.push_back(static_cast<double>(e));
+        sum += scores[r][e];
+      }
+      for (const std::size_t e : chosen)
+        out.push_back(static_cast<double>(o.scale) * scores[r][e] / (o.normalize ? sum + 1e-20 : 1));
+      value(o.out).push_back(std::move(out));
+    }
+  }
+
+  /// Row `expert` of a stack of matrices, times x.
+  std::vector<double> expert_product(const std::vector<double>& x, WeightId stack, std::size_t expert,
+                                     std::size_t outputs) const {
+    const std::vector<double>& w = weight(stack);
+    std::vector<double> result(outputs);
+    for (std::size_t n = 0; n < outputs; ++n)
+      for (std::size_t k = 0; k < x.size(); ++k) result[n] += x[k] * w[(expert * outputs + n) * x.size() + k];
+    return result;
+  }
+
+  void apply(const op::Experts& o) {
+    const std::size_t inner = static_cast<std::size_t>(desc_.experts.width), used = value(o.route)[0].size() / 2;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const std::vector<double>& x = value(o.x)[r];
+      std::vector<double> out(x.size(), 0.0);
+      for (std::size_t j = 0; j < used; ++j) {
+        const auto expert = static_cast<std::size_t>(value(o.route)[r][j]);
+        std::vector<double> act = expert_product(x, o.gate, expert, inner);
+        const std::vector<double> up = expert_product(x, o.up, expert, inner);
+        for (std::size_t i = 0; i < inner; ++i) act[i] *= up[i] / (1 + std::exp(-act[i]));
+        const std::vector<double> down = expert_product(act, o.down, expert, out.size());
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] += value(o.route)[r][used + j] * down[i];
+      }
+      value(o.out).push_back(std::move(out));
+    }
+  }
+
   void apply(const op::GatherScored& o) {
     for (std::size_t index : scored_) value(o.out).push_back(value(o.x)[index]);
   }

@@ -61,6 +61,13 @@ class LanguageModel {
   /// Raw logits [ids.size() x vocab_size()], one full pass. `causal` overrides the model's attention mask.
   Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal) const;
 
+  /// Log-probabilities (nats) of `ids` at the positions `masked` (ascending), which the model sees as masks, all at
+  /// once; the building block of likelihood estimates. Autoregressive models predict each from the tokens before it.
+  /// `cfg_scale` != 0: classifier-free guidance away from a pass whose first `prompt` positions are masked.
+  Expected<std::vector<double>> masked_log_probs(const std::vector<std::int32_t>& ids,
+                                                 const std::vector<std::int32_t>& masked, double cfg_scale = 0,
+                                                 std::int32_t prompt = 0) const;
+
   /// `special`: texts of control tokens become their ids.
   Expected<std::vector<std::int32_t>> tokenize(std::string_view text, bool special) const;
   Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
@@ -72,12 +79,14 @@ class LanguageModel {
 
   std::int32_t vocab_size() const;
   std::int32_t context_length() const;
+  bool autoregressive() const;  ///< causal and without a mask token: its likelihoods are exact
   std::string architecture() const;
   std::string name() const;
   std::string isa() const;  ///< the kernel set in use
   std::int32_t threads() const;
 
  private:
+  friend struct LanguageModelParts;  ///< engine/load.h: models on other backends
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -3,22 +3,20 @@
 import argparse
 import json
 import os
-import random
 import sys
 
 import torch
 
-from . import tasks
 from .decode import METHODS
+from .evaluate import evaluate, table
 from .export import export_model
 from .golden import read_items, write_golden
 from .model import Llada, ModelConfig
-from .schedule import FULL_RUN
-from .tokenizer import EOT, MERGES, Tokenizer, chat, train_merges
+from .recipes import RECIPES
+from .tokenizer import Tokenizer, train_merges
 from .train import Trainer, load_checkpoint, run
 from .verify import verify
 
-TOKENIZER_EXAMPLES = 30_000
 HELD_OUT = 500
 
 
@@ -27,7 +25,7 @@ def make_tasks(args):
     os.makedirs(directory, exist_ok=True)
     for part in ("validation", "test"):
         with open(os.path.join(directory, f"{part}.jsonl"), "w", encoding="utf-8") as f:
-            for e in tasks.held_out(part, HELD_OUT, args.seed):
+            for e in RECIPES[args.recipe].held_out(part, HELD_OUT, args.seed):
                 f.write(json.dumps({"task": e.task, "prompt": e.prompt, "answer": e.answer}) + "\n")
 
 
@@ -35,27 +33,29 @@ def make_tokenizer(args):
     if args.tokenizer_from:
         Tokenizer.load(args.tokenizer_from).save(args.out)
         return
-    rng = random.Random(f"tokenizer {args.seed}")
-    examples = [tasks.draw(rng, rng.randrange(len(tasks.LEVELS)))
-                for _ in range(TOKENIZER_EXAMPLES)]
-    texts = [chat(e.prompt) + e.answer + EOT for e in examples]
-    Tokenizer(train_merges(texts, MERGES)).save(args.out)
+    recipe = RECIPES[args.recipe]
+    Tokenizer(train_merges(recipe.tokenizer_texts(args.seed), recipe.merges)).save(args.out)
 
 
 def train(args):
     tokenizer = Tokenizer.load(args.out)
     checkpoint = os.path.join(args.out, "checkpoint.pt")
+    recipe = RECIPES[args.recipe]
+    budget = args.tokens or recipe.budget
     if os.path.exists(checkpoint) and not args.restart:
         trainer = Trainer.resume(checkpoint, tokenizer, args.bf16)
-        if (trainer.budget, trainer.seed) != (int(args.tokens), args.seed):
+        if args.extend:
+            trainer.budget = budget
+        if (trainer.recipe, trainer.budget, trainer.seed) != (recipe, budget, args.seed):
             raise ValueError(
-                f"{checkpoint} belongs to --tokens {trainer.budget} --seed {trainer.seed}; "
-                "give these to go on with it, or --restart to begin again")
+                f"{checkpoint} belongs to --recipe {trainer.recipe.name} --tokens "
+                f"{trainer.budget} --seed {trainer.seed}; give these to go on with it, --extend "
+                "to go on with another number of tokens, or --restart to begin again")
     else:
         log = os.path.join(args.out, "log.jsonl")
         if os.path.exists(log):
             os.remove(log)
-        trainer = Trainer(ModelConfig(), tokenizer, args.tokens, args.seed, args.bf16)
+        trainer = Trainer(recipe.config, tokenizer, budget, args.seed, args.bf16, args.recipe)
     if not run(trainer, args.out, args.minutes, args.log_every):
         print(f"stopped at {trainer.tokens} of {trainer.budget} tokens; the same command goes on",
               file=sys.stderr)
@@ -72,6 +72,22 @@ def golden(args):
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))
     write_golden(args.out, items, os.path.join(args.out, "golden"), args.methods,
                  args.accuracy_items)
+
+
+def evaluation(args):
+    state = load_checkpoint(os.path.join(args.out, "checkpoint.pt"))
+    recipe = RECIPES[state.get("recipe", "tiny")]
+    model = Llada(ModelConfig(**state["config"]))
+    model.load_state_dict(state["model" if args.raw else "average"])
+    items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))[:args.items]
+    print(f"after {state['tokens']} tokens, {state['step']} steps, {state['seconds']:.0f} s")
+    outcomes = evaluate(model.eval(), items, Tokenizer.load(args.out), recipe.gen_length,
+                        threshold=args.threshold)
+    print("\n".join(table(outcomes)))
+    if args.show:
+        for item, outcome in zip(items, outcomes):
+            if not outcome.correct:
+                print(f"\n{item['prompt']}\nwanted:\n{item['answer']}\ngot:\n{outcome.text}")
 
 
 def everything(args):
@@ -115,12 +131,14 @@ def parser():
     out.add_argument("--out", required=True, metavar="DIR", help="the model's directory")
     seed = argparse.ArgumentParser(add_help=False)
     seed.add_argument("--seed", type=int, default=0)
+    seed.add_argument("--recipe", choices=list(RECIPES), default="tiny")
     tokenizer = argparse.ArgumentParser(add_help=False)
     tokenizer.add_argument("--tokenizer-from", metavar="DIR",
                            help="take this directory's tokenizer instead of training one")
     training = argparse.ArgumentParser(add_help=False)
-    training.add_argument("--tokens", type=tokens, default=round(FULL_RUN * 1e6),
-                          help="budget; the curriculum is stretched over it (default %(default)s)")
+    training.add_argument("--tokens", type=tokens, help="budget (default: the recipe's)")
+    training.add_argument("--extend", action="store_true",
+                          help="go on from a checkpoint with another budget")
     training.add_argument("--minutes", type=positive(float),
                           help="stop after so long; the same command goes on from there")
     training.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
@@ -132,9 +150,14 @@ def parser():
     methods = argparse.ArgumentParser(add_help=False)
     methods.add_argument("--methods", type=method_list, default=list(METHODS), metavar="A,B",
                          help=f"of {', '.join(METHODS)} (default: all)")
-    table = argparse.ArgumentParser(add_help=False)
-    table.add_argument("--accuracy-items", type=int, metavar="N",
+    accuracy = argparse.ArgumentParser(add_help=False)
+    accuracy.add_argument("--accuracy-items", type=int, metavar="N",
                        help="items of the accuracy table; 0: no table (default: all)")
+    looking = argparse.ArgumentParser(add_help=False)
+    looking.add_argument("--items", type=positive(int), default=HELD_OUT, metavar="N",
+                         help="the first N validation items (default %(default)s)")
+    looking.add_argument("--threshold", type=positive(float), default=0.9)
+    looking.add_argument("--show", action="store_true", help="print what is wrong in full")
     reference = argparse.ArgumentParser(add_help=False)
     reference.add_argument("--reference", required=True, metavar="DIR",
                            help="a checkpoint with tasks/ and golden/ made elsewhere")
@@ -147,9 +170,10 @@ def parser():
     add("tokenizer", make_tokenizer, "train the tokenizer", out, seed, tokenizer)
     add("train", train, "train, or go on training", out, seed, training)
     add("export", export, "write the Hugging Face files", out, exporting)
-    add("golden", golden, "write golden outputs and the accuracy table", out, methods, table)
+    add("evaluate", evaluation, "accuracy and passes of the checkpoint", out, exporting, looking)
+    add("golden", golden, "write golden outputs and the accuracy table", out, methods, accuracy)
     add("all", everything, "all of these, one after another", out, seed, tokenizer, training,
-        exporting, methods, table)
+        exporting, methods, accuracy)
     add("verify", check, "reproduce the golden outputs of a reference", reference, methods)
     return p
 

@@ -12,15 +12,16 @@ from dataclasses import asdict
 import torch
 import torch.nn.functional as F
 
-from .data import draw_batches
 from .model import Llada, ModelConfig
 from .optim import make_optimizers, set_rates
-from .schedule import check_budget, ema_decay, stage
+from .recipes import RECIPES
+from .schedule import ema_decay
 
 
 class Trainer:
-    def __init__(self, config, tokenizer, budget, seed=0, bf16=False):
-        check_budget(budget)
+    def __init__(self, config, tokenizer, budget, seed=0, bf16=False, recipe="tiny"):
+        self.recipe = RECIPES[recipe]
+        self.recipe.check_budget(budget)
         if config.vocab_size != len(tokenizer):
             raise ValueError(f"the model has {config.vocab_size} tokens, the tokenizer "
                              f"{len(tokenizer)}")
@@ -28,9 +29,10 @@ class Trainer:
         self.budget, self.seed, self.bf16 = int(budget), seed, bf16
         self.step = self.tokens = 0
         self.seconds = 0.0
-        self.model = Llada(config)
+        self.model = Llada(config, self.recipe.attention)
         self.model.reset_parameters(seed)
-        self.optimizers = make_optimizers(self.model)
+        # The first recipe's published rates belong to an update in float32.
+        self.optimizers = make_optimizers(self.model, low_precision=bf16 and recipe != "tiny")
         self.average = {n: p.detach().clone() for n, p in self.model.named_parameters()}
 
     def autocast(self):
@@ -42,8 +44,8 @@ class Trainer:
         loss: weighted, what is minimised; ce: unweighted, without the padding behind the
         answers; ce_padded: unweighted with it.
         """
-        now = stage(self.tokens, self.budget, self.step)
-        batches = draw_batches(self.seed, self.step, now, self.tokenizer)
+        now = self.recipe.stage(self.tokens, self.budget, self.step)
+        batches = self.recipe.draw_batches(self.seed, self.step, now, self.tokenizer)
         total = sum(float(b.weights.sum()) for b in batches)
         answers = sum(int(b.answer.sum()) for b in batches)
         masked = sum(int((b.weights > 0).sum()) for b in batches)
@@ -55,7 +57,7 @@ class Trainer:
             ce = F.cross_entropy(logits[chosen].float(), b.targets[chosen], reduction="none")
             loss = (ce * b.weights[chosen]).sum() / total
             loss.backward()
-            loss_sum += float(loss)
+            loss_sum += float(loss.detach())
             ce_sum += float(ce.detach()[b.answer[chosen]].sum())
             padded_sum += float(ce.detach().sum())
             self.tokens += b.inputs.numel()
@@ -79,7 +81,7 @@ class Trainer:
         return model.eval()
 
     def save(self, path):
-        state = {"config": asdict(self.config), "budget": self.budget, "seed": self.seed,
+        state = {"recipe": self.recipe.name, "config": asdict(self.config), "budget": self.budget, "seed": self.seed,
                  "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
                  "model": self.model.state_dict(), "average": self.average,
                  "optimizers": [o.state_dict() for o in self.optimizers],
@@ -94,7 +96,7 @@ class Trainer:
         if state["merges"] != [" ".join(m) for m in tokenizer.merges]:
             raise ValueError(f"{path} was trained with another tokenizer")
         trainer = cls(ModelConfig(**state["config"]), tokenizer, state["budget"], state["seed"],
-                      bf16)
+                      bf16, state.get("recipe", "tiny"))
         trainer.model.load_state_dict(state["model"])
         trainer.average = state["average"]
         for optimizer, saved in zip(trainer.optimizers, state["optimizers"]):
@@ -111,11 +113,12 @@ def load_checkpoint(path):
         raise ValueError(f"no checkpoint at {path}; run train first") from None
 
 
-def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tokens=None):
+def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tokens=None,
+        save_minutes=3):
     """Trains until the budget, `stop_tokens` or `minutes` are used up; True if the budget is."""
     checkpoint = os.path.join(directory, "checkpoint.pt")
     limit = min(trainer.budget, stop_tokens or trainer.budget)
-    started = last = time.monotonic()
+    started = last = saved = time.monotonic()
     recent, tokens_before = [], trainer.tokens
     with open(os.path.join(directory, "log.jsonl"), "a", encoding="utf-8") as log:
         while trainer.tokens < limit:
@@ -134,8 +137,9 @@ def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tok
                 print(line, file=sys.stderr, flush=True)
                 print(line, file=log, flush=True)
                 recent = []
-            if trainer.step % save_every == 0:
+            if trainer.step % save_every == 0 or now - saved >= 60 * save_minutes:
                 trainer.save(checkpoint)
+                saved = now
             if out_of_time:
                 break
     trainer.save(checkpoint)

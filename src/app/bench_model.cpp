@@ -52,7 +52,7 @@ nlohmann::ordered_json BenchModel::describe() const {
   std::int64_t parameters = 0, bytes = 0;
   for (const SourceTensor& tensor : model->tensors()) {
     parameters += element_count(tensor.shape);
-    bytes += static_cast<std::int64_t>(tensor.data.size());
+    bytes += static_cast<std::int64_t>(byte_size(tensor));
   }
   const Graph graph = model->build({1, 1});
   std::string type = recipe_name(model->metadata());

@@ -1,6 +1,7 @@
 #include "app/bench_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <variant>
 
@@ -20,6 +21,20 @@ double visible_pairs(const ModelDesc& desc, const StepSize& size) {
   return sequences * pairs;
 }
 
+/// Experts that `rows` rows touch when each chooses `used` of `experts` and none is preferred, as with the random
+/// weights of make-model; a trained model's rows agree more and touch fewer.
+double touched(double experts, double used, double rows) { return experts * (1 - std::pow(1 - used / experts, rows)); }
+
+void add_experts(const Graph& graph, const op::Experts& o, const Weights& weights, double rows, StepWork& work) {
+  const double used = static_cast<double>(graph.values[static_cast<std::size_t>(o.route)].width) / 2;
+  for (const WeightId id : {o.gate, o.up, o.down}) {
+    const WeightView& stack = view(weights, id);
+    const auto experts = static_cast<double>(stack.shape[2]);
+    work.linear_ops += 2.0 * rows * used * static_cast<double>(element_count(stack.shape)) / experts;
+    work.weight_bytes += static_cast<double>(stack.data.size()) / experts * touched(experts, used, rows);
+  }
+}
+
 }  // namespace
 
 StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size) {
@@ -32,6 +47,8 @@ StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& de
       const WeightView& weight = view(weights, linear->weight);
       work.linear_ops += 2.0 * rows * static_cast<double>(element_count(weight.shape));
       work.weight_bytes += static_cast<double>(weight.data.size());
+    } else if (const auto* experts = std::get_if<op::Experts>(&op)) {
+      add_experts(graph, *experts, weights, rows, work);
     } else if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
       const WeightView& weight = view(weights, head->weight);
       work.head_ops += 2.0 * scored * static_cast<double>(element_count(weight.shape));
@@ -45,9 +62,12 @@ StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& de
 
 TensorType main_type(const Graph& graph, const Weights& weights) {
   std::map<TensorType, std::size_t> bytes;
-  for (const Op& op : graph.ops)
-    if (const auto* linear = std::get_if<op::Linear>(&op))
-      bytes[view(weights, linear->weight).type] += view(weights, linear->weight).data.size();
+  const auto count = [&](WeightId id) { bytes[view(weights, id).type] += view(weights, id).data.size(); };
+  for (const Op& op : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op)) count(linear->weight);
+    if (const auto* experts = std::get_if<op::Experts>(&op))
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) count(id);
+  }
   TensorType best = TensorType::kF32;
   std::size_t most = 0;
   for (const auto& [type, size] : bytes)

@@ -1,12 +1,10 @@
-"""The verbs of `dllm` that read or write files: convert, quantize, inspect, tokenize, detokenize, logits, eval.
+"""The verbs of `dllm` that read or write files: convert, quantize, inspect, tokenize, detokenize, logits.
 
     python3 cli_files_test.py PATH/TO/dllm [unittest arguments]
 """
 
 import json
 import os
-import pty
-import signal
 import struct
 import subprocess
 import unittest
@@ -123,63 +121,6 @@ class Files(CliCase):
         self.fails(2, "logits", "--tokens", "", "-o", out)
         self.fails(2, "logits", "--tokens", "1")
         self.fails(3, "logits", "--tokens", "1", "-o", self.dir / "no" / "directory")
-
-
-class Eval(CliCase):
-    def setUp(self):
-        self.items = self.dir / "items.jsonl"
-        self.items.write_text('{"task":"arith","prompt":"Solve 17+4.","answer":"21"}\n'
-                              '{"task":"minmax","prompt":"Max: 12 16 3 1","answer":"16"}\n'
-                              '{"task":"minmax","prompt":"Max: 2 1","answer":"wrong"}\n')
-
-    def test_forms(self):
-        text = self.ok("eval", self.items, "-n", "32").stdout
-        self.assertRegex(text, r"(?m)^all +3 +66\.7 ")
-        self.assertTrue(self.ok("eval", self.items, "-n", "32", "-o", "md").stdout.startswith("| task"))
-        report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json").stdout)
-        self.assertEqual(report["all"]["correct"], 2)
-        self.assertEqual(report["tasks"]["minmax"]["items"], 2)
-        self.assertEqual([r["correct"] for r in report["records"]], [True, True, False])
-        self.assertEqual(report["config"]["options"]["length"], 32)
-        self.assertNotEqual(report["config"]["options"]["algorithm"], "")
-        lines = self.ok("eval", self.items, "-n", "32", "-o", "jsonl").stdout.splitlines()
-        self.assertEqual(len(lines), 4)
-        self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
-
-    def test_choice_of_items(self):
-        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--limit", "1").stdout)
-        self.assertEqual(report["all"]["items"], 1)
-        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--task", "minmax").stdout)
-        self.assertEqual(list(report["tasks"]), ["minmax"])
-        self.assertIn("did you mean 'minmax'", self.fails(2, "eval", self.items, "--task", "minimax"))
-
-    def test_progress_and_interrupt_on_a_terminal(self):
-        many = self.dir / "many.jsonl"
-        many.write_text(self.items.read_text() * 300)
-        terminal, child_side = pty.openpty()
-        process = subprocess.Popen([DLLM, "eval", many, "-n", "32", "--algorithm", "low-confidence", "--exact-length",
-                                    "-o", "json"], stdout=subprocess.PIPE, stderr=child_side, env=clean_environment())
-        os.close(child_side)
-        seen = b""
-        while b"/900" not in seen:  # the progress line: at least one item is done
-            seen += os.read(terminal, 4096)
-        process.send_signal(signal.SIGINT)
-        out = process.stdout.read()
-        process.stdout.close()
-        self.assertEqual(process.wait(timeout=60), 130)
-        os.close(terminal)
-        report = json.loads(out)
-        self.assertFalse(report["complete"])
-        self.assertGreaterEqual(report["all"]["items"], 1)
-        self.assertLess(report["all"]["items"], 900)
-
-    def test_damaged_files(self):
-        bad = self.dir / "bad.jsonl"
-        bad.write_text(self.items.read_text() + "{oops\n")
-        self.assertIn("line 4", self.fails(3, "eval", bad))
-        bad.write_text("")
-        self.fails(3, "eval", bad)
-        self.fails(3, "eval", self.dir / "missing.jsonl")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Usage(CliCase):
         self.assertRegex(self.ok("--version").stdout, r"^dllm \d+\.\d+\.\d+\n$")
 
     def test_help_of_every_verb(self):
-        for verb in "run chat inspect convert quantize tokenize detokenize logits eval".split():
+        for verb in "run chat inspect convert quantize tokenize detokenize logits eval compare".split():
             result = self.ok(verb, "--help")
             self.assertIn(f"usage: dllm {verb}", result.stdout)
             self.assertIn("env: DLLM_ARG_", result.stdout)

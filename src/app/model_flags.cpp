@@ -8,6 +8,10 @@
 #include "app/options.h"
 #include "base/try.h"
 #include "cpu/kernels/kernel_set.h"
+#include "engine/load.h"
+#include "npu/backend/npu_backend.h"
+#include "npu/device/device.h"
+#include "npu/machine/device_machine.h"
 
 namespace dllm::app {
 namespace {
@@ -53,6 +57,22 @@ void ModelFlags::add_loading(Flags& flags) {
              .default_text = "none",
              .takes_path = true,
              .apply = into(load.weight_cache)});
+  flags.add({.names = {"--backend"},
+             .value = "NAME",
+             .help = "what runs the model: this processor, or the simulated NPU with its number formats (bit-exact, slow)",
+             .default_text = "cpu",
+             .choices = {"cpu", "npu"},
+             .apply = into(backend, {"cpu", "npu"})});
+  flags.add({.names = {"--device"},
+             .value = "NAME|FILE",
+             .help = "profile of --backend npu; see dllm npu devices",
+             .default_text = device,
+             .takes_path = true,
+             .apply = into(device)});
+  flags.add({.names = {"--set"},
+             .value = "KEY=VALUE",
+             .help = "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated",
+             .apply = into(sets)});
   flags.add({.names = {"-v", "--verbose"}, .help = "tell about the model on stderr", .apply = into(verbose)});
 }
 
@@ -89,8 +109,32 @@ bool ModelFlags::list_isas(Terminal& terminal) const {
   return true;
 }
 
+namespace {
+
+Expected<LanguageModel> open_on_npu(const ModelFlags& flags) {
+  std::vector<npu::Override> overrides;
+  for (const std::string& text : flags.sets) {
+    DLLM_TRY(npu::Override change, npu::parse_override(text));
+    overrides.push_back(std::move(change));
+  }
+  DLLM_TRY(const npu::Device device, npu::load_device(flags.device, overrides));
+  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
+  return LanguageModelParts::load(flags.path, flags.load,
+                                  [&machine](const Model& model) -> Expected<std::unique_ptr<Backend>> {
+                                    DLLM_TRY(std::unique_ptr<npu::NpuBackend> backend,
+                                             npu::NpuBackend::create(
+                                                 model.desc(), [&model](StepShape shape) { return model.build(shape); },
+                                                 model.weights(), machine));
+                                    return std::unique_ptr<Backend>(std::move(backend));
+                                  });
+}
+
+}  // namespace
+
 Expected<LanguageModel> ModelFlags::open(Terminal& terminal) const {
-  DLLM_TRY(LanguageModel model, LanguageModel::load(path, load));
+  if (backend != "npu" && !sets.empty())
+    return Error{ErrorCode::kUsage, "--set changes the profile of a simulated device", "--set", "add --backend npu"};
+  DLLM_TRY(LanguageModel model, backend == "npu" ? open_on_npu(*this) : LanguageModel::load(path, load));
   const int templates = int{!chat_template.empty()} + int{!chat_template_file.empty()} + int{raw};
   if (templates > 1)
     return Error{ErrorCode::kUsage, "the chat template is given twice", "",

@@ -4,6 +4,7 @@
 
 #include "app/model_file.h"
 #include "app/npu_program.h"
+#include "app/npu_timing_flags.h"
 #include "app/options.h"
 #include "app/report.h"
 #include "app/verb.h"
@@ -18,13 +19,13 @@
 namespace dllm::app {
 namespace {
 
-/// One line per instruction, and the hazard monitor behind it.
+/// One line per instruction, and the observers behind it.
 class Observer final : public npu::IssueObserver {
  public:
-  Observer(std::string* trace, npu::HazardMonitor* monitor) : trace_(trace), monitor_(monitor) {}
+  Observer(std::string* trace, std::vector<npu::IssueObserver*> others) : trace_(trace), others_(std::move(others)) {}
 
   void on_issue(const npu::IssueEvent& event) override {
-    if (monitor_ != nullptr) monitor_->on_issue(event);
+    for (npu::IssueObserver* other : others_) other->on_issue(event);
     if (trace_ == nullptr) return;
     *trace_ += fmt::format("{} {} {}", event.sequence, event.index, npu::to_text(*event.instruction));
     for (int i = 0; i < event.accesses->count; ++i) {
@@ -38,7 +39,7 @@ class Observer final : public npu::IssueObserver {
 
  private:
   std::string* trace_;
-  npu::HazardMonitor* monitor_;
+  std::vector<npu::IssueObserver*> others_;
 };
 
 struct Dump {
@@ -87,6 +88,12 @@ class NpuRun final : public Verb {
                .help = "stop longer programs",
                .default_text = "2^36",
                .apply = into(max_instructions_)});
+    flags.add(
+        {.names = {"--timing"}, .help = "also tell how long it takes, docs/npu-timing.md", .apply = into(timing_)});
+    flags.add({.names = {"--no-data"},
+               .help = "execute integers and control only: all that timing needs",
+               .apply = into(no_data_)});
+    issue_.add(flags);
     flags.group("Output");
     flags.add({.names = {"--dump"},
                .value = "PIECE[=FILE]",
@@ -109,29 +116,46 @@ class NpuRun final : public Verb {
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no program", "dllm npu run", "dllm npu run FILE.asm"};
     DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal));
     DLLM_TRY(const std::vector<Dump> dumps, parse_dumps());
-    DLLM_TRY(const npu::MachineConfig config, machine());
+    DLLM_TRY(const npu::Device device, device());
+    DLLM_TRY(const npu::MachineConfig config, machine(device));
     DLLM_TRY(npu::Machine machine, npu::Machine::create(config));
     DLLM_CHECK_OK(load(machine.state()));
     std::string trace;
     npu::HazardMonitor monitor;
-    Observer observer(trace_.empty() ? nullptr : &trace, hazards_ ? &monitor : nullptr);
+    std::unique_ptr<npu::TimingSimulator> simulator;
+    std::vector<npu::IssueObserver*> observers;
+    if (hazards_) observers.push_back(&monitor);
+    if (timing_) {
+      DLLM_TRY(simulator, npu::TimingSimulator::create(device, config, program, issue_.options));
+      observers.push_back(simulator.get());
+    }
+    Observer observer(trace_.empty() ? nullptr : &trace, observers);
     npu::RunOptions options;
     options.max_instructions = max_instructions_;
-    if (!trace_.empty() || hazards_) options.observer = &observer;
+    options.data = !no_data_;
+    if (!trace_.empty() || !observers.empty()) options.observer = &observer;
     const auto result = machine.run(program, options);
     if (!trace_.empty()) DLLM_CHECK_OK(write_bytes(trace_, trace));
     if (!result) return result.error();
+    if (timing_) {
+      const npu::TimingReport report = simulator->finish();
+      timing_json_ = npu::timing_json(report, device, config, issue_.options);
+      timing_text_ = npu::timing_text(report, device);
+    }
     return report(session, program, config, machine.state(), *result, dumps, monitor.hazards());
   }
 
  private:
-  Expected<npu::MachineConfig> machine() const {
+  Expected<npu::Device> device() const {
     std::vector<npu::Override> overrides;
     for (const std::string& text : sets_) {
       DLLM_TRY(npu::Override one, npu::parse_override(text));
       overrides.push_back(std::move(one));
     }
-    DLLM_TRY(const npu::Device device, npu::load_device(device_, overrides));
+    return npu::load_device(device_, overrides);
+  }
+
+  Expected<npu::MachineConfig> machine(const npu::Device& device) const {
     DLLM_TRY(npu::MachineConfig config, npu::machine_config(device));
     for (const std::string& text : formats_) DLLM_CHECK_OK(npu::override_format(config, text));
     config.loop_depth = loop_depth_;
@@ -198,19 +222,20 @@ class NpuRun final : public Verb {
     for (const npu::Hazard& hazard : hazards)
       found.push_back({{"where", program.where(hazard.index)}, {"what", hazard.what}});
     if (output_ == "json") {
-      session.terminal.out << dump({{"program", program.name},
-                                    {"instructions", result.instructions},
-                                    {"counts", counts},
-                                    {"stopped_by", result.stopped_by_break ? "C_BREAK" : "end"},
-                                    {"memory", memories},
-                                    {"hazards", found},
-                                    {"config", config_json(config)},
-                                    {"version", DLLM_VERSION},
-                                    {"command", session.command}})
-                           << "\n";
+      nlohmann::ordered_json json = {{"program", program.name},
+                                     {"instructions", result.instructions},
+                                     {"counts", counts},
+                                     {"stopped_by", result.stopped_by_break ? "C_BREAK" : "end"},
+                                     {"memory", memories},
+                                     {"hazards", found},
+                                     {"config", config_json(config)}};
+      if (timing_) json["timing"] = timing_json_;
+      json["version"] = DLLM_VERSION;
+      json["command"] = session.command;
+      session.terminal.out << dump(json) << "\n";
       return kExitOk;
     }
-    session.terminal.out << text;
+    session.terminal.out << text << timing_text_;
     session.terminal.err << fmt::format("{} instructions, stopped {}\n", result.instructions,
                                         result.stopped_by_break ? "by C_BREAK" : "behind the last");
     for (const npu::Hazard& hazard : hazards)
@@ -231,32 +256,20 @@ class NpuRun final : public Verb {
   }
 
   nlohmann::ordered_json config_json(const npu::MachineConfig& c) const {
-    return {{"device", device_},
-            {"set", sets_},
-            {"blen", c.blen},
-            {"mlen", c.mlen},
-            {"vlen", c.vlen},
-            {"hlen", c.hlen},
-            {"vram_elements", c.vram_elements},
-            {"mram_elements", c.mram_elements},
-            {"fp_words", c.fp_words},
-            {"int_words", c.int_words},
-            {"hbm_bytes", c.hbm_bytes},
-            {"loop_depth", c.loop_depth},
-            {"contraction_bits", c.contraction_bits},
-            {"bf16_sums", c.bf16_sums},
-            {"weight", mx_format_name(c.weight)},
-            {"matrix_kv", mx_format_name(c.matrix_kv)},
-            {"activation", mx_format_name(c.activation)},
-            {"vector_kv", mx_format_name(c.vector_kv)},
-            {"matrix_input", mx_format_name(c.matrix_input)}};
+    nlohmann::ordered_json json = {{"device", device_}, {"set", sets_}};
+    json.update(npu::machine_json(c));
+    json.update({{"contraction_bits", c.contraction_bits}, {"bf16_sums", c.bf16_sums}});
+    return json;
   }
 
   std::vector<std::string> words_, loads_, dumps_, sets_, formats_;
   std::string device_ = "plena-64", trace_, output_;
   std::int32_t loop_depth_ = 16;
   std::uint64_t max_instructions_ = std::uint64_t{1} << 36;
-  bool bf16_sums_ = false, hazards_ = false;
+  bool bf16_sums_ = false, hazards_ = false, timing_ = false, no_data_ = false;
+  TimingFlags issue_;
+  nlohmann::ordered_json timing_json_;
+  std::string timing_text_;
 };
 
 }  // namespace

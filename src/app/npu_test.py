@@ -33,7 +33,7 @@ class Npu(CliCase):
     def test_help(self):
         self.assertIn("Verbs:", self.ok("npu").stdout)
         self.assertEqual(self.ok("npu", "--help").stdout, self.ok("help", "npu").stdout)
-        for verb in "isa asm disasm run".split():
+        for verb in "isa asm disasm run sampling".split():
             self.assertIn(f"usage: dllm npu {verb}", self.ok("npu", verb, "--help").stdout)
             self.assertIn(f"usage: dllm npu {verb}", self.ok("help", "npu", verb).stdout)
         self.assertIn("did you mean 'disasm'", self.fails(2, "npu", "disasn"))

@@ -3,7 +3,9 @@
 #include <exception>
 #include <new>
 #include <ostream>
+#include <utility>
 
+#include "app/environment.h"
 #include "app/verb.h"
 #include "dllm/version.h"
 
@@ -43,6 +45,7 @@ std::string summary() {
 
 ExitCode run_verb(const VerbEntry& entry, const std::vector<std::string>& args, Session& session,
                   const Flags::Environment& environment) {
+  if (const auto known = check_flag_variables(session.variables); !known) return fail(session.terminal, known.error());
   const std::unique_ptr<Verb> verb = entry.make();
   Flags flags = declared_flags(entry, *verb);
   const auto outcome = flags.parse(args, environment);
@@ -134,10 +137,10 @@ std::string quoted(const std::string& word) {
 }  // namespace
 
 ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
-                     const Flags::Environment& environment) {
+                     const Flags::Environment& environment, std::vector<std::string> variables) {
   std::string command = "dllm";
   for (const std::string& word : args) command += " " + quoted(word);
-  Session session{terminal, interrupt, command};
+  Session session{terminal, interrupt, command, std::move(variables)};
   ExitCode code = kExitFailure;
   try {
     code = dispatch(args, session, environment);

@@ -15,12 +15,13 @@ struct Result {
   std::string out, err;
 };
 
-Result run(const std::vector<std::string>& args) {
+Result run(const std::vector<std::string>& args, std::vector<std::string> variables = {}) {
   static Interrupt interrupt;
   std::istringstream in;
   std::ostringstream out, err;
   Terminal terminal{in, out, err};
-  const int code = run_program(args, terminal, interrupt, [](const std::string&) -> const char* { return nullptr; });
+  const int code = run_program(
+      args, terminal, interrupt, [](const std::string&) -> const char* { return nullptr; }, std::move(variables));
   return {code, out.str(), err.str()};
 }
 
@@ -31,6 +32,14 @@ TEST(Program, HelpOnStandardOutput) {
     EXPECT_TRUE(result.err.empty());
     for (const VerbEntry& verb : verbs()) EXPECT_NE(result.out.find(verb.name), std::string::npos) << verb.name;
   }
+}
+
+TEST(Program, VariablesOfNoFlagAreErrors) {
+  EXPECT_EQ(run({"inspect", "--help"}, {"DLLM_ARG_BLOCK_LENGTH", "DLLM_ARG_DEVICE"}).code, 0);  // of other verbs
+  const Result wrong = run({"inspect", "--help"}, {"DLLM_ARG_DEVICE", "DLLM_ARG_BLOCK_LENGHT"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("DLLM_ARG_BLOCK_LENGHT"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("did you mean DLLM_ARG_BLOCK_LENGTH"), std::string::npos) << wrong.err;
 }
 
 /// Verbs that run, those of groups too.

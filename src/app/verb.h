@@ -17,7 +17,8 @@ namespace dllm::app {
 struct Session {
   Terminal& terminal;
   Interrupt& interrupt;
-  std::string command;  ///< as typed, for results
+  std::string command;                 ///< as typed, for results
+  std::vector<std::string> variables;  ///< names in the environment that look like twins of flags
 };
 
 /// One word behind `dllm`. An object lives for one command.
@@ -45,9 +46,10 @@ const std::vector<VerbEntry>& verbs();
 /// The flags of a verb that is not going to run: for help and completion.
 Flags declared_flags(const VerbEntry& entry, Verb& verb);
 
-/// The whole program. `args` without the program's name. Reports errors; never throws.
+/// The whole program. `args` without the program's name; `variables` as flag_variables() tells. Reports errors; never
+/// throws.
 ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
-                     const Flags::Environment& environment);
+                     const Flags::Environment& environment, std::vector<std::string> variables = {});
 
 /// Script for `shell` (bash, zsh, fish). Errors: kUsage.
 Expected<std::string> completion_script(std::string_view shell);

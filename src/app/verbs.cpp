@@ -13,6 +13,7 @@ std::unique_ptr<Verb> make_tokenize();
 std::unique_ptr<Verb> make_detokenize();
 std::unique_ptr<Verb> make_logits();
 std::unique_ptr<Verb> make_eval();
+std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
 
 const std::vector<VerbEntry>& verbs() {
@@ -27,7 +28,9 @@ const std::vector<VerbEntry>& verbs() {
       {"tokenize", "[OPTIONS] [TEXT]", "Turn text into token ids", make_tokenize},
       {"detokenize", "[OPTIONS] [ID...]", "Turn token ids into text", make_detokenize},
       {"logits", "-m FILE --tokens 1,2,3 -o out.f32", "Write the raw predictions of one forward pass", make_logits},
-      {"eval", "[OPTIONS] FILE.jsonl", "Measure exact match and forward passes over tasks", make_eval},
+      {"eval", "[OPTIONS] FILE", "Measure accuracy, likelihood and forward passes over benchmark items", make_eval},
+      {"compare", "[OPTIONS] --items FILE \"NAME: OPTIONS\"...", "Run configurations side by side on the same items",
+       make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
       {.name = "npu",

@@ -75,9 +75,12 @@ TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weigh
     case CpuKvType::kAuto:
       break;
   }
+  const auto is_f32 = [&](WeightId id) { return weights[static_cast<std::size_t>(id)].type == TensorType::kF32; };
   const bool all_f32 = std::all_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    if (const auto* experts = std::get_if<op::Experts>(&op))
+      return is_f32(experts->gate) && is_f32(experts->up) && is_f32(experts->down);
     const auto* linear = std::get_if<op::Linear>(&op);
-    return linear == nullptr || weights[static_cast<std::size_t>(linear->weight)].type == TensorType::kF32;
+    return linear == nullptr || is_f32(linear->weight);
   });
   return all_f32 ? TensorType::kF32 : TensorType::kF16;
 }

@@ -36,6 +36,8 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       pool_(threads),
       linear_(kernels, pool_),
       attention_(kernels, pool_),
+      route_(kernels, pool_),
+      experts_(kernels, pool_, linear_),
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
@@ -52,6 +54,7 @@ void Executor::decode_vectors(const Graph& graph) {
     if (const auto* norm = std::get_if<op::RmsNorm>(&op)) need(norm->gain);
     if (const auto* linear = std::get_if<op::Linear>(&op)) need(linear->bias);
     if (const auto* rope = std::get_if<op::Rope>(&op)) need(rope->factors);
+    if (const auto* route = std::get_if<op::Route>(&op)) need(route->bias);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) need(head->bias);
   }
 }
@@ -111,21 +114,51 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
 
 void Executor::run_part(const OpRun& part) {
   const auto work = [&] {
-    if (part.by_row) return run_rows(part);
-    std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+    switch (part.kind) {
+      case OpRun::Kind::kRows:
+        return run_rows(part);
+      case OpRun::Kind::kProducts:
+        return run_products(part);
+      case OpRun::Kind::kGated:
+        return run_gated(part);
+      case OpRun::Kind::kSingle:
+        std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+    }
   };
   if (profile_ == nullptr) return work();
   const auto start = std::chrono::steady_clock::now();
   work();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::string kind;
-  for (std::size_t i = part.first; i < part.last; ++i)
-    kind += (kind.empty() ? "" : "+") + std::string(op_name(plan_->graph.ops[i]));
+  std::string_view last;
+  for (std::size_t i = part.first; i < part.last; ++i) {
+    const std::string_view name = op_name(plan_->graph.ops[i]);
+    if (name != last) kind += (kind.empty() ? "" : "+") + std::string(name);
+    last = name;
+  }
   profile_->add(kind, elapsed.count());
 }
 
-void Executor::run_rows(const OpRun& run) {
-  const std::span<const Op> ops = std::span(plan_->graph.ops).subspan(run.first, run.last - run.first);
+std::vector<Activations*> Executor::begin_activations(const OpRun& part, ValueId value) {
+  std::vector<Activations*> begun;
+  const auto begin = [&](WeightId id) {
+    const PackedWeight* packed = packed_.find(id);
+    if (packed == nullptr || packs_floats(*packed->format)) return;
+    const bool exact = LinearRunner::exact_activations(*packed);
+    for (const Activations* activations : begun)
+      if (activations->exact() == exact) return;
+    begun.push_back(&linear_.begin_activations(value, rows(value), width(value), exact));
+  };
+  for (std::size_t i = part.last; i < plan_->graph.ops.size(); ++i) {
+    const auto* linear = std::get_if<op::Linear>(&plan_->graph.ops[i]);
+    if (linear == nullptr || linear->x != value) break;
+    begin(linear->weight);
+  }
+  return begun;
+}
+
+void Executor::run_rows(const OpRun& part) {
+  const std::span<const Op> ops = std::span(plan_->graph.ops).subspan(part.first, part.last - part.first);
   std::int64_t cost = 0, count = 0;
   for (const Op& op : ops) {
     if (const auto* rope = std::get_if<op::Rope>(&op)) rope_table(*rope).grow(last_position_ + 1);
@@ -136,8 +169,43 @@ void Executor::run_rows(const OpRun& run) {
       }
     if (std::holds_alternative<op::SwiGlu>(op)) cost += 8 * width(std::get<op::SwiGlu>(op).out);
   }
+  const std::vector<ValueId> made = outputs(ops.back());
+  const ValueId last = made.empty() ? kNoId : made.front();
+  const std::vector<Activations*> quantized =
+      last == kNoId ? std::vector<Activations*>() : begin_activations(part, last);
+  if (!quantized.empty()) cost += width(last);
   parallel_items(pool_, count, cost / 3, [&](std::int64_t r, int) {
     for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
+    for (Activations* activations : quantized)
+      activations->quantize(kernels_, value(last) + r * width(last), r, 0, width(last));
+  });
+}
+
+Product Executor::product(const op::Linear& o) {
+  return {linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x),
+          width(o.out), value(o.out)};
+}
+
+void Executor::run_products(const OpRun& part) {
+  std::vector<Product> products;
+  for (std::size_t i = part.first; i < part.last; ++i)
+    products.push_back(product(std::get<op::Linear>(plan_->graph.ops[i])));
+  linear_.run(products);
+}
+
+void Executor::run_gated(const OpRun& part) {
+  const Product gate = product(std::get<op::Linear>(plan_->graph.ops[part.first]));
+  const Product up = product(std::get<op::Linear>(plan_->graph.ops[part.first + 1]));
+  const ValueId out = std::get<op::SwiGlu>(plan_->graph.ops[part.last - 1]).out;
+  const std::vector<Activations*> quantized = begin_activations(part, out);
+  const std::int64_t n = width(out);
+  linear_.run_gated(gate, up, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < rows(out); ++r) {
+      const std::int64_t at = r * n + begin;
+      kernels_.swiglu(gate.out + at, up.out + at, end - begin, value(out) + at);
+      for (Activations* activations : quantized)
+        activations->quantize(kernels_, value(out) + at, r, begin, end - begin);
+    }
   });
 }
 
@@ -161,12 +229,6 @@ void Executor::row(const op::RmsNorm& o, std::int64_t r) {
   const float *x = value(o.x), *gain = vector(o.gain);
   float* out = value(o.out);
   for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
-}
-
-void Executor::run(const op::Linear& o) {
-  const LinearArgs args =
-      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
-  linear_.run(args, width(o.out), value(o.out));
 }
 
 RopeTable& Executor::rope_table(const op::Rope& o) {
@@ -202,6 +264,31 @@ void Executor::row(const op::StoreKv& o, std::int64_t r) {
 }
 
 void Executor::run(const op::Attention& o) { attention_.run(o, value(o.q), value(o.out)); }
+
+void Executor::run(const op::Route& o) {
+  if (o.capacity > 0) {
+    route_blocks_.clear();
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const Row &row = rows_[r], &before = rows_[r == 0 ? 0 : r - 1];
+      if (r == 0 || row.sequence != before.sequence || row.position / o.block != before.position / o.block)
+        route_blocks_.push_back(static_cast<std::int64_t>(r));
+    }
+    route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
+  }
+  route_.run(o, width(o.logits), value(o.logits), vector(o.bias), route_blocks_, rows(o.logits), value(o.out));
+}
+
+void Executor::run(const op::Experts& o) {
+  const ExpertArgs args{.gate = stack(o.gate),
+                        .up = stack(o.up),
+                        .down = stack(o.down),
+                        .x = value(o.x),
+                        .rows = rows(o.x),
+                        .value = o.x,
+                        .route = value(o.route),
+                        .used = width(o.route) / 2};
+  experts_.run(args, value(o.out));
+}
 
 void Executor::row(const op::SwiGlu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);

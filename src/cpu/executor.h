@@ -12,11 +12,13 @@
 #include "cpu/attention.h"
 #include "cpu/buffer.h"
 #include "cpu/cpu_kv_cache.h"
+#include "cpu/experts.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
 #include "cpu/plan.h"
 #include "cpu/profile.h"
 #include "cpu/rope_table.h"
+#include "cpu/route.h"
 #include "cpu/score_head.h"
 #include "model/weights.h"
 
@@ -55,10 +57,20 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
-  /// Operators that run alone; those that go by rows have row() instead.
+  /// The runs of a plan, by their kind.
   void run_part(const OpRun& part);
-  void run(const op::Linear& o);
+  void run_rows(const OpRun& part);
+  void run_products(const OpRun& part);
+  void run_gated(const OpRun& part);
+  Product product(const op::Linear& o);
+  /// Where the run after `part` multiplies `value`: the activations that its products want, begun. The run that makes
+  /// the value quantizes it, part by part.
+  std::vector<Activations*> begin_activations(const OpRun& part, ValueId value);
+
+  /// Operators that run alone; those that go by rows have row() instead.
   void run(const op::Attention& o);
+  void run(const op::Route& o);
+  void run(const op::Experts& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
   template <class O>
@@ -66,7 +78,6 @@ class Executor {
     std::abort();
   }
 
-  void run_rows(const OpRun& run);
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);
@@ -93,6 +104,7 @@ class Executor {
                ? nullptr
                : vectors_[static_cast<std::size_t>(id)].data();
   }
+  ExpertStack stack(WeightId id) const { return {&weight(id), packed_.find(id)}; }
   const WeightView& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
   CpuKvCache& cache(std::int32_t sequence) {
     return static_cast<CpuKvCache&>(*batch_[static_cast<std::size_t>(sequence)].cache);
@@ -105,6 +117,8 @@ class Executor {
   LinearRunner linear_;
   PackedWeights packed_;
   AttentionRunner attention_;
+  RouteRunner route_;
+  ExpertRunner experts_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
 
@@ -123,6 +137,7 @@ class Executor {
   // The step that runs now.
   std::span<const SequenceStep> batch_;
   std::vector<Row> rows_;
+  std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that choose experts together begin
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
   Profile* profile_ = nullptr;

@@ -1,8 +1,7 @@
 #include "cpu/linear.h"
 
 #include <algorithm>
-#include <atomic>
-#include <utility>
+#include <cassert>
 
 namespace dllm::cpu {
 
@@ -14,31 +13,10 @@ void* LinearRunner::scratch(int worker) {
   return scratch_.data() + kLinearScratchBytes * static_cast<std::size_t>(worker);
 }
 
-void LinearRunner::quantize(const float* x, std::int64_t rows, std::int64_t k, bool exact) {
-  // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
-  // of the L1 cache.
-  const std::int64_t stride = k + 64, groups = rows * k / kScaleBlock;
-  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * stride), group_bytes = bytes_of<float>(groups);
-  activations_.reserve(value_bytes + 8 * group_bytes);
-  std::byte* at = activations_.data();
-  const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
-  QuantizedRows& q = quantized_;
-  q.stride = stride;
-  q.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
-  q.scales = reinterpret_cast<float*>(take(group_bytes));
-  q.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  q.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  q.offsets = reinterpret_cast<float*>(take(group_bytes));
-  q.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
-  q.corrections = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
-  std::atomic<bool> regular{true};
-  parallel_items(pool_, rows, k, [&](std::int64_t row, int) {
-    kernels_.quantize_row(x + row * k, k, exact, q.values + row * stride, q.scales + row * k / kScaleBlock,
-                          q.sums + row * k / kSumBlock);
-    if (!derive_row(q, row, k) || exact) regular.store(false, std::memory_order_relaxed);
-  });
-  q.regular = regular;
-  corrected_for_ = nullptr;
+bool LinearRunner::exact_activations(const PackedWeight& weight) {
+  // Rounded scales buy speed with noise. A model of short rows has no use for the speed: it spends its time elsewhere.
+  constexpr std::int64_t kShortRow = 1024;
+  return weight.format->exact_rows || weight.k < kShortRow;
 }
 
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
@@ -59,39 +37,74 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
     args.x = x;
     return args;
   }
-  // Rounded scales buy speed with noise. A model of short rows has no use for the speed: it spends its time elsewhere.
-  constexpr std::int64_t kShortRow = 1024;
-  const bool exact = packed->format->exact_rows || args.k < kShortRow;
-  if (quantized_value_ != value || quantized_exactly_ != exact) {
-    quantized_exactly_ = exact;
-    quantize(x, rows, args.k, exact);
-    quantized_value_ = value;
-  }
-  if (corrected_for_ == nullptr || corrected_for_->zero != packed->format->zero ||
-      corrected_for_->group != packed->format->group) {
-    fill_corrections(quantized_, rows, args.k, *packed->format);
-    corrected_for_ = packed->format;
-  }
   args.format = packed->format;
   args.layout = &packed->layout;
   args.packed = packed->panels;
   args.regular = packed->regular;
-  args.quantized = quantized_;
+  if (packs_floats(*packed->format)) {
+    args.groups = groups_.of(kernels_, pool_, value, x, rows, args.k);
+    return args;
+  }
+  const bool exact = exact_activations(*packed);
+  Activations* quantized = activations_.find(value, exact);
+  if (quantized == nullptr) {
+    quantized = &activations_.begin(value, rows, args.k, exact);
+    parallel_items(pool_, rows, args.k,
+                   [&](std::int64_t row, int) { quantized->quantize(kernels_, x + row * args.k, row, 0, args.k); });
+  }
+  args.quantized = quantized->view(*packed->format);
   return args;
 }
 
-void LinearRunner::run(const LinearArgs& base, std::int64_t n, float* out) {
-  if (base.rows == 0) return;
-  LinearArgs args = base;
-  args.out = out;
-  args.out_stride = n;
-  // In pairs of panels, as the kernels take them, at least a million multiplications a piece. A product of less than
-  // one piece stays on this thread: waking another costs some microseconds.
-  constexpr std::int64_t kPair = 2 * kPanel;
-  const std::int64_t pairs = (n + kPair - 1) / kPair, macs_per_pair = args.rows * args.k * kPair;
-  const std::int64_t grain = (std::int64_t{1} << 20) / macs_per_pair + 1;
-  pool_.parallel_ranges(pairs, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    kernels_.linear(args, begin * kPair, std::min(n, end * kPair), scratch(worker));
+namespace {
+
+// Outputs are dealt out in pairs of panels, as the kernels take them.
+constexpr std::int64_t kPair = 2 * kPanel;
+
+std::int64_t pairs_of(const Product& product) { return (product.n + kPair - 1) / kPair; }
+
+/// Pairs that are worth a piece: at least a million multiplications. A product of less than one piece stays on this
+/// thread: waking another costs some microseconds. Rows of floats that exceed L2 are worth sharing among some pairs
+/// (kernels/floats-inl.h).
+std::int64_t grain(const LinearArgs& args) {
+  const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPair) + 1;
+  return args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17 ? std::max<std::int64_t>(pairs, 4)
+                                                                              : pairs;
+}
+
+}  // namespace
+
+void LinearRunner::multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker) {
+  LinearArgs args = product.args;
+  args.out = product.out;
+  args.out_stride = product.n;
+  kernels_.linear(args, begin * kPair, std::min(product.n, end * kPair), scratch(worker));
+}
+
+void LinearRunner::run(std::span<const Product> products) {
+  if (products.empty() || products.front().args.rows == 0) return;
+  std::int64_t pairs = 0;
+  for (const Product& product : products) pairs += pairs_of(product);
+  pool_.parallel_ranges(pairs, grain(products.front().args), [&](std::int64_t begin, std::int64_t end, int worker) {
+    std::int64_t origin = 0;  // of the product, among the pairs of all
+    for (const Product& product : products) {
+      const std::int64_t first = std::max(begin, origin), last = std::min(end, origin + pairs_of(product));
+      if (first < last) multiply(product, first - origin, last - origin, worker);
+      origin += pairs_of(product);
+    }
+  });
+}
+
+void LinearRunner::run_gated(const Product& gate, const Product& up, const Combine& combine) {
+  assert(gate.n == up.n);
+  if (gate.args.rows == 0) return;
+  pool_.parallel_ranges(pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
+    const std::int64_t step = gate.args.groups != nullptr ? end - begin : 1;
+    for (std::int64_t pair = begin; pair < end; pair += step) {
+      multiply(gate, pair, pair + step, worker);
+      multiply(up, pair, pair + step, worker);
+      combine(pair * kPair, std::min(gate.n, (pair + step) * kPair));
+    }
   });
 }
 

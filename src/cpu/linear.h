@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <new>
+#include <span>
 
 #include "base/thread_pool.h"
+#include "cpu/activations.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/packed_weights.h"
+#include "cpu/row_groups.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
@@ -40,33 +43,56 @@ void parallel_items(ThreadPool& pool, std::int64_t items, std::int64_t cost, con
   });
 }
 
+/// One product of a region: out[rows][n].
+struct Product {
+  LinearArgs args;
+  std::int64_t n = 0;
+  float* out = nullptr;
+};
+
 /// Products with weights: chooses the family of kernels, prepares activations, splits outputs into tasks.
 class LinearRunner {
  public:
   LinearRunner(const KernelSet& kernels, ThreadPool& pool);
 
-  /// Arguments for rows of `x` ([rows][k]): the int8 family if the weight is `packed`, else the float family over
-  /// `weight` as it stands. Quantizes x for the former; the result is reused as long as `value` stays the same (q, k
-  /// and v read one input), so it names x uniquely until forget(). Throws std::bad_alloc.
+  /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
+  /// over `weight` as it stands. Quantizes or groups x for the former, unless that is done already: `value` names x
+  /// uniquely until forget(), and q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { quantized_value_ = -1; }
+  void forget() { activations_.clear(), groups_.clear(); }
 
-  /// All outputs: out[rows][n].
-  void run(const LinearArgs& args, std::int64_t n, float* out);
+  /// Whether products with this weight want activations with exact scales.
+  static bool exact_activations(const PackedWeight& weight);
+  /// For whoever computes a value that products read next, and can quantize it while it is in the cache: see
+  /// Activations::quantize(). All of it must be quantized before prepare(). Throws std::bad_alloc.
+  Activations& begin_activations(std::int64_t value, std::int64_t rows, std::int64_t k, bool exact) {
+    return activations_.begin(value, rows, k, exact);
+  }
+
+  /// All outputs of products of the same rows, in one parallel loop.
+  void run(std::span<const Product> products);
+  void run(const LinearArgs& args, std::int64_t n, float* out) {
+    const Product product{args, n, out};
+    run({&product, 1});
+  }
+
+  /// combine(begin, end), called by threads side by side, when outputs [begin, end) of both are there.
+  using Combine = std::function<void(std::int64_t begin, std::int64_t end)>;
+  /// Two products of the same shape and rows whose outputs are combined one by one, while they are in the cache.
+  void run_gated(const Product& gate, const Product& up, const Combine& combine);
+
   void* scratch(int worker);
 
  private:
-  void quantize(const float* x, std::int64_t rows, std::int64_t k, bool exact);
+  /// Pairs of panels [begin, end) of a product.
+  void multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
   Buffer scratch_;
-  Buffer activations_;
-  QuantizedRows quantized_;
-  std::int64_t quantized_value_ = -1;
-  bool quantized_exactly_ = false;
-  const PackedFormat* corrected_for_ = nullptr;  ///< the format whose zero point quantized_.corrections hold
+  ActivationStore activations_;
+  RowGroups groups_;
 };
 
 }  // namespace dllm::cpu

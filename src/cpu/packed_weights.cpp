@@ -19,19 +19,20 @@ PackedWeight describe(const WeightView& view) {
   weight.format = packed_format(view.type);
   weight.k = view.shape[0];
   weight.n = view.shape.size() > 1 ? view.shape[1] : 1;
+  weight.experts = view.shape.size() > 2 ? view.shape[2] : 1;
   weight.layout = packed_layout(*weight.format, weight.k);
   return weight;
 }
-
-std::int64_t panel_count(const PackedWeight& weight) { return (weight.n + kPanel - 1) / kPanel; }
 
 void pack_into(PackedWeight& weight, const WeightView& view, std::uint8_t* to, ThreadPool& pool) {
   weight.panels = to;
   const std::int64_t row_bytes = codec(view.type).row_bytes(weight.k);
   const auto* rows = reinterpret_cast<const std::uint8_t*>(view.data.data());
   std::atomic<bool> regular{true};
-  parallel_items(pool, panel_count(weight), weight.k * kPanel, [&](std::int64_t panel, int) {
-    const std::int64_t first = panel * kPanel, count = std::min(kPanel, weight.n - first);
+  const std::int64_t per_expert = weight.panels_per_expert();
+  parallel_items(pool, weight.panel_count(), weight.k * kPanel, [&](std::int64_t panel, int) {
+    const std::int64_t within = panel % per_expert * kPanel, count = std::min(kPanel, weight.n - within);
+    const std::int64_t first = panel / per_expert * weight.n + within;
     if (!pack_panel(*weight.format, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k,
                     to + panel * weight.layout.bytes))
       regular.store(false, std::memory_order_relaxed);
@@ -70,16 +71,19 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
     const auto i = static_cast<std::size_t>(id);
     const WeightView& view = weights[i];
     if (!view.present() || packed.by_id_[i].format != nullptr || packed_format(view.type) == nullptr) return;
+    if (view.shape.size() > 2 && !packs_stacks(view.type)) return;
     PackedWeight& weight = packed.by_id_[i] = describe(view);
     order.push_back(i);
-    const auto size = static_cast<std::uint64_t>(panel_count(weight) * weight.layout.bytes);
-    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n, bytes, size, view.data});
+    const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.layout.bytes);
+    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n * weight.experts, bytes, size, view.data});
     constexpr std::uint64_t kPage = 4096;
     bytes += (size + kPage - 1) / kPage * kPage;
   };
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) want(head->weight);
+    if (const auto* experts = std::get_if<op::Experts>(&op))
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id);
   }
   const bool cached = !cache.path.empty() && !tensors.empty();
   const auto drop = [&](std::size_t i) {
@@ -108,7 +112,7 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
 }
 
 PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool) : weight_(describe(view)) {
-  memory_ = PageMemory(static_cast<std::size_t>(panel_count(weight_) * weight_.layout.bytes));
+  memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.layout.bytes));
   pack_into(weight_, view, reinterpret_cast<std::uint8_t*>(memory_.data()), pool);
 }
 

@@ -22,8 +22,19 @@ struct PackedWeight {
   const std::uint8_t* panels = nullptr;
   std::int64_t k = 0;
   std::int64_t n = 0;
-  bool regular = false;  ///< see pack_panel()
+  std::int64_t experts = 1;  ///< matrices of n outputs, one after the other, each beginning with a panel of its own
+  bool regular = false;      ///< see pack_panel()
+
+  std::int64_t panels_per_expert() const { return (n + kPanel - 1) / kPanel; }
+  std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
+
+/// Whether stacks of experts of this type are packed: their rows are gathered as codes. Floats are read from the file, as
+/// they stand.
+inline bool packs_stacks(TensorType type) {
+  const PackedFormat* format = packed_format(type);
+  return format != nullptr && !packs_floats(*format);
+}
 
 /// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
 /// more than one tensor is in memory twice.
@@ -31,9 +42,9 @@ class PackedWeights {
  public:
   PackedWeights() = default;
 
-  /// Packs the weights that Linear and ScoreHead operators read and that have an integer kernel. Tables that rows are
-  /// looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is both.
-  /// With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
+  /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables that
+  /// rows are looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is
+  /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {});
 

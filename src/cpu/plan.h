@@ -7,15 +7,21 @@
 
 namespace dllm::cpu {
 
-/// Consecutive operators [first, last) that run as one loop: either a single operator, or operators that compute each
-/// row from the same row of their inputs (norms, RoPE, stores to the cache, SwiGLU, residual additions, embedding). The
-/// latter are run row by row, all operators of the run on one row before the next: a residual addition, the norm after
-/// it and so on find the row in the first-level cache, and a step has a third of the parallel loops. The kernels are
-/// the same, and so are the bits.
+/// Consecutive operators [first, last) that run as one parallel loop. The kernels are the same as one by one, and so
+/// are the bits; a step has a quarter of the loops, and what one operator writes the next finds in the cache.
 struct OpRun {
+  enum class Kind : std::uint8_t {
+    kSingle,  ///< one operator
+    /// Operators that compute each row from the same row of their inputs (norms, RoPE, stores to the cache, SwiGLU,
+    /// residual additions, embedding): all of them on one row before the next.
+    kRows,
+    kProducts,  ///< Linear operators over one input: q, k and v
+    kGated,     ///< two Linear operators over one input, and the SwiGlu that alone reads them, pair of panels by pair
+  };
+
   std::size_t first = 0;
   std::size_t last = 0;
-  bool by_row = false;
+  Kind kind = Kind::kSingle;
 };
 
 /// A graph with a place in the arena for each value. The graph is built for a capacity of rows; a step of any smaller

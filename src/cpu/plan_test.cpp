@@ -65,7 +65,7 @@ TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
   EXPECT_LE(plan.arena_floats, peak * 5 / 4);
 }
 
-TEST(ExecutionPlan, RunsHoldEveryOperatorOnceAndOnlyRowwiseOnesTogether) {
+TEST(ExecutionPlan, RunsHoldEveryOperatorOnce) {
   const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
   std::size_t next = 0;
   std::vector<std::string> fused;
@@ -79,13 +79,31 @@ TEST(ExecutionPlan, RunsHoldEveryOperatorOnceAndOnlyRowwiseOnesTogether) {
       names += std::string(names.empty() ? "" : " ") + std::string(op_name(plan.graph.ops[i]));
       for (ValueId out : outputs(plan.graph.ops[i])) EXPECT_FALSE(plan.scored[static_cast<std::size_t>(out)]);
     }
-    EXPECT_TRUE(run.by_row);
+    EXPECT_EQ(run.kind, names == "linear linear swiglu"          ? OpRun::Kind::kGated
+                        : names.substr(0, 13) == "linear linear" ? OpRun::Kind::kProducts
+                                                                 : OpRun::Kind::kRows);
     fused.push_back(names);
   }
   EXPECT_EQ(next, plan.graph.ops.size());
-  const std::string store = "rms_norm rms_norm rope rope store_kv";
+  const std::string qkv = "linear linear linear", store = "rms_norm rms_norm rope rope store_kv";
+  const std::string gated = "linear linear swiglu", norm = "add rms_norm";
   EXPECT_EQ(fused,
-            (std::vector<std::string>{"embed rms_norm", store, "add rms_norm", "add rms_norm", store, "add rms_norm"}));
+            (std::vector<std::string>{"embed rms_norm", qkv, store, norm, gated, norm, qkv, store, norm, gated}));
+}
+
+TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
+  Graph graph = testing::tiny_graph({}, {8, 3});
+  const auto swiglu = std::find_if(graph.ops.begin(), graph.ops.end(),
+                                   [](const Op& op) { return std::holds_alternative<op::SwiGlu>(op); });
+  ASSERT_NE(swiglu, graph.ops.end());
+  const auto first = swiglu - graph.ops.begin();
+  const ValueId up = std::get<op::SwiGlu>(*swiglu).up;
+  std::get<op::SwiGlu>(*swiglu).gate = up;  // up is read twice, and the gate by nobody
+  const ExecutionPlan plan = make_plan(std::move(graph));
+  for (const OpRun& run : plan.runs) {
+    const bool holds = run.first <= static_cast<std::size_t>(first) && static_cast<std::size_t>(first) < run.last;
+    EXPECT_FALSE(holds && run.kind == OpRun::Kind::kGated);
+  }
 }
 
 TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {

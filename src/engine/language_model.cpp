@@ -13,6 +13,7 @@
 #include "engine/embedded_model.h"
 #include "engine/generate.h"
 #include "engine/latency_file.h"
+#include "engine/likelihood.h"
 #include "engine/load.h"
 #include "engine/method.h"
 #include "model/model.h"
@@ -21,7 +22,8 @@ namespace dllm {
 
 struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
-  std::unique_ptr<CpuBackend> backend;
+  std::unique_ptr<Backend> backend;
+  const CpuBackend* cpu = nullptr;  ///< `backend`, if it is the CPU's
   std::optional<ChatTemplate> own_template;
   std::mutex mutex;  ///< a backend runs one forward at a time
   std::string path;
@@ -57,8 +59,11 @@ struct LanguageModel::Impl {
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
     const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
-    DLLM_TRY(LatencyTable table,
-             requested_latency(name, *backend, latency_key(path, load, *backend), log, std::move(stop)));
+    if (cpu == nullptr && name == "auto")
+      return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
+                   "--latency", "name a file with a table of its steps"};
+    const LatencyKey key = cpu == nullptr ? LatencyKey() : latency_key(path, load, *cpu);
+    DLLM_TRY(LatencyTable table, requested_latency(name, *backend, key, log, std::move(stop)));
     return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
@@ -141,11 +146,25 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   DLLM_TRY(impl->model, Model::load(std::move(source), log));
   const Model* model = impl->model.get();
-  DLLM_TRY(impl->backend,
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                model->desc(), [model](StepShape shape) { return model->build(shape); }, model->weights(), cpu));
+  impl->cpu = backend.get();
+  impl->backend = std::move(backend);
   return LanguageModel(std::move(impl));
 }
+
+Expected<LanguageModel> LanguageModelParts::load(const std::string& path, const LoadOptions& options,
+                                                 const BackendFactory& factory) {
+  DLLM_TRY(auto source, open_or_embedded(path));
+  auto impl = std::make_unique<LanguageModel::Impl>();
+  const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(impl->model, Model::load(std::move(source), log));
+  DLLM_TRY(impl->backend, factory(*impl->model));
+  return LanguageModel(std::move(impl));
+}
+
+Backend& LanguageModelParts::backend(LanguageModel& model) { return *model.impl_->backend; }
 
 Expected<Generation> LanguageModel::generate(std::string_view prompt, const GenerateOptions& options,
                                              const StepCallback& on_step, std::stop_token stop) const {
@@ -202,6 +221,13 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   return std::move(scores.front().logits);
 }
 
+Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<std::int32_t>& ids,
+                                                              const std::vector<std::int32_t>& masked, double cfg_scale,
+                                                              std::int32_t prompt) const {
+  const std::lock_guard lock(impl_->mutex);
+  return dllm::masked_log_probs(*impl_->backend, ids, masked, cfg_scale, prompt);
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
   DLLM_TRY(const Tokenizer* const tokenizer, impl_->tokenizer());
   return tokenizer->encode(text, special);
@@ -227,9 +253,10 @@ std::int32_t LanguageModel::vocab_size() const { return static_cast<std::int32_t
 std::int32_t LanguageModel::context_length() const {
   return static_cast<std::int32_t>(impl_->model->desc().context_length);
 }
+bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
-std::string LanguageModel::isa() const { return std::string(impl_->backend->isa()); }
-std::int32_t LanguageModel::threads() const { return impl_->backend->threads(); }
+std::string LanguageModel::isa() const { return impl_->cpu == nullptr ? "" : std::string(impl_->cpu->isa()); }
+std::int32_t LanguageModel::threads() const { return impl_->cpu == nullptr ? 0 : impl_->cpu->threads(); }
 
 }  // namespace dllm

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "base/log.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/error.h"
 #include "dllm/model.h"
+#include "model/model.h"
 #include "model/source.h"
 
 /// The steps of LanguageModel::load, for those who need the parts: benchmarks, tools.
@@ -17,6 +20,17 @@ Expected<ModelSource> open_or_embedded(const std::string& path);
 
 /// What the names in `options` mean to the backend. Errors: kUsage, naming the flag.
 Expected<CpuOptions> cpu_options(const LoadOptions& options);
+
+/// A backend for a loaded model, whose weights outlive it.
+using BackendFactory = std::function<Expected<std::unique_ptr<Backend>>(const Model&)>;
+
+/// Models that do not run on the CPU's backend. Whoever knows the other backend (the commands do) brings it along.
+struct LanguageModelParts {
+  /// As LanguageModel::load; of `options` only `warnings` counts.
+  static Expected<LanguageModel> load(const std::string& path, const LoadOptions& options,
+                                      const BackendFactory& factory);
+  static Backend& backend(LanguageModel& model);
+};
 
 /// Tells one model file from another, or from a later version of itself, without reading it.
 struct SourceIdentity {

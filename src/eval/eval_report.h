@@ -1,18 +1,20 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "eval/evaluate.h"
+#include "eval/text_table.h"
 
 namespace dllm {
 
-/// Aligned columns for people; `markdown` makes them a table. One row per task, then all.
-std::string score_table(const EvalReport& report, bool markdown);
+/// One row per task, then all; the columns are those that the scoring fills.
+TextTable score_table(const EvalReport& report);
 
 /// {"tasks": {...}, "all": {...}, "complete": ..., "records": [...]}; the caller adds the configuration.
 nlohmann::ordered_json report_json(const EvalReport& report);
 
-nlohmann::ordered_json record_json(const EvalRecord& record);
+nlohmann::ordered_json score_json(const TaskScore& score, Scoring scoring);
+nlohmann::ordered_json record_json(const EvalRecord& record, Scoring scoring);
 
 }  // namespace dllm

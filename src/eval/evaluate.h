@@ -2,63 +2,100 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dllm/error.h"
 #include "dllm/generate.h"
-#include "eval/items.h"
+#include "eval/eval_set.h"
 
 namespace dllm {
+
+/// How likely a model finds a continuation of a prompt.
+struct TargetLikelihood {
+  double log_likelihood = 0;  ///< nats
+  std::int32_t tokens = 0;
+  std::int32_t passes = 0;
+  bool cancelled = false;  ///< ends the evaluation; the item is not counted
+};
+
+/// What an evaluation asks of a model. `item` numbers the request, so that random draws differ between items.
+struct EvalModel {
+  std::function<Expected<Generation>(const std::string& prompt)> answer;
+  std::function<Expected<TargetLikelihood>(const std::string& prompt, const std::string& target, std::uint32_t item)>
+      likelihood;
+};
 
 /// One answered item.
 struct EvalRecord {
   EvalItem item;
-  std::string text;
+  std::string text;  ///< generated, or the chosen continuation
   bool correct = false;
-  GenerateStats stats;
+  std::string extracted = {};
+  std::optional<bool> strict = {};           ///< by the stricter rule of the kind
+  std::optional<bool> per_byte = {};         ///< choices: right by likelihood per byte (acc_norm)
+  std::vector<double> log_likelihoods = {};  ///< of the choices, or of the expected answer
+  std::int32_t target_tokens = 0;            ///< of the expected answer (likelihood scoring)
+  std::string note = {};
+  GenerateStats stats = {};
   std::uint64_t hash = 0;
 };
 
 /// Sums over the items of one task.
 struct TaskScore {
-  std::string task;
+  std::string task = {};
   std::int64_t items = 0;
   std::int64_t correct = 0;
+  std::int64_t strict = 0, strict_items = 0;      ///< of items with a stricter verdict
+  std::int64_t per_byte = 0, per_byte_items = 0;  ///< of items with choices
   std::int64_t nfe = 0;
   std::int64_t committed = 0;
   std::int64_t answer_tokens = 0;
+  std::int64_t rows_forwarded = 0, rows_scored = 0;
+  double log_likelihood = 0;  ///< of expected answers, nats
+  std::int64_t target_tokens = 0;
   double seconds = 0;
 
   void add(const EvalRecord& record);
 
-  double accuracy() const { return ratio(static_cast<double>(correct), static_cast<double>(items)); }
-  double mean_nfe() const { return ratio(static_cast<double>(nfe), static_cast<double>(items)); }
+  double accuracy() const { return ratio(correct, items); }
+  double strict_accuracy() const { return ratio(strict, strict_items); }
+  double per_byte_accuracy() const { return ratio(per_byte, per_byte_items); }
+  double mean_nfe() const { return ratio(nfe, items); }
   /// Tokens per forward pass (TPF): committed positions over passes.
-  double tokens_per_forward() const { return ratio(static_cast<double>(committed), static_cast<double>(nfe)); }
-  double tokens_per_second() const { return ratio(static_cast<double>(answer_tokens), seconds); }
+  double tokens_per_forward() const { return ratio(committed, nfe); }
+  double tokens_per_second() const { return ratio(answer_tokens, seconds); }
+  double loss_per_token() const { return ratio(-log_likelihood, target_tokens); }  ///< nats
 
  private:
-  static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+  template <class A, class B>
+  static double ratio(A a, B b) {
+    return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 0;
+  }
 };
 
 struct EvalReport {
-  std::vector<EvalRecord> records;  ///< in the order of the items
-  std::vector<TaskScore> tasks;     ///< by name
-  TaskScore all;
+  Scoring scoring = Scoring::kGenerate;
+  std::vector<EvalRecord> records = {};  ///< in the order of the items
+  std::vector<TaskScore> tasks = {};     ///< by name
+  TaskScore all = {};
   bool complete = true;  ///< false: stopped before the last item
+
+  void add(EvalRecord record);
 };
 
-/// The whole answer, white space at its end aside.
-bool exact_match(std::string_view text, std::string_view answer);
-
-/// Answers one prompt. A result with FinishReason::kCancelled ends the evaluation; that item is not counted.
-using Answerer = std::function<Expected<Generation>(const std::string& prompt)>;
 /// Called after each item.
 using EvalProgress = std::function<void(const EvalReport& so_far, std::size_t total)>;
 
-/// Errors: those of `answer`, with the item's line in `where`.
-Expected<EvalReport> evaluate(const std::vector<EvalItem>& items, const Answerer& answer,
-                              const EvalProgress& progress = {});
+/// One item. nullopt: cancelled. Errors: those of the model and of the judge, with the item's line in `where`.
+Expected<std::optional<EvalRecord>> evaluate_item(const EvalSet& set, std::size_t index, Scoring scoring,
+                                                  const EvalModel& model, const JudgeOptions& judging);
+
+/// All items, in order. Errors: as evaluate_item; kUsage for a scoring that the kind does not allow.
+Expected<EvalReport> evaluate(const EvalSet& set, Scoring scoring, const EvalModel& model,
+                              const JudgeOptions& judging = {}, const EvalProgress& progress = {});
+
+Expected<void> check_scoring(const TaskKind& kind, Scoring scoring);
 
 }  // namespace dllm

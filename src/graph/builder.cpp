@@ -69,6 +69,20 @@ ValueId GraphBuilder::add(ValueId a, ValueId b, std::string name) {
   return out;
 }
 
+ValueId GraphBuilder::route(ValueId logits, op::Route spec, std::string name) {
+  spec.logits = logits;
+  spec.out = value(std::move(name), rows(logits), 2 * std::int64_t{spec.used});
+  graph_.ops.push_back(spec);
+  return spec.out;
+}
+
+ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name) {
+  const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(down)].shape[1];
+  const ValueId out = value(std::move(name), rows(x), out_width);
+  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out});
+  return out;
+}
+
 ValueId GraphBuilder::gather_scored(ValueId x, std::string name) {
   const ValueId out = value(std::move(name), graph_.shape.scored, width(x));
   graph_.ops.push_back(op::GatherScored{x, out});

@@ -24,6 +24,9 @@ class GraphBuilder {
   ValueId attention(ValueId q, op::Attention spec, std::string name);
   ValueId swiglu(ValueId gate, ValueId up, std::string name);
   ValueId add(ValueId a, ValueId b, std::string name);
+  /// `spec.logits` and `spec.out` are ignored.
+  ValueId route(ValueId logits, op::Route spec, std::string name);
+  ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name);
   ValueId gather_scored(ValueId x, std::string name);
   void score_head(ValueId x, WeightId weight, WeightId bias = kNoId);
 

@@ -22,6 +22,7 @@ std::string_view op_name(const Op& op) {
                  [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
                  [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
                  [](const op::SwiGlu&) { return "swiglu"; }, [](const op::Add&) { return "add"; },
+                 [](const op::Route&) { return "route"; }, [](const op::Experts&) { return "experts"; },
                  [](const op::GatherScored&) { return "gather_scored"; },
                  [](const op::ScoreHead&) { return "score_head"; }},
       op);
@@ -34,6 +35,8 @@ std::vector<ValueId> inputs(const Op& op) {
                  [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
                  [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
                  [](const op::SwiGlu& o) { return Ids{o.gate, o.up}; }, [](const op::Add& o) { return Ids{o.a, o.b}; },
+                 [](const op::Route& o) { return Ids{o.logits}; },
+                 [](const op::Experts& o) { return Ids{o.x, o.route}; },
                  [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
       op);
 }
@@ -99,6 +102,21 @@ class Validator {
   }
   bool fits(const op::SwiGlu& o) const { return same(o.gate, o.up) && same(o.gate, o.out); }
   bool fits(const op::Add& o) const { return same(o.a, o.b) && same(o.a, o.out); }
+  bool fits(const op::Route& o) const {
+    const std::int64_t experts = value(o.logits).width;
+    const bool groups_fit =
+        o.groups <= 1 || (experts % o.groups == 0 && o.groups_used > 0 && o.groups_used <= o.groups &&
+                          experts / o.groups * o.groups_used >= o.used);
+    const bool pool_fits = o.capacity == 0 || (o.capacity >= o.used && o.capacity <= experts && o.block > 0);
+    return o.used > 0 && o.used <= experts && groups_fit && pool_fits && (o.groups <= 1 || o.capacity == 0) &&
+           bias_fits(o.bias, experts) && value(o.out).width == 2 * o.used && value(o.out).rows == value(o.logits).rows;
+  }
+  bool fits(const op::Experts& o) const {
+    const Shape &gate = shape(o.gate), &down = shape(o.down);
+    return gate.size() == 3 && down.size() == 3 && gate == shape(o.up) && gate[0] == value(o.x).width &&
+           down == Shape{gate[1], value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
+           value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
+  }
   bool fits(const op::GatherScored& o) const {
     return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
   }

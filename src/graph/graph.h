@@ -37,6 +37,9 @@ struct WeightDecl {
 /// Q/K rows were permuted at conversion (dllm-reference 0.1).
 enum class RopeLayout { kHalfSplit, kInterleaved };
 
+/// What turns a router's logits into scores: softmax over the experts, or a sigmoid of each (dllm-reference A.3).
+enum class GateScore { kSoftmax, kSigmoid };
+
 namespace op {
 
 /// out[r] = table[token of row r]
@@ -110,6 +113,39 @@ struct Add {
   ValueId out;
 };
 
+/// Chooses `used` experts for every row and gives each its weight.
+///
+///   s = score(logits);  t = s + bias;  the `used` largest t of those allowed;  w = scale * s [ / (sum of chosen s) ]
+///
+/// Which are allowed: with a group limit, the experts of the `groups_used` groups (of `groups` equal ones, in order)
+/// whose two largest t have the largest sum; with block routing, those among the `capacity` largest of max t over the
+/// rows of the step that belong to one sequence and one block of `block` positions; else all. Equal values: the lower
+/// index first, everywhere. Sources: LLaDA2.0 report 2.1 and its gate (group limit), LLaDA2.2 report (block routing).
+struct Route {
+  ValueId logits;     ///< {rows, experts}
+  WeightId bias;      ///< kNoId, or optional {experts}: counts in the choice, not in the weights
+  std::int32_t used;  ///< experts per row
+  GateScore score;
+  std::int32_t groups;  ///< 0 or 1: no group limit
+  std::int32_t groups_used;
+  std::int32_t capacity;  ///< 0: no block routing
+  std::int32_t block;
+  bool normalize;  ///< divide by the sum of the chosen scores (+ 1e-20)
+  float scale;
+  ValueId out;  ///< {rows, 2 used}: the experts by ascending index, as floats, then their weights
+};
+
+/// out = sum over the row's experts e, by ascending e, of w_e down_e(silu(gate_e x) * up_e x). The weights are stacks
+/// of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}.
+struct Experts {
+  ValueId x;
+  ValueId route;  ///< of a Route
+  WeightId gate;
+  WeightId up;
+  WeightId down;
+  ValueId out;
+};
+
 /// The scored rows of x, in the order of the plan.
 struct GatherScored {
   ValueId x;
@@ -127,7 +163,7 @@ struct ScoreHead {
 }  // namespace op
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::SwiGlu, op::Add,
-                        op::GatherScored, op::ScoreHead>;
+                        op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {

@@ -14,8 +14,11 @@ namespace dllm {
 
 /// What a Hugging Face tensor becomes in GGUF.
 struct TensorRename {
-  std::string hf;    ///< "model.transformer.blocks.{}.q_proj", without ".weight" / ".bias"; {} is the layer
-  std::string gguf;  ///< "blk.{}.attn_q"
+  /// "model.transformer.blocks.{}.q_proj", without ".weight" / ".bias"; the first {} is the layer. A second {} is an
+  /// expert: the experts' matrices become one tensor, stacked in the order of their numbers.
+  std::string hf;
+  /// "blk.{}.attn_q"; with its ".weight" or ".bias" if the Hugging Face name has none.
+  std::string gguf;
 };
 
 /// One family of models. Everything that distinguishes it from others is in this record and in its one source file;
@@ -23,6 +26,10 @@ struct TensorRename {
 struct Architecture {
   std::string_view name;                           ///< GGUF `general.architecture`
   std::vector<std::string_view> hf_architectures;  ///< `architectures[0]` of config.json
+  /// Layers of experts: the file must say how many.
+  bool experts = false;
+  /// Autoregressive models that this build does not run have the same name: the file must name its mask token.
+  bool names_mask = false;
   /// Facts that hold where the file has no key (set before the metadata is read).
   std::function<void(ModelDesc&)> set_defaults;
   /// Texts of control tokens that end an answer beside `eos`, where the vocabulary has them.

@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "graph/builder.h"
+#include "model/expert_layer.h"
 
 namespace dllm {
 namespace {
@@ -53,6 +54,13 @@ class DenseBuilder {
                    std::move(rope_name));
   }
 
+  /// One norm per head, with a gain that the heads share.
+  ValueId head_norm(ValueId x, std::int64_t layer, std::string_view part, std::int64_t heads) {
+    if (!desc_.qk_norm) return x;
+    const WeightId gain = b_.weight(name(layer, part) + ".weight", {desc_.head_dim});
+    return b_.rms_norm(x, gain, desc_.norm_eps, name(layer, part), static_cast<std::int32_t>(heads));
+  }
+
   ValueId attention(ValueId x, std::int64_t layer) {
     const std::int64_t q_width = desc_.heads * desc_.head_dim;
     const std::int64_t kv_width = desc_.kv_heads * desc_.head_dim;
@@ -61,8 +69,10 @@ class DenseBuilder {
     const ValueId q = linear(normed, layer, "attn_q", desc_.width, q_width, desc_.qkv_bias);
     const ValueId k = linear(normed, layer, "attn_k", desc_.width, kv_width, desc_.qkv_bias);
     const ValueId v = linear(normed, layer, "attn_v", desc_.width, kv_width, desc_.qkv_bias);
-    const ValueId q_rot = rope(q, desc_.heads, name(layer, "attn_q_rope"));
-    const ValueId k_rot = rope(k, desc_.kv_heads, name(layer, "attn_k_rope"));
+    const ValueId q_normed = head_norm(q, layer, "attn_q_norm", desc_.heads);
+    const ValueId k_normed = head_norm(k, layer, "attn_k_norm", desc_.kv_heads);
+    const ValueId q_rot = rope(q_normed, desc_.heads, name(layer, "attn_q_rope"));
+    const ValueId k_rot = rope(k_normed, desc_.kv_heads, name(layer, "attn_k_rope"));
     b_.store_kv(k_rot, v, static_cast<std::int32_t>(layer));
     const ValueId mixed =
         b_.attention(q_rot,
@@ -80,11 +90,15 @@ class DenseBuilder {
   ValueId feed_forward(ValueId x, std::int64_t layer) {
     const WeightId gain = b_.weight(name(layer, "ffn_norm.weight"), {desc_.width});
     const ValueId normed = b_.rms_norm(x, gain, desc_.norm_eps, name(layer, "ffn_norm"));
-    const ValueId gate = linear(normed, layer, "ffn_gate", desc_.width, desc_.ffn_width);
-    const ValueId up = linear(normed, layer, "ffn_up", desc_.width, desc_.ffn_width);
-    const ValueId down =
-        linear(b_.swiglu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
-    return b_.add(x, down, name(layer, "ffn_residual"));
+    const bool has_experts = desc_.experts.count > 0 && layer >= desc_.experts.leading_dense;
+    const ValueId out = has_experts ? build_expert_layer(b_, desc_, normed, layer) : dense(normed, layer);
+    return b_.add(x, out, name(layer, "ffn_residual"));
+  }
+
+  ValueId dense(ValueId x, std::int64_t layer) {
+    const ValueId gate = linear(x, layer, "ffn_gate", desc_.width, desc_.ffn_width);
+    const ValueId up = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width);
+    return linear(b_.swiglu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
   }
 
   const ModelDesc& desc_;
@@ -117,7 +131,30 @@ Metadata dense_metadata(std::string_view arch, const DenseDims& dims) {
   return meta;
 }
 
-Expected<DenseDims> dense_dims_from_hf(const HfConfig& config) {
+namespace {
+
+/// `rope_theta`, or what newer files hold instead: rope_parameters {rope_theta, rope_type}. Scaled RoPE is an error;
+/// `rope_scaling` may be false for none.
+Expected<double> rope_theta_from_hf(const HfConfig& config) {
+  const nlohmann::json* parameters = nullptr;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto it = config.json().find(key);
+    if (it == config.json().end() || it->is_null() || *it == false) continue;
+    const bool plain = it->is_object() && it->value("rope_type", it->value("type", "default")) == "default";
+    if (!plain)
+      return Error{ErrorCode::kUnsupported, fmt::format("'{}' is set", key), config.file(),
+                   "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies"};
+    parameters = &*it;
+  }
+  double fallback = 10000.0;
+  if (parameters != nullptr && parameters->contains("rope_theta") && (*parameters)["rope_theta"].is_number())
+    fallback = (*parameters)["rope_theta"].get<double>();
+  return config.number_or("rope_theta", fallback);
+}
+
+}  // namespace
+
+Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std::int64_t> ffn_width) {
   DenseDims dims{};
   DLLM_CHECK_OK(config.expect("hidden_act", "silu"));
   DLLM_CHECK_OK(config.expect("mlp_bias", false));
@@ -132,31 +169,36 @@ Expected<DenseDims> dense_dims_from_hf(const HfConfig& config) {
                  fmt::format("hidden_size {} is no multiple of num_attention_heads {}", dims.width, dims.heads),
                  config.file(), ""};
   DLLM_TRY(dims.head_dim, config.integer_or("head_dim", dims.width / dims.heads));
-  DLLM_TRY(dims.ffn_width, config.integer("intermediate_size"));
+  DLLM_TRY(dims.ffn_width,
+           ffn_width ? config.integer_or("intermediate_size", *ffn_width) : config.integer("intermediate_size"));
   DLLM_TRY(dims.context_length, config.integer_or("max_position_embeddings", 2048));
   DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", 1e-6));
-  DLLM_TRY(dims.rope_theta, config.number_or("rope_theta", 10000.0));
-  if (config.contains("rope_scaling"))
-    return Error{ErrorCode::kUnsupported, "'rope_scaling' is set", config.file(),
-                 "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies"};
+  DLLM_TRY(dims.rope_theta, rope_theta_from_hf(config));
   return dims;
 }
 
-std::vector<TensorRename> dense_renames() {
-  return {
+std::vector<TensorRename> dense_renames(bool qk_norm, const std::vector<TensorRename>& experts) {
+  std::vector<TensorRename> all = {
       {"model.embed_tokens", "token_embd"},
       {"model.layers.{}.input_layernorm", "blk.{}.attn_norm"},
       {"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q"},
       {"model.layers.{}.self_attn.k_proj", "blk.{}.attn_k"},
       {"model.layers.{}.self_attn.v_proj", "blk.{}.attn_v"},
-      {"model.layers.{}.self_attn.o_proj", "blk.{}.attn_output"},
-      {"model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm"},
-      {"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate"},
-      {"model.layers.{}.mlp.up_proj", "blk.{}.ffn_up"},
-      {"model.layers.{}.mlp.down_proj", "blk.{}.ffn_down"},
-      {"model.norm", "output_norm"},
-      {"lm_head", "output"},
   };
+  const auto append = [&all](const std::vector<TensorRename>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  if (qk_norm)
+    append({{"model.layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm"},
+            {"model.layers.{}.self_attn.k_norm", "blk.{}.attn_k_norm"}});
+  append({{"model.layers.{}.self_attn.o_proj", "blk.{}.attn_output"},
+          {"model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm"},
+          {"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate"},
+          {"model.layers.{}.mlp.up_proj", "blk.{}.ffn_up"},
+          {"model.layers.{}.mlp.down_proj", "blk.{}.ffn_down"}});
+  append(experts);
+  append({{"model.norm", "output_norm"}, {"lm_head", "output"}});
+  return all;
 }
 
 }  // namespace dllm

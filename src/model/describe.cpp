@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/try.h"
@@ -60,12 +61,17 @@ class KeyReader {
   std::set<std::string> read_;
 };
 
-Expected<void> read_dims(KeyReader& keys, ModelDesc& desc) {
+Expected<void> read_dims(KeyReader& keys, bool has_experts, ModelDesc& desc) {
   DLLM_TRY(desc.width, keys.dim("embedding_length"));
   DLLM_TRY(desc.layers, keys.dim("block_count"));
   DLLM_TRY(desc.heads, keys.dim("attention.head_count"));
   DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
-  DLLM_TRY(desc.ffn_width, keys.dim("feed_forward_length"));
+  // Files of models without a dense layer may leave it out.
+  std::optional<std::int64_t> ffn_width;
+  if (has_experts) {
+    DLLM_TRY(ffn_width, keys.integer("expert_feed_forward_length"));
+  }
+  DLLM_TRY(desc.ffn_width, keys.dim("feed_forward_length", ffn_width));
   DLLM_TRY(desc.context_length, keys.dim("context_length", desc.context_length));
   const bool divides = desc.width % desc.heads == 0;
   DLLM_TRY(desc.head_dim,
@@ -107,11 +113,79 @@ Expected<void> read_rope(KeyReader& keys, ModelDesc& desc) {
   return {};
 }
 
+Expected<void> check_experts(const KeyReader& keys, const ExpertsDesc& e, std::int64_t layers) {
+  const auto wrong = [&](std::string what, std::string_view tail) {
+    return Error{ErrorCode::kInvalidFile, std::move(what), keys.key(tail), ""};
+  };
+  if (!std::isfinite(e.scale)) return wrong("the scale is no number", "expert_weights_scale");
+  if (e.used > e.count) return wrong(fmt::format("{} of {} experts are used", e.used, e.count), "expert_used_count");
+  if (e.leading_dense < 0 || e.leading_dense > layers)
+    return wrong(fmt::format("{} of {} layers are dense", e.leading_dense, layers), "leading_dense_block_count");
+  if (e.capacity != 0 && (e.capacity < e.used || e.capacity > e.count))
+    return wrong(fmt::format("a pool of {} from {} experts for {} per row", e.capacity, e.count, e.used),
+                 "expert_capacity");
+  if (e.groups <= 1) return {};
+  if (e.count % e.groups != 0 || e.groups_used < 1 || e.groups_used > e.groups ||
+      e.count / e.groups * e.groups_used < e.used)
+    return wrong(
+        fmt::format("{} of {} groups of {} experts do not give {} per row", e.groups_used, e.groups, e.count, e.used),
+        "expert_group_count");
+  return {};
+}
+
+Expected<void> read_gate(KeyReader& keys, ExpertsDesc& e) {
+  DLLM_TRY(const auto function, keys.integer("expert_gating_func"));
+  if (function && *function != 1 && *function != 2)
+    return Error{ErrorCode::kUnsupported, fmt::format("gating function {} is not supported", *function),
+                 keys.key("expert_gating_func"), "1 (softmax) and 2 (sigmoid) are"};
+  if (function) e.score = *function == 1 ? GateScore::kSoftmax : GateScore::kSigmoid;
+  DLLM_TRY(const auto norm, keys.boolean("expert_weights_norm"));
+  e.normalize = norm.value_or(e.normalize);
+  DLLM_TRY(const auto scale, keys.number("expert_weights_scale"));
+  if (scale) e.scale = *scale == 0 ? 1.f : static_cast<float>(*scale);  // llama.cpp writes 0 for none
+  DLLM_TRY(const auto capacity, keys.integer("expert_capacity"));
+  e.capacity = capacity.value_or(0);
+  if (e.capacity != 0) e.groups = e.groups_used = 0;
+  DLLM_TRY(const auto groups, keys.integer("expert_group_count"));
+  DLLM_TRY(const auto groups_used, keys.integer("expert_group_used_count"));
+  e.groups = groups.value_or(e.groups);
+  e.groups_used = groups_used.value_or(e.groups_used);
+  if (e.capacity == 0 || e.groups <= 1) return {};
+  return Error{ErrorCode::kUnsupported, "experts are limited by groups and by blocks", keys.key("expert_capacity"),
+               "no published model does both"};
+}
+
+Expected<void> read_experts(KeyReader& keys, ModelDesc& desc) {
+  ExpertsDesc& e = desc.experts;
+  DLLM_TRY(e.count, keys.dim("expert_count"));
+  DLLM_TRY(e.used, keys.dim("expert_used_count"));
+  // llama.cpp's rule for files without the key.
+  const std::int64_t share = desc.ffn_width / e.used;
+  DLLM_TRY(e.width, keys.dim("expert_feed_forward_length", share > 0 ? std::optional(share) : std::nullopt));
+  DLLM_TRY(const auto shared, keys.integer("expert_shared_count"));
+  DLLM_TRY(const auto shared_width, keys.integer("expert_shared_feed_forward_length"));
+  if (shared && *shared > 0) e.shared_width = shared_width.value_or(*shared * e.width);
+  if (e.shared_width < 0 || e.shared_width > kMaxDim)
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size", e.shared_width),
+                 keys.key("expert_shared_feed_forward_length"), ""};
+  DLLM_TRY(const auto dense, keys.integer("leading_dense_block_count"));
+  e.leading_dense = dense.value_or(0);
+  DLLM_CHECK_OK(read_gate(keys, e));
+  return check_experts(keys, e, desc.layers);
+}
+
 /// Features of other networks: if a key says that they are on, a forward pass without them would be silently wrong.
-Expected<void> refuse_foreign_features(KeyReader& keys) {
-  for (std::string_view tail : {"expert_count", "attention.sliding_window", "attention.max_alibi_bias", "logit_scale",
-                                "residual_scale", "embedding_scale", "attention.scale", "attn_logit_softcapping",
-                                "final_logit_softcapping", "attention.clamp_kqv"}) {
+Expected<void> refuse_foreign_features(KeyReader& keys, bool experts) {
+  if (!experts) {
+    DLLM_TRY(const auto count, keys.integer("expert_count"));
+    if (count && *count != 0)
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("expert_count = {} is not supported by this architecture", *count),
+                   keys.key("expert_count"), ""};
+  }
+  for (std::string_view tail : {"attention.sliding_window", "attention.max_alibi_bias", "logit_scale", "residual_scale",
+                                "embedding_scale", "attention.scale", "attn_logit_softcapping",
+                                "final_logit_softcapping", "attention.clamp_kqv", "nextn_predict_layers"}) {
     DLLM_TRY(const auto value, keys.number(tail));
     if (value && *value != 0)
       return Error{ErrorCode::kUnsupported, fmt::format("{} = {} is not supported by this architecture", tail, *value),
@@ -128,7 +202,8 @@ Expected<void> read_attention(KeyReader& keys, ModelDesc& desc) {
                  keys.key("attention.layer_norm_rms_epsilon"), ""};
   DLLM_TRY(const auto causal, keys.boolean("attention.causal"));
   if (causal && *causal) desc.causal_block = 1;
-  if (causal && !*causal) desc.causal_block = 0;
+  // "Not causal" says nothing against a model that is causal between blocks and not within them.
+  if (causal && !*causal && desc.causal_block == 1) desc.causal_block = 0;
   return {};
 }
 
@@ -178,7 +253,22 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
     if (*block < 1 || *block > kMaxDim)
       return Error{ErrorCode::kInvalidFile, fmt::format("{} is no block length", *block), "diffusion.block_length", ""};
     desc.block_length = static_cast<std::int32_t>(*block);
+    if (desc.causal_block > 1) desc.causal_block = desc.block_length;  // the mask's grid is that of the blocks
   }
+  return {};
+}
+
+/// What only shows when all keys are read.
+Expected<void> check_whole(const Architecture& architecture, const Metadata& metadata, const KeyReader& keys,
+                           const ModelDesc& desc) {
+  if (desc.experts.capacity > 0 && desc.causal_block < 2)
+    return Error{ErrorCode::kUnsupported, "experts are chosen by blocks, but attention has none",
+                 keys.key("expert_capacity"), ""};
+  if (architecture.names_mask && !metadata.find("tokenizer.ggml.mask_token_id"))
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("a '{}' without a mask token is an autoregressive model, which this build does not run",
+                             architecture.name),
+                 "tokenizer.ggml.mask_token_id", "if it is a LLaDA2, set the key when converting"};
   return {};
 }
 
@@ -193,7 +283,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   desc.name = name.value_or("");
   desc.tied_embeddings = !facts.has_output;
   KeyReader keys(architecture, metadata);
-  DLLM_CHECK_OK(read_dims(keys, desc));
+  DLLM_CHECK_OK(read_dims(keys, architecture.experts, desc));
   if (desc.layers > facts.tensors)
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} layers cannot stand in {} tensors", desc.layers, facts.tensors),
@@ -209,9 +299,11 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
                  "tokenizer.ggml.tokens", ""};
   DLLM_CHECK_OK(read_rope(keys, desc));
   DLLM_CHECK_OK(read_attention(keys, desc));
-  DLLM_CHECK_OK(refuse_foreign_features(keys));
+  if (architecture.experts) DLLM_CHECK_OK(read_experts(keys, desc));
+  DLLM_CHECK_OK(refuse_foreign_features(keys, architecture.experts));
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
+  DLLM_CHECK_OK(check_whole(architecture, metadata, keys, desc));
   keys.report_unread(log);
   return desc;
 }

@@ -83,7 +83,7 @@ Expected<void> fill_role(const HfConfig& config, std::string_view key, std::int6
 /// Unlike the other roles, the mask is config.json's business: it is what the model's own sampler reads. Tokenizers of
 /// autoregressive models may have one left over from their family.
 Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, TokenizerSpec& spec) {
-  if (!facts.masked) {
+  if (!facts.mask) {
     spec.mask.reset();
     return {};
   }
@@ -95,6 +95,10 @@ Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, Token
     if (spec.kinds[token] == TokenKind::kControl &&
         (spec.tokens[token] == "<|mdm_mask|>" || spec.tokens[token] == "<|mask|>"))
       spec.mask = static_cast<TokenId>(token);
+  // LLaDA-MoE's files name none: its model card gives the number.
+  if (const auto published = static_cast<std::size_t>(*facts.mask);
+      !spec.mask && published < spec.tokens.size() && spec.kinds[published] != TokenKind::kNormal)
+    spec.mask = facts.mask;
   if (spec.mask) return {};
   return Error{ErrorCode::kInvalidFile, "'mask_token_id' is missing, and no token is named <|mdm_mask|> or <|mask|>",
                config.file(), "a masked diffusion model cannot run without its mask token: add the id to config.json"};

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/types.h"
 #include "dllm/error.h"
 #include "format/metadata.h"
 #include "model/hf_config.h"
@@ -12,7 +14,9 @@ namespace dllm {
 /// What the text side of a conversion has to know of the model.
 struct HfTextFacts {
   std::int64_t embedding_rows = 0;  ///< the vocabulary is filled up to it
-  bool masked = false;              ///< the model cannot work without a mask token
+  /// The mask token of the architecture's published models; none: the model has no use for one. Its id is taken where
+  /// no file names a mask and that token is no word.
+  std::optional<TokenId> mask{};
 };
 
 /// Sets `tokenizer.*` from tokenizer.json, tokenizer_config.json, generation_config.json, the chat template's file and

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "base/try.h"
 #include "model/describe.h"
 #include "model/tensor_check.h"
@@ -81,11 +83,11 @@ Expected<const Tokenizer*> Model::require_tokenizer() const {
   return tokenizer_error_;
 }
 
-WeightView Model::bind(const WeightDecl& decl) {
-  const SourceTensor* tensor = source_.find(decl.name);
-  if (!tensor) return {};
+WeightView Model::bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors) {
+  const auto tensor = std::ranges::find(tensors, decl.name, &SourceTensor::name);
+  if (tensor == tensors.end()) return {};
   WeightView view{tensor->type, decl.shape, tensor->data, tensor->mapped};
-  if (tensor->permute_heads != 0) {
+  if (tensor->permute_heads != 0 || !tensor->parts.empty()) {
     owned_.push_back(std::make_unique<std::vector<std::byte>>());
     view.data = tensor_bytes(*tensor, *owned_.back());
     view.mapped = false;
@@ -95,8 +97,10 @@ WeightView Model::bind(const WeightDecl& decl) {
 
 Expected<void> Model::bind_weights() {
   const Graph graph = build({1, 1});
-  DLLM_CHECK_OK(check_tensors(graph, source_));
-  for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl));
+  DLLM_TRY(const auto tensors,
+           split_fused(source_.tensors, desc_.heads * desc_.head_dim, desc_.kv_heads * desc_.head_dim));
+  DLLM_CHECK_OK(check_tensors(graph, tensors));
+  for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};
 }
 

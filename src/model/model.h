@@ -40,7 +40,7 @@ class Model {
   Model() = default;
   Expected<void> load_text(const Log& log);
   Expected<void> bind_weights();
-  WeightView bind(const WeightDecl& decl);  ///< after check_tensors()
+  WeightView bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors);  ///< after check_tensors()
 
   ModelSource source_;
   const Architecture* architecture_ = nullptr;

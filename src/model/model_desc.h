@@ -13,6 +13,20 @@ namespace dllm {
 /// Where the grid of blocks begins: at the end of the prompt (LLaDA) or at position 0 (LLaDA2, SDAR).
 enum class BlockOrigin { kPromptEnd, kAbsolute };
 
+/// Feed-forward layers made of experts (dllm-reference A.3). See op::Route for the terms.
+struct ExpertsDesc {
+  std::int64_t count = 0;          ///< experts of a layer; 0: every layer is dense
+  std::int64_t used = 0;           ///< of them per row
+  std::int64_t width = 0;          ///< hidden width of one expert
+  std::int64_t shared_width = 0;   ///< of the expert that every row passes through besides; 0: there is none
+  std::int64_t leading_dense = 0;  ///< first layers without experts
+  GateScore score = GateScore::kSoftmax;
+  std::int64_t groups = 0, groups_used = 0;  ///< 0: no group limit
+  std::int64_t capacity = 0;                 ///< experts that a block of positions may use; 0: no block routing
+  bool normalize = false;
+  float scale = 1.f;
+};
+
 /// Everything that defines a model's forward pass and the facts its samplers need (dllm-reference H.1). Read from the
 /// file's metadata; keys a file lacks come from the architecture's defaults.
 struct ModelDesc {
@@ -29,7 +43,10 @@ struct ModelDesc {
   std::int64_t context_length = 0;
   float norm_eps = 1e-5f;
   bool qkv_bias = false;         ///< q, k, v carry biases (Dream, Qwen2)
+  bool qk_norm = false;          ///< q and k of each head are normalized before RoPE (Qwen3, LLaDA-MoE, LLaDA2)
   bool tied_embeddings = false;  ///< no output.weight: the embedding is the head
+
+  ExpertsDesc experts;
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   float rope_theta = 10000.f;

@@ -134,7 +134,7 @@ const std::vector<Damage>& damages() {
       {"NoArchitecture", [](auto& s) { s.metadata.erase("general.architecture"); }, kInvalidFile,
        "general.architecture: the key is missing"},
       {"UnknownArchitecture", set("general.architecture", V::string("mamba")), kUnsupported,
-       "unknown model architecture 'mamba' (this build runs llada, dream, llama)"},
+       "unknown model architecture 'mamba' (this build runs llada, dream, llama, "},
       {"ArchitectureIsANumber", set("general.architecture", V::u32(1)), kInvalidFile, "general.architecture"},
       {"MissingTensor", [](auto& s) { drop(s, "blk.1.ffn_up.weight"); }, kInvalidFile,
        "blk.1.ffn_up.weight: the tensor is missing"},

@@ -25,6 +25,24 @@ std::vector<ShapeToken> llama3_tokens() {
   return {{"bos", 128000, "<|begin_of_text|>"}, {"eos", 128001, "<|end_of_text|>"}, {"eot", 128009, "<|eot_id|>"}};
 }
 
+/// LLaDA-MoE and LLaDA2. The id of <|role_end|> is inferred from the tokenizer's family; files are read by its text.
+std::vector<ShapeToken> bailing_tokens() {
+  return {{"eos", 156892, "<|endoftext|>"},
+          {"padding", 156892, "<|endoftext|>"},
+          {"mask", 156895, "<|mask|>"},
+          {"eot", 156900, "<|role_end|>"}};
+}
+
+/// Qwen's tokens, and the mask that a diffusion model of its weights has added; none: autoregressive.
+std::vector<ShapeToken> qwen_tokens(std::int64_t mask = 0, std::string_view text = "") {
+  std::vector<ShapeToken> tokens = {{"padding", 151643, "<|endoftext|>"}, {"eos", 151645, "<|im_end|>"}};
+  if (mask != 0) tokens.push_back({"mask", mask, text});
+  return tokens;
+}
+std::vector<ShapeToken> sdar_tokens() { return qwen_tokens(151669, "<|MASK|>"); }
+std::vector<ShapeToken> fast_dllm_tokens() { return qwen_tokens(151665, "|<MASK>|"); }
+std::vector<ShapeToken> rnd1_tokens() { return qwen_tokens(151669, "<|mask|>"); }
+
 constexpr std::string_view kLlada8b = R"({
   "architectures": ["LLaDAModelLM"],
   "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
@@ -42,6 +60,84 @@ constexpr std::string_view kLlama38b = R"({
   "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
   "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
   "rope_theta": 500000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kLladaMoe7b = R"({
+  "architectures": ["LLaDAMoEModelLM"],
+  "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 16,
+  "intermediate_size": 8192, "expert_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8,
+  "vocab_size": 157184, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 50000.0,
+  "tie_word_embeddings": false})";
+
+constexpr std::string_view kLlada2Mini = R"({
+  "architectures": ["LLaDA2MoeModelLM"],
+  "hidden_size": 2048, "num_hidden_layers": 20, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,
+  "intermediate_size": 5120, "moe_intermediate_size": 512, "num_experts": 256, "num_experts_per_tok": 8,
+  "num_shared_experts": 1, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
+  "partial_rotary_factor": 0.5, "vocab_size": 157184, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+  "rope_theta": 600000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kRnd1 = R"({
+  "architectures": ["RND1LM"],
+  "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+  "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+  "num_experts_per_tok": 8, "norm_topk_prob": true, "vocab_size": 151936, "max_position_embeddings": 40960,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kSdar1b7 = R"({
+  "architectures": ["SDARForCausalLM"],
+  "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151936, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kSdar4b = R"({
+  "architectures": ["SDARForCausalLM"],
+  "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 9728, "vocab_size": 151936, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kSdar8b = R"({
+  "architectures": ["SDARForCausalLM"],
+  "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kSdar30b = R"({
+  "architectures": ["SDARMoeForCausalLM"],
+  "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+  "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+  "num_experts_per_tok": 8, "norm_topk_prob": true, "vocab_size": 151936, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kFastDllm1b5 = R"({
+  "architectures": ["Fast_dLLM_QwenForCausalLM"],
+  "hidden_size": 1536, "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2,
+  "intermediate_size": 8960, "vocab_size": 151936, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kFastDllm7b = R"({
+  "architectures": ["Fast_dLLM_QwenForCausalLM"],
+  "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+  "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kQwen25_7b = R"({
+  "architectures": ["Qwen2ForCausalLM"],
+  "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+  "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kQwen3_4b = R"({
+  "architectures": ["Qwen3ForCausalLM"],
+  "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 9728, "vocab_size": 151936, "max_position_embeddings": 40960,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kQwen3_30b = R"({
+  "architectures": ["Qwen3MoeForCausalLM"],
+  "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+  "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+  "num_experts_per_tok": 8, "norm_topk_prob": true, "vocab_size": 151936, "max_position_embeddings": 40960,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false})";
 
 // Small models of the same kinds. Their vocabularies end before the published special tokens, which move to the end.
 constexpr std::string_view kLladaTiny = R"({
@@ -68,6 +164,46 @@ constexpr std::string_view kLlamaTiny = R"({
   "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
   "rope_theta": 500000.0, "tie_word_embeddings": true})";
 
+constexpr std::string_view kLladaMoeTiny = R"({
+  "architectures": ["LLaDAMoEModelLM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+  "intermediate_size": 512, "expert_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4,
+  "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "rope_theta": 50000.0,
+  "tie_word_embeddings": false})";
+
+constexpr std::string_view kLlada2Tiny = R"({
+  "architectures": ["LLaDA2MoeModelLM"],
+  "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+  "intermediate_size": 512, "moe_intermediate_size": 256, "num_experts": 32, "num_experts_per_tok": 4,
+  "num_shared_experts": 1, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
+  "partial_rotary_factor": 0.5, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
+  "rope_theta": 600000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kRnd1Tiny = R"({
+  "architectures": ["RND1LM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+  "intermediate_size": 512, "moe_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4,
+  "norm_topk_prob": true, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kSdarTiny = R"({
+  "architectures": ["SDARForCausalLM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+  "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kFastDllmTiny = R"({
+  "architectures": ["Fast_dLLM_QwenForCausalLM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+  "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kQwen3Tiny = R"({
+  "architectures": ["Qwen3ForCausalLM"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+  "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
 }  // namespace
 
 const std::vector<ModelShape>& model_shapes() {
@@ -75,10 +211,29 @@ const std::vector<ModelShape>& model_shapes() {
       {"llada-8b", "LLaDA-8B-Base and -Instruct", kLlada8b, "bailingmoe", llada_tokens()},
       {"llada-1.5", "LLaDA-1.5, the dimensions of LLaDA-8B", kLlada8b, "bailingmoe", llada_tokens()},
       {"dream-7b", "Dream-v0-7B, Dream-Coder-7B, DiffuCoder-7B", kDream7b, "qwen2", dream_tokens()},
+      {"llada-moe-7b", "LLaDA-MoE-7B-A1B-Base and -Instruct", kLladaMoe7b, "bailingmoe", bailing_tokens()},
+      {"llada2-mini", "LLaDA2.0-mini and LLaDA2.1-mini, 16B-A1B", kLlada2Mini, "bailingmoe", bailing_tokens()},
+      {"rnd1-30b", "RND1-Base-0910, the dimensions of Qwen3-30B-A3B", kRnd1, "qwen2", rnd1_tokens()},
+      {"sdar-1.7b", "SDAR-1.7B-Chat, the dimensions of Qwen3-1.7B", kSdar1b7, "qwen2", sdar_tokens()},
+      {"sdar-4b", "SDAR-4B-Chat, the dimensions of Qwen3-4B", kSdar4b, "qwen2", sdar_tokens()},
+      {"sdar-8b", "SDAR-8B-Chat, the dimensions of Qwen3-8B", kSdar8b, "qwen2", sdar_tokens()},
+      {"sdar-30b-a3b", "SDAR-30B-A3B-Chat, the dimensions of Qwen3-30B-A3B", kSdar30b, "qwen2", sdar_tokens()},
+      {"fast-dllm-v2-1.5b", "Fast-dLLM v2 1.5B, the dimensions of Qwen2.5-1.5B", kFastDllm1b5, "qwen2",
+       fast_dllm_tokens()},
+      {"fast-dllm-v2-7b", "Fast-dLLM v2 7B, the dimensions of Qwen2.5-7B", kFastDllm7b, "qwen2", fast_dllm_tokens()},
+      {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
+      {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
+      {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},
       {"llama-3-8b", "Llama-3-8B, the autoregressive counterpart", kLlama38b, "llama-bpe", llama3_tokens()},
       {"llada-100m", "a small LLaDA with a tied head, for quick comparisons", kLlada100m, "bailingmoe", llada_tokens()},
       {"llada-tiny", "a LLaDA for tests", kLladaTiny, "bailingmoe", llada_tokens()},
+      {"llada-moe-tiny", "a LLaDA-MoE for tests", kLladaMoeTiny, "bailingmoe", bailing_tokens()},
+      {"llada2-tiny", "a LLaDA2 for tests", kLlada2Tiny, "bailingmoe", bailing_tokens()},
       {"dream-tiny", "a Dream for tests", kDreamTiny, "qwen2", dream_tokens()},
+      {"rnd1-tiny", "an RND1 for tests", kRnd1Tiny, "qwen2", rnd1_tokens()},
+      {"sdar-tiny", "an SDAR with a tied head, for tests", kSdarTiny, "qwen2", sdar_tokens()},
+      {"fast-dllm-v2-tiny", "a Fast-dLLM v2 with a tied head, for tests", kFastDllmTiny, "qwen2", fast_dllm_tokens()},
+      {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };
   return all;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -42,12 +43,57 @@ std::string size_label(const std::vector<SourceTensor>& tensors) {
   return fmt::format("{:.{}f}K", count / 1e3, count / 1e3 < 9.5 ? 1 : 0);
 }
 
+std::size_t byte_size(const SourceTensor& tensor) {
+  std::size_t size = tensor.data.size();
+  for (const auto& part : tensor.parts) size += part.size();
+  return size;
+}
+
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer) {
+  if (!tensor.parts.empty()) {
+    buffer.resize(byte_size(tensor));
+    std::byte* at = buffer.data();
+    for (const auto& part : tensor.parts) at = std::copy(part.begin(), part.end(), at);
+    return buffer;
+  }
   if (tensor.permute_heads == 0) return tensor.data;
   buffer.resize(tensor.data.size());
   const std::int64_t rows = tensor.shape.size() > 1 ? row_count(tensor.shape) : tensor.shape[0];
   permute_qk(tensor.data, tensor.permute_heads, static_cast<std::int64_t>(tensor.data.size()) / rows, buffer);
   return buffer;
+}
+
+Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>& tensors, std::int64_t q_rows,
+                                                std::int64_t kv_rows) {
+  constexpr std::string_view kFused = ".attn_qkv.";
+  std::vector<SourceTensor> split;
+  split.reserve(tensors.size());
+  for (const SourceTensor& tensor : tensors) {
+    const std::size_t at = tensor.name.find(kFused);
+    if (at == std::string::npos) {
+      split.push_back(tensor);
+      continue;
+    }
+    const std::int64_t rows = tensor.shape.back();
+    if (tensor.shape.size() > 2 || rows != q_rows + 2 * kv_rows)
+      return Error{ErrorCode::kInvalidFile,
+                   fmt::format("shape {} is not that of {} rows of Q and {} each of K and V", to_string(tensor.shape),
+                               q_rows, kv_rows),
+                   tensor.name, ""};
+    // A vector's rows are its elements.
+    const auto row_bytes = static_cast<std::int64_t>(tensor.data.size()) / rows;
+    std::int64_t first = 0;
+    for (const auto& [part, count] : {std::pair(".attn_q.", q_rows), {".attn_k.", kv_rows}, {".attn_v.", kv_rows}}) {
+      SourceTensor piece = tensor;
+      piece.name.replace(at, kFused.size(), part);
+      piece.shape.back() = count;
+      piece.data =
+          tensor.data.subspan(static_cast<std::size_t>(first * row_bytes), static_cast<std::size_t>(count * row_bytes));
+      split.push_back(std::move(piece));
+      first += count;
+    }
+  }
+  return split;
 }
 
 void permute_qk(std::span<const std::byte> data, std::int64_t heads, std::int64_t row_bytes, std::span<std::byte> out) {

@@ -23,7 +23,12 @@ struct SourceTensor {
   /// > 0: rows are heads in half-split order, to be interleaved (see permute_qk).
   std::int64_t permute_heads = 0;
   bool mapped = false;  ///< `data` lies in a map of a file (MappedFile::drop_pages)
+  /// Instead of `data`: pieces that follow each other, such as the experts of a layer, which Hugging Face stores apart.
+  std::vector<std::span<const std::byte>> parts{};
 };
+
+/// Bytes of the tensor as it stands.
+std::size_t byte_size(const SourceTensor& tensor);
 
 /// A model in GGUF terms, wherever it comes from: a GGUF file, a Hugging Face directory, or a test. Running,
 /// converting and quantizing all start here.
@@ -46,6 +51,12 @@ std::string size_label(const std::vector<SourceTensor>& tensors);
 
 /// The tensor's bytes in GGUF order: its own, or written to `buffer`.
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer);
+
+/// The tensors under the names that graphs declare: `attn_qkv` (all rows of Q, then K, then V, as in LLaDA2) becomes
+/// attn_q, attn_k and attn_v, views of the same bytes. Files keep the spelling that they came with. Error:
+/// kInvalidFile, if the rows are not those of the heads.
+Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>& tensors, std::int64_t q_rows,
+                                                std::int64_t kv_rows);
 
 /// llama.cpp's row order for Q/K of the Llama family: within each head, row j of the first half and row j of the second
 /// half (a RoPE pair) become neighbours: out[h][2j + i] = in[h][i * d/2 + j]. `data` holds rows of `row_bytes`.

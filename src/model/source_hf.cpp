@@ -34,6 +34,7 @@ bool is_number(std::string_view text) {
 struct HfName {
   std::string pattern;
   std::string layer;   ///< digits; empty outside the layers
+  std::string expert;  ///< digits; empty where there is no second number
   std::string suffix;  ///< ".weight", ".bias" or empty
 
   explicit HfName(std::string_view name) {
@@ -45,10 +46,13 @@ struct HfName {
     for (std::size_t begin = 0; begin <= name.size();) {
       const std::size_t end = std::min(name.find('.', begin), name.size());
       const std::string_view part = name.substr(begin, end - begin);
-      const bool first_number = layer.empty() && is_number(part);
-      if (first_number) layer = part;
+      std::string* const number = !is_number(part) ? nullptr
+                                  : layer.empty()  ? &layer
+                                  : expert.empty() ? &expert
+                                                   : nullptr;
+      if (number != nullptr) *number = part;
       if (begin > 0) pattern += '.';
-      pattern += first_number ? std::string_view("{}") : part;
+      pattern += number != nullptr ? std::string_view("{}") : part;
       begin = end + 1;
     }
   }
@@ -69,21 +73,27 @@ class TensorTable {
   Expected<void> add(const SafeTensor& tensor) {
     const HfName name(tensor.name);
     const auto found = entries_.find(name.pattern);
-    if (found == entries_.end() || name.suffix.empty())
+    if (found == entries_.end() || name.suffix.empty() != is_complete(found->second.gguf))
       return Error{ErrorCode::kUnsupported, "the architecture has no such tensor", tensor.name,
                    "running without it would be silently wrong"};
     const Entry& entry = found->second;
     const int layer = name.layer.empty() ? 0 : std::stoi(name.layer);
     std::string gguf = replace_placeholder(entry.gguf, std::to_string(layer)) + name.suffix;
+    const Key key{entry.section, layer, entry.index, name.suffix};
+    if (!name.expert.empty()) return add_expert(tensor, std::stoi(name.expert), std::move(gguf), stacks_[key]);
     const auto [at, fresh] =
-        ordered_.try_emplace(Key{entry.section, layer, entry.index, name.suffix},
-                             SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, true});
+        ordered_.try_emplace(key, SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, true});
     if (fresh) return {};
     return Error{ErrorCode::kInvalidFile, fmt::format("another tensor becomes '{}' too", at->second.name), tensor.name,
                  ""};
   }
 
-  std::vector<SourceTensor> take() {
+  /// Errors: kInvalidFile, if experts are missing.
+  Expected<std::vector<SourceTensor>> take() {
+    for (auto& [key, stack] : stacks_) {
+      DLLM_TRY(SourceTensor tensor, stacked(stack));
+      ordered_.emplace(key, std::move(tensor));
+    }
     std::vector<SourceTensor> tensors;
     for (auto& [key, tensor] : ordered_) tensors.push_back(std::move(tensor));
     return tensors;
@@ -96,10 +106,44 @@ class TensorTable {
     int index;
   };
   using Key = std::tuple<int, int, int, std::string>;  ///< section, layer, index, suffix
+  struct Stack {
+    std::string gguf;
+    std::map<int, SafeTensor> experts;
+  };
+
+  /// The Hugging Face name has no suffix, and the other one brings its own.
+  static bool is_complete(std::string_view gguf) { return gguf.ends_with(".bias") || gguf.ends_with(".weight"); }
+
+  static Expected<void> add_expert(const SafeTensor& tensor, int expert, std::string gguf, Stack& stack) {
+    stack.gguf = std::move(gguf);
+    const SafeTensor& first = stack.experts.try_emplace(expert, tensor).first->second;
+    const SafeTensor& any = stack.experts.begin()->second;
+    if (first.name != tensor.name)
+      return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is the same expert", first.name), tensor.name, ""};
+    if (any.type == tensor.type && any.shape == tensor.shape) return {};
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} {} differs from {} {} of '{}', and experts are alike", codec(tensor.type).name,
+                             to_string(tensor.shape), codec(any.type).name, to_string(any.shape), any.name),
+                 tensor.name, ""};
+  }
+
+  static Expected<SourceTensor> stacked(const Stack& stack) {
+    const SafeTensor& any = stack.experts.begin()->second;
+    SourceTensor tensor{stack.gguf, any.type, any.shape, {}, 0, true};
+    tensor.shape.push_back(static_cast<std::int64_t>(stack.experts.size()));
+    for (const auto& [number, expert] : stack.experts) {
+      if (number != static_cast<int>(tensor.parts.size()))
+        return Error{ErrorCode::kInvalidFile, fmt::format("expert {} is missing", tensor.parts.size()), stack.gguf,
+                     "the download is incomplete"};
+      tensor.parts.push_back(expert.data);
+    }
+    return tensor;
+  }
 
   std::map<std::string, Entry> entries_;
   int section_ = 0;
   std::map<Key, SourceTensor> ordered_;
+  std::map<Key, Stack> stacks_;
 };
 
 /// Buffers that checkpoints carry along and every implementation computes itself.
@@ -186,7 +230,10 @@ Expected<const Architecture*> find_model(const HfConfig& config) {
     return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
                  config.file(), "is this a model's config.json?"};
   std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return find_architecture(type);
+  DLLM_TRY(const Architecture* found, find_architecture(type));
+  if (!found->hf_architectures.empty()) return found;
+  return Error{ErrorCode::kUnsupported, fmt::format("models of type '{}' are read from GGUF files only", type),
+               config.file(), ""};
 }
 
 Expected<void> set_metadata(const Architecture& architecture, const HfConfig& config, ModelSource& source) {
@@ -208,7 +255,7 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
     return Error{ErrorCode::kInvalidFile, "the checkpoint has no embedding matrix", source.name, ""};
   ModelDesc defaults;
   architecture.set_defaults(defaults);
-  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask.has_value()}, meta));
+  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta));
   // What the architecture says of the tokenizer holds over what its files say.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
@@ -223,7 +270,8 @@ Expected<void> check_model(const Architecture& architecture, const ModelSource& 
   DLLM_TRY(const auto tokenizer, Tokenizer::create(std::move(spec)));
   const Log silent([](LogLevel, const std::string&) {});
   DLLM_TRY(const ModelDesc desc, describe(architecture, source.metadata, facts, &tokenizer, silent));
-  return check_tensors(architecture.build(desc, {1, 1}), source);
+  DLLM_TRY(const auto tensors, split_fused(source.tensors, desc.heads * desc.head_dim, desc.kv_heads * desc.head_dim));
+  return check_tensors(architecture.build(desc, {1, 1}), tensors);
 }
 
 }  // namespace

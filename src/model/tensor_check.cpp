@@ -31,9 +31,9 @@ bool same_shape(const Shape& found, const Shape& declared) {
   return shape == declared;
 }
 
-Expected<void> check_tensors(const Graph& graph, const ModelSource& source) {
+Expected<void> check_tensors(const Graph& graph, const std::vector<SourceTensor>& tensors) {
   std::map<std::string_view, const SourceTensor*> by_name;
-  for (const SourceTensor& tensor : source.tensors) by_name.emplace(tensor.name, &tensor);
+  for (const SourceTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
   std::set<std::string_view> known;
   for (const WeightDecl& decl : graph.weights) {
     known.insert(decl.name);
@@ -43,7 +43,7 @@ Expected<void> check_tensors(const Graph& graph, const ModelSource& source) {
       return Error{ErrorCode::kInvalidFile, "the tensor is missing", decl.name, "the file is cut or of another model"};
     }
   }
-  for (const SourceTensor& tensor : source.tensors)
+  for (const SourceTensor& tensor : tensors)
     if (!known.contains(tensor.name))
       return Error{ErrorCode::kUnsupported, "the architecture has no such tensor", tensor.name,
                    "running without it would be silently wrong"};

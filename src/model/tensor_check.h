@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "model/source.h"
@@ -9,9 +11,9 @@ namespace dllm {
 /// The shape a declaration promises, or the one it has with trailing ones, which some writers keep.
 bool same_shape(const Shape& found, const Shape& declared);
 
-/// Holds the source's tensors against the weights that a graph of its architecture declares, without reading a weight.
+/// Holds the tensors against the weights that a graph of its architecture declares, without reading a weight.
 /// Errors name the tensor: missing, of another shape, of a type that the executors do not take there, or unknown to the
 /// architecture (running without it would be silently wrong).
-Expected<void> check_tensors(const Graph& graph, const ModelSource& source);
+Expected<void> check_tensors(const Graph& graph, const std::vector<SourceTensor>& tensors);
 
 }  // namespace dllm

@@ -52,7 +52,7 @@ WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>
     const auto& [type, instead_of] = choices[i];
     report.tensors += 1;
     report.elements += element_count(tensor.shape);
-    report.bytes_in += static_cast<std::int64_t>(tensor.data.size());
+    report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));
     report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
     report.tensors_by_type[type] += 1;
     if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});

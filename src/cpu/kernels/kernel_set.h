@@ -25,7 +25,7 @@ struct QuantizedRows {
   float* scales = nullptr;        ///< per 32
   std::int32_t* sums = nullptr;   ///< per 16: sums of q, for the weights' offsets
   std::int64_t stride = 0;        ///< bytes from row to row
-  // What pair tiles (pairs-inl.h) read instead of the scales; derived from them, see derive_row().
+  // What pair tiles (pairs-inl.h) read instead of the scales; derived from them, see derive_groups().
   std::int32_t* exponents = nullptr;  ///< per 32: the scale's exponent, in place to be added to a float's
   std::int32_t* multiples = nullptr;  ///< per 32: its mantissa, as the byte offset in a table of [4][16] floats
   float* offsets = nullptr;           ///< per 32: -scale * sum
@@ -34,10 +34,17 @@ struct QuantizedRows {
   bool regular = false;  ///< every scale is zero, or rounded and within [2^-60, 2^60]: exponents may be added
 };
 
-/// Fills exponents, multiples and offsets of `row` from its scales and sums; false if a scale forbids `regular`.
-bool derive_row(const QuantizedRows& rows, std::int64_t row, std::int64_t k);
+/// Fills exponents, multiples and offsets of groups [first, first + count), counted over all rows, from their scales
+/// and sums; false if a scale forbids `regular`.
+bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t count);
 /// corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
+
+/// Rows of floats for products with packed floats lie in groups of six, [k][6], each zero-filled to six rows: one
+/// pointer reaches every row of a tile, and rows of 4096 floats would share their sets of the L1 cache. The numbers
+/// beyond the last are for stores of whole vectors (interleave) and keep groups off each other's sets.
+inline constexpr std::int64_t kRowGroup = 6;
+constexpr std::int64_t row_group_stride(std::int64_t k) { return k * kRowGroup + 32; }
 
 /// out[m][n - out_origin] = sum_k x[m][k] w[n][k] + bias[n]
 struct LinearArgs {
@@ -49,8 +56,10 @@ struct LinearArgs {
   void (*dequantize)(const std::byte* src, float* dst, std::int64_t count) = nullptr;
   std::int64_t block_elems = 1;
   std::int64_t block_bytes = 4;
-  const float* x = nullptr;  ///< [rows][k]: the float family runs if it is set
-  // The int8 family, over packed weights:
+  const float* x = nullptr;  ///< [rows][k]: runs over weights as they stand if it is set
+  // Packed weights:
+  const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)] for packed floats, from interleave()
+  std::int64_t first_row = 0;     ///< of the rows in `groups`
   const PackedFormat* format = nullptr;
   const PackedLayout* layout = nullptr;
   const std::uint8_t* packed = nullptr;  ///< panels
@@ -145,6 +154,9 @@ struct KernelSet {
   /// that it shows in the result.
   void (*quantize_row)(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales,
                        std::int32_t* sums);
+  /// One group of `count` <= 6 rows of k values, k apart, to [k][6], with zeros for what is missing of six rows. Writes
+  /// row_group_stride(k) floats at most.
+  void (*interleave)(const float* x, std::int64_t k, std::int64_t count, float* out);
   /// Whether the int8 family knows the format; if not, only the float family (through the codec) runs it.
   bool (*runs_int8)(TensorType type);
   /// Outputs [n_begin, n_end); n_begin is a multiple of kPanel. A result depends on its row of x and of w only: not on

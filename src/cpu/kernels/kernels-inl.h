@@ -17,6 +17,11 @@
 #ifdef DLLM_PAIR_TILES
 #include "cpu/kernels/pairs-inl.h"
 #endif
+#ifdef DLLM_PANEL_TILES
+#include "cpu/kernels/panels-inl.h"
+#endif
+#include "cpu/kernels/floats-inl.h"
+// linear chooses among them
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/reduce-inl.h"
 
@@ -29,6 +34,7 @@ extern const KernelSet kKernels;
 constinit const KernelSet kKernels = {
     .name = DLLM_STRINGIFY(DLLM_ISA),
     .quantize_row = quantize_row,
+    .interleave = interleave,
     .runs_int8 = runs_int8,
     .linear = linear,
     .rms_norm = rms_norm,

@@ -3,7 +3,8 @@
 // linear(): for each panel of 16 outputs, decode the weights into scratch, one block of K at a time, and run every row
 // of x over the decoded block. Decoding costs about as much as 4 rows of x, so it fades beyond some 16 rows; and
 // because a block has a fixed length, scratch fits L1/L2 whatever K is. Partial sums wait in `out` between blocks. Sets
-// with DLLM_PAIR_TILES take pairs of panels through pairs-inl.h instead, which decodes in registers.
+// with DLLM_PAIR_TILES or DLLM_PANEL_TILES take panels through pairs-inl.h or panels-inl.h instead, which decode in
+// registers.
 //
 // Order of summation (it is the contract between the sets): over k ascending, one accumulator per output. The int8
 // family first sums a group of 16 or 32 products exactly in integers.
@@ -177,7 +178,8 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
   }
 }
 
-void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scratch) {
+/// Without tiles that decode in registers: the oracle, and the last panel of an odd number on AVX-512.
+[[maybe_unused]] void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scratch) {
   const PackedFormat& format = *args.format;
   const PackedLayout& layout = *args.layout;
   const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
@@ -201,11 +203,18 @@ void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scrat
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
+  if (args.groups != nullptr) return packed_floats(args, n_begin, n_end, scratch);
 #ifdef DLLM_PAIR_TILES
   for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
 #endif
-  for (std::int64_t n = n_begin; n < n_end; n += kPanel)
-    int8_panel(args, n, static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel), scratch);
+  for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
+    const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
+#ifdef DLLM_PANEL_TILES
+    int8_panel_tiles(args, n, columns, *static_cast<PanelScratch*>(scratch));
+#else
+    int8_panel(args, n, columns, scratch);
+#endif
+  }
 }
 
 /// amax / 127, rounded up to two bits of mantissa: 1, 1.25, 1.5 or 1.75 times a power of two. Rounding up to powers of

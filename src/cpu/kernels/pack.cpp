@@ -17,6 +17,9 @@ constexpr PackedFormat kFormats[] = {
     {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper, false},
     {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
     {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
+    {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},
+    {TensorType::kF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
+    {TensorType::kBF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
 };
 
 constexpr std::int64_t kSuperBlock = 256;
@@ -130,6 +133,8 @@ ScaleClass classify(const PackedFormat& format, const Block& block, int g) {
     }
     case Scales::kExponent:  // s = 2^(e - 128)
       return {false, block.scale[0] >= 88 && block.scale[0] <= 168};
+    case Scales::kNone:
+      break;
   }
   return {false, false};
 }
@@ -213,13 +218,59 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   return regular;
 }
 
+/// All lanes of a panel of floats, in blocks of K that stay in the L1 cache while the lanes are written one by one.
+template <class Word, bool kPairs>
+void pack_floats(const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k, std::uint8_t* panel) {
+  constexpr std::int64_t kStep = 128;
+  for (std::int64_t k0 = 0; k0 < k; k0 += kStep) {
+    const std::int64_t kc = k - k0 < kStep ? k - k0 : kStep;
+    for (int lane = 0; lane < count; ++lane) {
+      Word words[kStep];
+      std::memcpy(words, rows + lane * row_bytes + k0 * std::int64_t{sizeof(Word)},
+                  static_cast<std::size_t>(kc) * sizeof(Word));
+      for (std::int64_t i = 0; i < kc; ++i) {
+        const std::int64_t at = kPairs ? (k0 + i) / 2 * 2 * kPanel + 2 * lane + (i & 1) : (k0 + i) * kPanel + lane;
+        std::memcpy(panel + at * std::int64_t{sizeof(Word)}, words + i, sizeof(Word));
+      }
+    }
+  }
+}
+
+/// See pack_panel().
+bool regular_bf16(const std::uint8_t* row, std::int64_t k) {
+  constexpr unsigned kLeast = (127 - 55) << 7, kMost = (127 + 55) << 7;
+  bool regular = true;
+  for (std::int64_t i = 0; i < k; ++i) {
+    std::uint16_t word;
+    std::memcpy(&word, row + 2 * i, 2);
+    const unsigned magnitude = word & 0x7fffu;
+    regular = regular & (magnitude == 0 || (magnitude >= kLeast && magnitude < kMost));
+  }
+  return regular;
+}
+
+bool pack_float_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count,
+                      std::int64_t k, std::uint8_t* panel) {
+  if (format.type == TensorType::kF32) return pack_floats<std::uint32_t, false>(rows, row_bytes, count, k, panel), true;
+  if (format.type == TensorType::kF16) return pack_floats<std::uint16_t, false>(rows, row_bytes, count, k, panel), true;
+  if (k % 2 != 0) std::memset(panel + (k / 2) * 4 * kPanel, 0, 4 * kPanel);
+  pack_floats<std::uint16_t, true>(rows, row_bytes, count, k, panel);
+  bool regular = true;
+  for (int lane = 0; lane < count; ++lane) regular = regular_bf16(rows + lane * row_bytes, k) && regular;
+  return regular;
+}
+
 using PackLane = bool(const PackedLayout& layout, const std::uint8_t* row, int lane, std::int64_t k,
                       std::uint8_t* panel);
 
 template <std::size_t... kIndex>
 PackLane* pack_lane_of(TensorType type, std::index_sequence<kIndex...>) {
   PackLane* found = nullptr;
-  ((kFormats[kIndex].type == type ? void(found = pack_lane<kFormats[kIndex]>) : void()), ...);
+  const auto look_at = [&]<std::size_t kAt>() {
+    if constexpr (kFormats[kAt].codes != Codes::kFloat)
+      if (kFormats[kAt].type == type) found = pack_lane<kFormats[kAt]>;
+  };
+  (look_at.template operator()<kIndex>(), ...);
   return found;
 }
 
@@ -234,8 +285,13 @@ const PackedFormat* packed_format(TensorType type) {
 }
 
 PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
-  const std::int64_t chunks = k / 32, groups = k / format.group;
   PackedLayout layout;
+  if (packs_floats(format)) {
+    const std::int64_t words = format.type == TensorType::kBF16 ? (k + 1) / 2 * 2 : k;
+    layout.bytes = (words * kPanel * format.block_bytes + 63) / 64 * 64;
+    return layout;
+  }
+  const std::int64_t chunks = k / 32, groups = k / format.group;
   std::int64_t at = 0;
   const auto plane = [&at](std::int64_t bytes) {
     const std::int64_t begin = at;
@@ -258,9 +314,10 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
 bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                 std::uint8_t* panel) {
   const PackedLayout layout = packed_layout(format, k);
-  PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kFormats)>());
   // Codes and scales of zero bits are finite products, which nobody reads.
   if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
+  if (packs_floats(format)) return pack_float_panel(format, rows, row_bytes, count, k, panel);
+  PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kFormats)>());
   bool regular = true;
   for (int lane = 0; lane < count; ++lane) regular = pack(layout, rows + lane * row_bytes, lane, k, panel) && regular;
   return regular;

@@ -5,14 +5,6 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-/// 16 unsigned or signed bytes as floats.
-template <class Byte>
-inline F32 load_integers(const std::uint8_t* p) {
-  float values[16];
-  for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(static_cast<Byte>(p[i]));
-  return load(values);
-}
-
 inline F32 load_halves(const std::uint8_t* p) {
   std::uint16_t halves[16];
   __builtin_memcpy(halves, p, sizeof halves);
@@ -21,14 +13,11 @@ inline F32 load_halves(const std::uint8_t* p) {
 
 /// 2^(e - 128): half of E8M0's value, for codes that are doubled (kE2M1). 2^-128 and 2^-127 are subnormal.
 inline F32 load_exponents(const std::uint8_t* p) {
-  std::uint32_t bits[16];
-  for (int i = 0; i < 16; ++i) {
-    const std::uint32_t e = p[i];
-    bits[i] = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-  }
-  float values[16];
-  __builtin_memcpy(values, bits, sizeof bits);
-  return load(values);
+  const I32 e = load_uint8(p), one = set1(std::int32_t{1});
+  const F32 normal = as_f32(shift_left<23>(sub(e, one)));
+  const F32 subnormal =
+      select_greater(one, e, as_f32(set1(std::int32_t{0x00200000})), as_f32(set1(std::int32_t{0x00400000})));
+  return select_greater(e, one, normal, subnormal);
 }
 
 /// Scales of group g of a panel.
@@ -40,12 +29,14 @@ inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, c
     case Scales::kExponent:
       return load_exponents(panel + layout.scale + g * kPanel);
     case Scales::kSuper:
+    case Scales::kNone:
       break;
   }
   const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
   const std::uint8_t* integers = panel + layout.scale + g * kPanel;
   // Only Q6_K's are signed; it is the one without minima.
-  return mul(super, format.has_min ? load_integers<std::uint8_t>(integers) : load_integers<std::int8_t>(integers));
+  return mul(super,
+             to_f32(format.has_min ? load_uint8(integers) : load_int8(reinterpret_cast<const std::int8_t*>(integers))));
 }
 
 /// m in w = s (u - zero) - m. Q4_1 and Q5_1 store its negative.
@@ -53,7 +44,7 @@ inline F32 group_min(const PackedFormat& format, const PackedLayout& layout, con
                      std::int64_t g) {
   if (format.scales == Scales::kHalf) return sub(set1(0.f), load_halves(panel + layout.min + g * kPanel * 2));
   const F32 super = load_halves(panel + layout.super_min + g * format.group / 256 * kPanel * 2);
-  return mul(super, load_integers<std::uint8_t>(panel + layout.min + g * kPanel));
+  return mul(super, to_f32(load_uint8(panel + layout.min + g * kPanel)));
 }
 
 /// E2M1 values doubled are the integers 0 1 2 3 4 6 8 12 and their negatives; 12 makes them unsigned.
@@ -61,8 +52,8 @@ constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11,
 
 /// `chunks` groups of 32 from group `first` on, as bytes [chunk][quad][16][4]. The loops have constant lengths, for the
 /// compiler to vectorise.
-void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                  std::int64_t chunks, std::uint8_t* out) {
+[[maybe_unused]] void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* panel,
+                                   std::int64_t first, std::int64_t chunks, std::uint8_t* out) {
   if (codes == Codes::kByte) {
     __builtin_memcpy(out, panel + first * 512, static_cast<std::size_t>(chunks * 512));
     return;
@@ -91,12 +82,16 @@ void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* p
         break;
       case Codes::kNibble:
       case Codes::kByte:
+      case Codes::kFloat:
         break;
     }
   }
 }
 
-bool runs_int8(TensorType type) { return packed_format(type) != nullptr; }
+bool runs_int8(TensorType type) {
+  const PackedFormat* format = packed_format(type);
+  return format != nullptr && !packs_floats(*format);
+}
 
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA

@@ -5,9 +5,9 @@
 
 #include "numerics/tensor_type.h"
 
-// Quantized weights as the int8 kernels want them. GGML keeps the blocks of one output row together; a kernel computes
-// 16 outputs at once, one per lane, so packing (once, when a model is loaded) transposes panels of 16 rows. A panel is
-// contiguous and consists of planes, each a plain array over K, so that loads are whole aligned registers:
+// Weights as the kernels want them. GGML keeps the blocks of one output row together; a kernel computes 16 outputs at
+// once, one per lane, so packing (once, when a model is loaded) transposes panels of 16 rows. A panel is contiguous and
+// consists of planes, each a plain array over K, so that loads are whole aligned registers:
 //
 //   codes   per group of 32 k: [quad][16 outputs][4 k]; for nibbles the byte of quad j holds k 4j+i below and
 //           k 16+4j+i above (GGML's own pairing), so 8 quads take 256 bytes; whole bytes take 512
@@ -16,6 +16,9 @@
 //   scale   per group [16] in the file's own precision: halves, exponents, or 6/8-bit integers
 //   min     the same for minima
 //   super   K-quants: per 256 k [16] halves that the integers multiply; super_min for the minima
+//
+// Floats are one plane: [k][16] of F32 or F16, and [k / 2][16][2] of BF16, so that a 32-bit word holds what VDPBF16PS
+// multiplies and a shift or a mask widens it (an odd k is followed by zeros).
 //
 // The bytes are those of the file in another order, except that K-quants spend whole bytes on their 6-bit scales:
 // +2.8 % (Q4_K), +2.3 % (Q5_K).
@@ -28,10 +31,10 @@ namespace dllm::cpu {
 /// Outputs of a panel: one per lane.
 inline constexpr std::int64_t kPanel = 16;
 
-enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1 };
-enum class Scales : std::uint8_t { kHalf, kSuper, kExponent };
+enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1, kFloat };
+enum class Scales : std::uint8_t { kHalf, kSuper, kExponent, kNone };
 
-/// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K.
+/// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are what they are.
 struct PackedFormat {
   TensorType type;
   std::int32_t block_elems;  ///< of the file's blocks
@@ -45,8 +48,10 @@ struct PackedFormat {
   bool exact_rows;
 };
 
-/// nullptr for formats that the int8 kernels do not run.
+/// nullptr for formats that are run as they stand in the file.
 const PackedFormat* packed_format(TensorType type);
+/// Whether the format is run by the float kernels, over floats in groups of rows, and not by the int8 kernels.
+inline bool packs_floats(const PackedFormat& format) { return format.codes == Codes::kFloat; }
 
 /// Where a panel's planes begin, in bytes; every plane is aligned to 64.
 struct PackedLayout {
@@ -63,7 +68,8 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k);
 
 /// Packs `count` <= 16 consecutive rows of the file, `row_bytes` apart, into one panel; lanes beyond are zero weights.
 /// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero or of a magnitude
-/// in [2^-40, 2^40]: then scales may be multiplied by adding exponents.
+/// in [2^-40, 2^40]: then scales may be multiplied by adding exponents. Of BF16: whether every weight is zero or in
+/// [2^-55, 2^55): then no product or sum with rows of such values is subnormal. Of F32 and F16: true.
 bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                 std::uint8_t* panel);
 

@@ -4,21 +4,18 @@
 
 namespace dllm::cpu {
 
-bool derive_row(const QuantizedRows& rows, std::int64_t row, std::int64_t k) {
-  const std::int64_t groups = k / kScaleBlock;
-  const float* scales = rows.scales + row * groups;
-  const std::int32_t* sums = rows.sums + row * groups * 2;
+bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t count) {
   bool regular = true;
-  for (std::int64_t g = 0; g < groups; ++g) {
+  for (std::int64_t g = first; g < first + count; ++g) {
     std::int32_t bits;
-    std::memcpy(&bits, scales + g, 4);
+    std::memcpy(&bits, rows.scales + g, 4);
     const std::int32_t exponent = (bits >> 23) - 127;
     // A block of zeros may have any finite scale.
     const bool zero = bits == 0;
     regular = regular && (zero || (exponent >= -60 && exponent <= 60));
-    rows.exponents[row * groups + g] = zero ? 0 : static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23);
-    rows.multiples[row * groups + g] = ((bits >> 21) & 3) * 64;
-    rows.offsets[row * groups + g] = -scales[g] * static_cast<float>(sums[2 * g] + sums[2 * g + 1]);
+    rows.exponents[g] = zero ? 0 : static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23);
+    rows.multiples[g] = ((bits >> 21) & 3) * 64;
+    rows.offsets[g] = -rows.scales[g] * static_cast<float>(rows.sums[2 * g] + rows.sums[2 * g + 1]);
   }
   return regular;
 }
@@ -36,6 +33,10 @@ LinearArgs from_row(const LinearArgs& args, std::int64_t row) {
   LinearArgs from = args;
   if (from.x != nullptr) {
     from.x += row * from.k;
+    return from;
+  }
+  if (from.groups != nullptr) {
+    from.first_row += row;
     return from;
   }
   QuantizedRows& q = from.quantized;

@@ -27,10 +27,10 @@ class Check {
       for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0})
         if (type != TensorType::kQ8_0 || dim % 32 == 0) attention(dim, type);
     for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
-      for (std::int64_t m : {1, 2, 5, 11, 12, 13, 30}) float_linear(k, m);
+      for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 31}) float_linear(k, m);
     for (const testing::BlockLayout& layout : testing::kBlockLayouts)
       for (std::int64_t blocks : {1, 2, 5})
-        for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 20}) int8_linear(layout, blocks, m);
+        for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 20}) int8_linear(layout, blocks, m);
     for (const testing::BlockLayout& layout : testing::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
     special_values();
@@ -197,7 +197,30 @@ class Check {
       args.type = type, args.weight = weight.data(), args.row_bytes = k * (type == TensorType::kF32 ? 4 : 2);
       args.k = k, args.rows = m, args.x = x.data();
       linear(args, n, "linear (float)");
+      packed_floats(args, type, weight, x, n);
     }
+  }
+
+  /// Packed weights against the oracle's kernel for weights as they stand: the order of additions is the same. With
+  /// rows that begin within a group too.
+  void packed_floats(const LinearArgs& plain, TensorType type, const std::vector<std::byte>& weight,
+                     const std::vector<float>& x, std::int64_t n) {
+    testing::TestMatrix matrix(type, weight, n, plain.k);
+    testing::TestGroups groups(set_, x, plain.rows);
+    LinearArgs packed;
+    matrix.add_to(packed);
+    packed.k = plain.k, packed.rows = plain.rows, packed.groups = groups.floats(), packed.n = n;
+    for (std::int64_t row : {std::int64_t{0}, plain.rows / 2, plain.rows - 1}) {
+      LinearArgs expected = from_row(plain, row), actual = from_row(packed, row);
+      expected.rows = actual.rows = plain.rows - row;
+      compare("linear (packed floats)", (plain.rows - row) * n, [&](const KernelSet& s, float* out) {
+        alignas(64) static unsigned char scratch[kLinearScratchBytes];
+        LinearArgs& args = &s == &oracle_ ? expected : actual;
+        args.out = out, args.out_stride = n;
+        s.linear(args, 0, n, scratch);
+      });
+    }
+    linear(packed, n, "linear (packed floats)");
   }
 
   void int8_linear(const testing::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {

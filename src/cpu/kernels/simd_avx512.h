@@ -15,6 +15,7 @@ namespace {
 // 32 registers. Float tile: 12 accumulators + weight; multipliers come as embedded broadcasts. Int8 tile: 8 integer
 // and 8 float accumulators, weight, scale and temporaries.
 constexpr int kFloatRows = 12;
+constexpr int kFloatGroups = 2, kFloatPanels = 2;
 constexpr int kInt8Rows = 8;
 // Attention tile: 8 x 2 accumulators, 2 vectors of queries, 1 broadcast: 10 loads for 16 fma, so that the two load
 // ports keep up with the two FMA units, and 16 chains cover their latency of 4.
@@ -97,6 +98,9 @@ inline F32 load_bf16(const std::uint16_t* p) {
 }
 inline I32 load_int8(const std::int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+inline I32 load_uint8(const std::uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
 /// The low half of each lane.
 inline void store_words(std::uint16_t* p, I32 a) {

@@ -8,12 +8,15 @@
 // AArch64 with the dot-product extension (Armv8.2-A and later phones, Graviton2, Apple M1); a vector of 16 lanes is
 // four registers.
 
+#define DLLM_PANEL_TILES  // panels-inl.h
+
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 // 32 registers. Float tile: 5 x 4 accumulators, 4 weights, 1 broadcast per row. Int8 tile: 4 x 4 integer accumulators,
 // 4 weights, 1 broadcast; its float accumulators live in L1.
 constexpr int kFloatRows = 5;
+constexpr int kFloatGroups = 1, kFloatPanels = 1;
 constexpr int kInt8Rows = 4;
 // Attention tile: 4 x 4 registers of accumulators, 4 of queries, 1 broadcast.
 constexpr int kAttentionKeys = 4;
@@ -153,6 +156,12 @@ inline I32 load_int8(const std::int8_t* p) {
   return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
            vmovl_s16(vget_high_s16(high))}};
 }
+inline I32 load_uint8(const std::uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+  const auto wide = [](uint16x4_t four) { return vreinterpretq_s32_u32(vmovl_u16(four)); };
+  return {{wide(vget_low_u16(low)), wide(vget_high_u16(low)), wide(vget_low_u16(high)), wide(vget_high_u16(high))}};
+}
 /// The low half of each lane.
 inline void store_words(std::uint16_t* p, const I32& a) {
   for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vmovn_u32(vreinterpretq_u32_s32(a.v[i])));
@@ -178,6 +187,61 @@ inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
     return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(flipped), four);
   });
 }
+
+// Codes and their products for panel tiles (panels-inl.h).
+inline void store_bytes(std::uint8_t* p, const U8& a) {
+  for (int i = 0; i < 4; ++i) vst1q_u8(p + 16 * i, a.v[i]);
+}
+template <class Op>
+inline U8 map_bytes(Op op) {
+  return {{op(0), op(1), op(2), op(3)}};
+}
+inline U8 and_bytes(const U8& a, std::uint8_t bits) {
+  return map_bytes([&](int i) { return vandq_u8(a.v[i], vdupq_n_u8(bits)); });
+}
+inline U8 or_bytes(const U8& a, const U8& b) {
+  return map_bytes([&](int i) { return vorrq_u8(a.v[i], b.v[i]); });
+}
+/// Left, or right if negative.
+template <int kLeft>
+inline U8 shift_bits(const U8& a) {
+  return map_bytes([&](int i) {
+    if constexpr (kLeft < 0) return vshrq_n_u8(a.v[i], -kLeft);
+    if constexpr (kLeft > 0) return vshlq_n_u8(a.v[i], kLeft);
+    return a.v[i];
+  });
+}
+/// table[index], of 16 bytes.
+inline U8 look_up(const std::uint8_t* table, const U8& index) {
+  const uint8x16_t values = vld1q_u8(table);
+  return map_bytes([&](int i) { return vqtbl1q_u8(values, index.v[i]); });
+}
+
+/// The next 16 k of a row.
+struct Quads {
+  int8x16_t v;
+};
+inline Quads load_quads(const std::int8_t* p) { return {vld1q_s8(p)}; }
+
+/// The sum of a group's products: begin, a step per quad, end. Full bytes are flipped to w - 128, whose zero point
+/// needs no correction.
+template <int kMost>
+struct Dots {
+  static constexpr int kRows = 5;
+  static constexpr bool kTwoSteps = false;
+  using Sum = I32;
+  using Ready = U8;
+  static Ready ready(const U8& w) {
+    if constexpr (kMost <= 127) return w;
+    return map_bytes([&](int i) { return veorq_u8(w.v[i], vdupq_n_u8(0x80)); });
+  }
+  static Sum begin(std::int32_t correction) { return set1(kMost <= 127 ? correction : 0); }
+  template <int kLane>
+  static Sum step(const Sum& sum, const Ready& w, Quads x) {
+    return map_int([&](int i) { return vdotq_laneq_s32(sum.v[i], vreinterpretq_s8_u8(w.v[i]), x.v, kLane); });
+  }
+  static I32 end(const Sum& sum, std::int32_t) { return sum; }
+};
 
 inline void transpose4(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
   const uint32x4x2_t top = vtrnq_u32(vld1q_u32(src), vld1q_u32(src + stride));

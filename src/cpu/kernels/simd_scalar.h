@@ -9,7 +9,8 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr int kFloatRows = 4;  ///< rows of x per register tile
+constexpr int kFloatRows = 4;                      ///< rows of x per register tile
+constexpr int kFloatGroups = 1, kFloatPanels = 1;  ///< tile of packed floats: groups of six rows by panels
 constexpr int kInt8Rows = 4;
 constexpr int kAttentionKeys = 4;     ///< keys (or dimensions) by
 constexpr int kAttentionVectors = 1;  ///< vectors of queries in a register tile of attention
@@ -188,6 +189,9 @@ inline F32 load_bf16(const std::uint16_t* p) {
   return as_f32(map_int([=](int i) { return wrap(std::uint32_t{p[i]} << 16); }));
 }
 inline I32 load_int8(const std::int8_t* p) {
+  return map_int([=](int i) { return std::int32_t{p[i]}; });
+}
+inline I32 load_uint8(const std::uint8_t* p) {
   return map_int([=](int i) { return std::int32_t{p[i]}; });
 }
 /// The low half of each lane.

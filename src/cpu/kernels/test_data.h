@@ -132,6 +132,22 @@ class TestMatrix {
   bool regular_ = true;
 };
 
+/// Rows in groups, as packed floats take them.
+class TestGroups {
+ public:
+  TestGroups(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+      : values_((rows + kRowGroup - 1) / kRowGroup * row_group_stride(static_cast<std::int64_t>(x.size()) / rows) * 4) {
+    const std::int64_t k = static_cast<std::int64_t>(x.size()) / rows;
+    for (std::int64_t row = 0; row < rows; row += kRowGroup)
+      set.interleave(x.data() + row * k, k, rows - row < kRowGroup ? rows - row : kRowGroup,
+                     floats() + row / kRowGroup * row_group_stride(k));
+  }
+  float* floats() { return reinterpret_cast<float*>(values_.data()); }
+
+ private:
+  AlignedBytes values_;
+};
+
 /// Quantized rows with what is derived from them.
 struct TestRows {
   TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows, bool exact)
@@ -150,7 +166,7 @@ struct TestRows {
   QuantizedRows view(const PackedFormat& format) {
     QuantizedRows q{values.data(),    scales.data(),  sums.data(),        k,   exponents.data(),
                     multiples.data(), offsets.data(), corrections.data(), true};
-    for (std::int64_t row = 0; row < count; ++row) q.regular = derive_row(q, row, k) && q.regular && !format.exact_rows;
+    q.regular = derive_groups(q, 0, count * k / kScaleBlock) && q.regular && !format.exact_rows;
     fill_corrections(q, count, k, format);
     return q;
   }

@@ -34,6 +34,10 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   const auto found = find_architecture(architecture);
   if (!found) return root.error("architecture", found.error().what, found.error().hint);
   shape.architecture = *found;
+  if (shape.architecture->experts)
+    return root.error("architecture",
+                      fmt::format("'{}' has layers of experts, whose cost depends on how rows choose", architecture),
+                      "the analytical model knows dense layers only");
   shape.architecture->set_defaults(shape.desc);
   shape.desc.architecture = architecture;
   DLLM_TRY(shape.desc.name, root.text("name"));

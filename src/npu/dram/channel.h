@@ -55,9 +55,11 @@ class Channel {
     }
     now_ = std::max(now_, horizon);
   }
-  /// Runs until the share is served.
-  void run_share(std::uint32_t share) {
-    while ((*shares_)[share].remaining > 0) step(kForever);
+  /// Runs until the share is served, or nothing can be done for it before `horizon`: false.
+  bool run_share(std::uint32_t share, Tick horizon = kForever) {
+    while ((*shares_)[share].remaining > 0)
+      if (!step(horizon)) return false;
+    return true;
   }
 
   Tick now() const { return now_; }

@@ -149,6 +149,13 @@ ClientCycle MemorySystem::wait(TransferId id) {
   return cycle_of(finish);
 }
 
+std::optional<ClientCycle> MemorySystem::wait_before(TransferId id, ClientCycle arrival) {
+  const Tick horizon = tick_of(arrival) - 1;
+  for (std::uint32_t i = transfers_[id].shares; i != 0; i = (*shares_)[i].next)
+    if (!channels_[static_cast<std::size_t>((*shares_)[i].channel)].run_share(i, horizon)) return std::nullopt;
+  return wait(id);
+}
+
 bool MemorySystem::done(TransferId id, ClientCycle cycle) {
   const Tick horizon = tick_of(cycle);
   const Transfer& transfer = transfers_[id];

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class MemorySystem {
 
   /// Completion cycle; frees the id.
   ClientCycle wait(TransferId transfer);
+  /// The same, for a client that has more to submit from `arrival` on: simulates no command at or after that cycle.
+  /// nullopt: not complete before; the id stays valid. Time does not advance to `arrival`.
+  std::optional<ClientCycle> wait_before(TransferId transfer, ClientCycle arrival);
   /// True if the transfer is complete at `cycle`, to which everything is simulated. The id stays valid.
   bool done(TransferId transfer, ClientCycle cycle);
   /// Simulates everything up to `cycle`.

@@ -23,6 +23,9 @@ constexpr CsrInfo kTable[kCsrCount] = {
     {Csr::kFormatVectorKv, "format_vector_kv", "format", "the profile's", "H_PREFETCH_V and H_STORE_V with prec 1"},
     {Csr::kFormatMatrixInput, "format_matrix_input", "format", "the profile's",
      "to which vector operands are converted on their way into the matrix unit"},
+    {Csr::kBmmLayout, "bmm_layout", "0 or 1", "0",
+     "where M_BMM and M_BMV find the matrices of further heads: 0 below each other, in the next HLEN rows; 1 side by "
+     "side, in the next bmm_cols lanes of the same HLEN rows"},
 };
 
 }  // namespace

@@ -25,8 +25,9 @@ enum class Csr : std::uint8_t {
   kFormatActivation,
   kFormatVectorKv,
   kFormatMatrixInput,
+  kBmmLayout,
 };
-inline constexpr int kCsrCount = static_cast<int>(Csr::kFormatMatrixInput) + 1;
+inline constexpr int kCsrCount = static_cast<int>(Csr::kBmmLayout) + 1;
 
 struct CsrInfo {
   Csr csr;

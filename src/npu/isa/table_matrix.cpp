@@ -37,7 +37,9 @@ constexpr Row kRows[] = {
         .doc("per head h < MLEN/HLEN: acc_h[bmm_rows x bmm_cols] += V_h (bmm_rows x HLEN) . M_h (HLEN x bmm_cols)",
              "V_h: lanes h*HLEN.. of the rows. M_h: HLEN rows of the tile, from the row of gp[rs1]; bmm_group "
              "consecutive "
-             "heads share one M (reset: all, PLENA's broadcast), the next group takes the next HLEN rows."),
+             "heads share one M (reset: all, PLENA's broadcast), the next group takes the next HLEN rows. With "
+             "bmm_layout 1 it takes the next bmm_cols lanes of the same rows instead, and gp[rs1] is row*MLEN + lane "
+             "within the tile: P V with V as it was projected."),
     matrix(Op::M_BTMM, "M_BTMM", 0x04, Latency::kMatrixHeads)
         .with({zero(Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .touches({load(Space::kMram, Base::kRs1, Extent::kHeadSlicesT),

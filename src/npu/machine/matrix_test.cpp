@@ -289,6 +289,40 @@ TEST(Matrix, HeadsBroadcastAndGrouped) {
     }
 }
 
+/// V as it was projected: a head's columns beside the next head's.
+TEST(Matrix, HeadsSideBySide) {
+  Lab lab(Lab::small());
+  std::vector<float> w(256), p(4 * 16);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 7 % 9) - 4;
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = static_cast<float>(i * 5 % 7) - 3;
+  const std::uint32_t scale = lab.put_tensor(0, kInt8, w);
+  for (std::size_t row = 0; row < 4; ++row)
+    lab.set_row(row * 32, {p.begin() + static_cast<std::ptrdiff_t>(row * 16),
+                           p.begin() + static_cast<std::ptrdiff_t>(row * 16 + 16)});
+  const std::string shape = set("gp3", 4) + set("gp4", 8) + set("gp5", 1) +
+                            "C_SET_CSR gp3, bmm_rows\nC_SET_CSR gp4, bmm_cols\nC_SET_CSR gp4, bmm_head_stride\n"
+                            "C_SET_CSR gp5, bmm_layout\n";
+  // Rows 8 to 15 of the tile are the keys. First a matrix for each head, then one for both, from lane 8.
+  lab.run(load_tile(scale) + shape + "C_SET_CSR gp5, bmm_group\n" + set("gp1", 8 * 16) + set("gp2", 4096) +
+          "M_BMM 0, gp1, gp0\nM_BMM_WO gp2, 0\n" + set("gp6", 2) + "C_SET_CSR gp6, bmm_group\n" +
+          set("gp1", 8 * 16 + 8) + set("gp2", 5120) + "M_BMM 0, gp1, gp0\nM_BMM_WO gp2, 0\n");
+  for (std::size_t h = 0; h < 2; ++h)
+    for (std::size_t r = 0; r < 4; ++r)
+      for (std::size_t c = 0; c < 8; ++c) {
+        double own = 0, shared = 0;
+        for (std::size_t j = 0; j < 8; ++j) {
+          own += static_cast<double>(p[r * 16 + h * 8 + j]) * static_cast<double>(w[(8 + j) * 16 + h * 8 + c]);
+          shared += static_cast<double>(p[r * 16 + h * 8 + j]) * static_cast<double>(w[(8 + j) * 16 + 8 + c]);
+        }
+        EXPECT_EQ(lab.row(4096 + r * 32 + h * 8 + c, 1)[0], static_cast<float>(own));
+        EXPECT_EQ(lab.row(5120 + r * 32 + h * 8 + c, 1)[0], static_cast<float>(shared));
+      }
+  EXPECT_NE(lab.trap(set("gp5", 1) + "C_SET_CSR gp5, bmm_group\n" + set("gp1", 8 * 16 + 8) + "M_BMM 0, gp1, gp0")
+                .find("slice that fits"),
+            std::string::npos);
+  EXPECT_NE(lab.trap(set("gp5", 2) + "C_SET_CSR gp5, bmm_layout").find("neither 0 nor 1"), std::string::npos);
+}
+
 TEST(Matrix, MatrixVector) {
   Lab lab(Lab::small());
   std::vector<float> w(256);

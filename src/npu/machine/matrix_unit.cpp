@@ -81,9 +81,14 @@ class Product {
 
  private:
   MatrixSlice slice(std::uint32_t head) const {
-    const auto step = static_cast<std::uint64_t>(shape_.k) * (head / shape_.group);
-    return {shape_.matrix.base + (shape_.transposed ? step : step * static_cast<std::uint64_t>(state_.config.mlen)),
-            shape_.transposed, shape_.k, shape_.n};
+    // From one slice to the next: HLEN lanes (transposed), bmm_cols lanes (side by side) or HLEN rows.
+    const std::uint64_t index = head / shape_.group, k = static_cast<std::uint64_t>(shape_.k),
+                        n = static_cast<std::uint64_t>(shape_.n);
+    const std::uint64_t step = shape_.transposed ? k
+                               : state_.control(Csr::kBmmLayout) == 1
+                                   ? n
+                                   : k * static_cast<std::uint64_t>(state_.config.mlen);
+    return {shape_.matrix.base + index * step, shape_.transposed, shape_.k, shape_.n};
   }
   std::size_t first_output(std::uint32_t head) const {
     return std::size_t{head} * shape_.vector.rows * static_cast<std::size_t>(shape_.n);

@@ -202,7 +202,8 @@ class Resolver {
     const std::uint64_t slices = u64(config_.heads()) / state_.control(Csr::kBmmGroup), hlen = u64(config_.hlen);
     // PLENA has two conventions for a slice of a tile: counted in elements (below MLEN) or in rows of MLEN.
     const std::uint64_t slice = offset < mlen ? offset : offset / mlen;
-    if (offset >= mlen && use_->extent != Extent::kHeadSlicesT && offset % mlen != 0)
+    const bool side_by_side = use_->extent == Extent::kHeadSlices && state_.control(Csr::kBmmLayout) == 1;
+    if (offset >= mlen && use_->extent != Extent::kHeadSlicesT && !side_by_side && offset % mlen != 0)
       return fail(fmt::format("{}: offset {} within the tile is neither below MLEN {} nor a multiple of it",
                               described(address), offset, mlen));
     switch (use_->extent) {
@@ -215,6 +216,14 @@ class Resolver {
         if (slice % blen != 0) return fail_slice(address);
         return push({.base = start + slice * mlen, .rows = blen, .row_stride = mlen, .length = m});
       case Extent::kHeadSlices:
+        if (side_by_side) {
+          const std::uint64_t row = offset / mlen, lane = offset % mlen;
+          if (row % hlen != 0 || lane % blen != 0 || lane + slices * cols > mlen) return fail_slice(address);
+          return push({.base = address,
+                       .rows = static_cast<std::uint32_t>(hlen),
+                       .row_stride = mlen,
+                       .length = static_cast<std::uint32_t>(slices * cols)});
+        }
         if (slice % hlen != 0 || slice + slices * hlen > mlen) return fail_slice(address);
         return push({.base = start + slice * mlen,
                      .rows = static_cast<std::uint32_t>(slices * hlen),

@@ -40,6 +40,7 @@ void MachineState::reset_registers() {
   set(Csr::kBmmCols, number(config.mlen));
   set(Csr::kBmmGroup, number(config.heads()));
   set(Csr::kBmmHeadStride, 0);
+  set(Csr::kBmmLayout, 0);
   set(Csr::kSegmentLength, number(config.hlen));
   set(Csr::kRouterExperts, 32);
   set(Csr::kRouterTop, 4);
@@ -78,6 +79,9 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
     case Csr::kBmmHeadStride:
       if (value % static_cast<std::uint32_t>(config.blen) != 0)
         fault = fmt::format("{} = {} is no multiple of BLEN {}", name, value, config.blen);
+      break;
+    case Csr::kBmmLayout:
+      if (value > 1) fault = fmt::format("{} = {} is neither 0 nor 1", name, value);
       break;
     case Csr::kSegmentLength:
       if (!std::has_single_bit(value) || value > static_cast<std::uint32_t>(config.vlen))

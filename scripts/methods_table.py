@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/methods.md from a run of `dllm compare`.
+
+    scripts/methods_table.py PATH/TO/dllm [arguments of dllm compare, e.g. --limit 50]
+
+Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
+up to the next `<!-- end -->`.
+"""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "methods.md"
+MARK = re.compile(r"(<!-- compare (\S+) (\S+) ?(.*?) ?-->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    dllm, extra = sys.argv[1], sys.argv[2:]
+
+    def table(match):
+        head, spec, plot, arguments, _, end = match.groups()
+        command = [dllm, "compare", "--file", PAGE.parent / spec, "--plot", PAGE.parent / plot, "--by-task", "-o", "md",
+                   *shlex.split(arguments), *extra]
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if result.returncode != 0:
+            sys.exit(f"dllm compare failed with status {result.returncode}")
+        return f"{head}\n{result.stdout}\n{end}"
+
+    page, count = MARK.subn(table, PAGE.read_text())
+    if count == 0:
+        sys.exit(f"{PAGE} has no table to write")
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Rows of the second recipe.
+
+Decoding is block-wise, so a large share of the rows shows what it meets: blocks left of the
+current one are clean, the current one partly masked, everything right of it masked. Of what lies
+right, most cannot be known yet; it keeps a small weight, which leaves the confidences there honest
+without drowning the current block in noise. Some of these rows end soon after the current
+block, as a decoder without a suffix sees them, and cost less.
+"""
+
+import random
+from dataclasses import dataclass
+
+from ..tokenizer import EOS, EOT, chat
+from . import tasks
+
+BLOCK = 32
+CANVAS = 192
+NEXT_WEIGHT, LATER_WEIGHT = 0.3, 0.1
+PAD_WEIGHT = 0.2            # of the padding behind the first end of text
+
+
+@dataclass
+class Row:
+    """The fields that data.collate reads."""
+    ids: list
+    begin: int
+    answer: int
+    weights: list
+    masked: list
+
+
+def mask(size, answer, t, now, rng):
+    """(masked positions, weights, canvas) of a row whose canvas has `size` positions."""
+    if rng.random() >= now.cut_rows:
+        if rng.random() < now.gentle:
+            t *= 0.4
+        return [i for i in range(size) if rng.random() < t], [1.0] * size, size
+    first = BLOCK * rng.randrange(-(-answer // BLOCK))
+    last = first + BLOCK
+    if rng.random() < 0.5:
+        size = min(size, last + BLOCK * rng.randrange(3))
+    # In half of these rows the block fills from the left, as it does along a chain.
+    cut = first + rng.randrange(BLOCK) if rng.random() < 0.5 else first
+    shown = (1 - t) * (0.3 if cut > first else 1.0)
+    masked = [i for i in range(cut, size) if i >= last or rng.random() >= shown]
+    weights = [1.0 if i < last else NEXT_WEIGHT if i < last + BLOCK else LATER_WEIGHT
+               for i in range(size)]
+    return masked, weights, size
+
+
+def make_row(example, tokenizer, now, t, rng):
+    ids = tokenizer.encode(example.answer) + [tokenizer.special[EOT]]
+    length = len(ids) + 1
+    if len(ids) > CANVAS:
+        raise ValueError(f"an answer of {len(ids)} tokens does not fit a canvas of {CANVAS}")
+    canvas = CANVAS
+    if rng.random() >= now.whole_canvas:
+        canvas = min(CANVAS, -(-len(ids) // BLOCK) * BLOCK if rng.random() < 0.3 else
+                     len(ids) + rng.randint(0, 6))
+    masked, weights, canvas = mask(canvas, min(length, canvas), t, now, rng)
+    weights = [w if i < length else w * PAD_WEIGHT for i, w in enumerate(weights)]
+    ids = (ids + [tokenizer.special[EOS]] * canvas)[:canvas]
+    prompt = tokenizer.encode(chat(example.prompt))
+    return Row(prompt + ids, len(prompt), min(length, canvas), weights,
+               masked or [rng.randrange(canvas)])
+
+
+def draw_rows(seed, step, now, tokenizer, full):
+    """The rows of one step; `full(rows)` says when there are enough."""
+    rng = random.Random(f"harder {seed} {step}")
+    rows, shift = [], rng.random()
+    while not full(rows):
+        ease = 1 - rng.uniform(now.easiest * now.hardest, now.hardest)
+        # Golden-ratio steps spread the masking rates evenly however many rows a step has.
+        t = (shift + 0.6180339887 * len(rows)) % 1.0
+        rows.append(make_row(tasks.draw(rng, ease, now.mix), tokenizer, now, t, rng))
+    return rows

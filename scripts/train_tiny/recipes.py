@@ -1,0 +1,59 @@
+"""What the commands need to know about a model to be made: one entry per recipe."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Callable
+
+from . import data, schedule, tasks
+from .harder import data as harder_data
+from .harder import schedule as harder_schedule
+from .harder import tasks as harder_tasks
+from .model import ModelConfig, fused_attention, plain_attention
+from .tokenizer import EOT, MERGES, chat
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    config: ModelConfig
+    budget: int             # tokens of a full run
+    merges: int             # of the tokenizer
+    gen_length: int         # canvas of the evaluation
+    held_out: Callable      # (part, count, seed) -> examples with task, prompt, answer
+    tokenizer_texts: Callable   # (seed) -> texts that the merges are learnt from
+    stage: Callable         # (tokens, budget, step) -> settings of a step
+    draw_batches: Callable  # (seed, step, stage, tokenizer) -> batches
+    check_budget: Callable = field(default=schedule.check_budget)
+    attention: Callable = field(default=plain_attention)
+
+
+def tiny_texts(seed, count=30_000):
+    rng = random.Random(f"tokenizer {seed}")
+    examples = [tasks.draw(rng, rng.randrange(len(tasks.LEVELS))) for _ in range(count)]
+    return [chat(e.prompt) + e.answer + EOT for e in examples]
+
+
+def harder_texts(seed):
+    # Words only: merges across digits, signs and register names would hide the chains' links.
+    return [chat(word.capitalize()) for word in ("calc", "row", "grid", "run", "eval", "sort")]
+
+
+def harder_batches(seed, step, now, tokenizer, parts=3):
+    def full(rows):
+        return data.padded_size(data.by_length(rows, parts)) >= now.batch_tokens
+    rows = harder_data.draw_rows(seed, step, now, tokenizer, full)
+    return [data.collate(group, tokenizer) for group in data.by_length(rows, parts)]
+
+
+HARDER_MERGES = 27          # all that its words yield
+
+RECIPES = {r.name: r for r in (
+    Recipe("tiny", ModelConfig(), round(schedule.FULL_RUN * 1e6), MERGES, 64, tasks.held_out,
+           tiny_texts, schedule.stage, data.draw_batches),
+    Recipe("harder",
+           ModelConfig(d_model=256, n_layers=4, n_heads=8, mlp_hidden_size=768,
+                       vocab_size=256 + HARDER_MERGES + 6, bos_token_id=256 + HARDER_MERGES,
+                       eos_token_id=257 + HARDER_MERGES, mask_token_id=261 + HARDER_MERGES),
+           18_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts,
+           harder_schedule.stage, harder_batches, attention=fused_attention),
+)}

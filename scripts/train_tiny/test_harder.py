@@ -1,0 +1,164 @@
+"""Fast tests of the second recipe; run with `python3 -m pytest train_tiny` from the folder above."""
+
+import json
+import random
+
+import pytest
+import torch
+
+from train_tiny.cli import main
+from train_tiny.decode import METHODS, decode
+from train_tiny.evaluate import Outcome, decode_batch, table
+from train_tiny.harder import data, schedule, solver, tasks
+from train_tiny.model import Llada, ModelConfig, fused_attention
+from train_tiny.recipes import RECIPES
+from train_tiny.tokenizer import Tokenizer, chat, train_merges
+from train_tiny.train import Trainer
+
+RECIPE = RECIPES["harder"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(train_merges(RECIPE.tokenizer_texts(0), RECIPE.merges))
+
+
+def some(count, ease, seed=0):
+    rng = random.Random(seed)
+    return [tasks.draw(rng, ease, {name: 1}) for name in tasks.MAKERS for _ in range(count)]
+
+
+@pytest.mark.parametrize("ease", [0.0, 0.5, 1.0])
+def test_answers_are_recomputed_by_other_code(ease):
+    for e in some(40, ease):
+        assert solver.solve(e.task, e.prompt) == e.answer, e
+
+
+def test_lengths(tokenizer):
+    for e in some(60, 0.0):
+        length = len(tokenizer.encode(e.answer)) + 1
+        assert 80 <= length <= data.CANVAS, e
+        assert len(tokenizer.encode(chat(e.prompt))) + data.CANVAS <= RECIPE.config.max_sequence_length
+    for e in some(20, 1.0):
+        assert len(tokenizer.encode(e.answer)) < 40, e
+
+
+def test_digits_and_signs_are_tokens_of_their_own(tokenizer):
+    assert len(tokenizer.encode("37+8=45\n")) == 8
+    assert len(tokenizer.encode("((3+4)*2)")) == 9
+    assert len(tokenizer) == RECIPE.config.vocab_size
+
+
+def test_held_out_prompts_do_not_occur_in_training():
+    held = tasks.held_out("validation", 60, 0)
+    assert len({e.prompt for e in held}) == 60
+    assert {e.task for e in held} == set(tasks.MAKERS)
+    assert all(tasks.split(e.prompt) == "train" for e in some(20, 0.0))
+
+
+def test_rows_mask_answers_only(tokenizer):
+    now = schedule.stage(12e6, 20_000_000, 1000)
+    rng = random.Random(1)
+    for e in some(30, 0.3):
+        row = data.make_row(e, tokenizer, now, rng.random(), rng)
+        answer = tokenizer.encode(e.answer)
+        shown = row.ids[row.begin:]
+        assert row.masked and max(row.masked) < len(shown) == len(row.weights)
+        common = min(len(answer), len(shown))
+        assert shown[:common] == answer[:common]
+        assert row.ids[:row.begin] == tokenizer.encode(chat(e.prompt))
+
+
+def test_block_rows_are_clean_left_and_masked_right():
+    now = schedule.stage(12e6, 20_000_000, 1000)
+    rng, seen = random.Random(2), 0
+    for _ in range(300):
+        masked, weights, size = data.mask(192, 150, 0.5, now, rng)
+        if weights == [1.0] * size:  # another kind of row, or no block to the right
+            continue
+        seen += 1
+        last = weights.index(data.NEXT_WEIGHT)
+        assert last % data.BLOCK == 0 and set(range(last, size)) <= set(masked)
+        assert min(masked) >= last - data.BLOCK
+        assert weights[last + data.BLOCK:] == [data.LATER_WEIGHT] * (size - last - data.BLOCK)
+    assert seen > 100
+
+
+def test_curriculum_grows_and_rates_fall():
+    early, late = schedule.stage(0, 20_000_000, 500), schedule.stage(15e6, 20_000_000, 5000)
+    assert early.hardest < 0.2 and late.hardest == 1.0
+    assert schedule.stage(19.9e6, 20_000_000, 9000).muon_rate < 0.05 * schedule.MUON_RATE
+    assert schedule.stage(19.9e6, 80_000_000, 9000).muon_rate == schedule.MUON_RATE
+
+
+def test_fused_attention_is_the_plain_one():
+    config = ModelConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64, vocab_size=64,
+                         bos_token_id=1, eos_token_id=2, mask_token_id=3)
+    plain, fused = Llada(config), Llada(config, fused_attention)
+    plain.reset_parameters(0)
+    torch.nn.init.normal_(plain.model["transformer"].ff_out.weight)
+    fused.load_state_dict(plain.state_dict())
+    ids = torch.randint(0, 64, (3, 20), generator=torch.Generator().manual_seed(1))
+    pad = torch.zeros(ids.shape, dtype=torch.bool)
+    pad[1, 15:] = True
+    for a, b in zip(plain(ids, pad=pad), fused(ids, pad=pad)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_batched_decoding_is_that_of_the_reference(tokenizer):
+    config = ModelConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64,
+                         vocab_size=len(tokenizer), bos_token_id=RECIPE.config.bos_token_id,
+                         eos_token_id=RECIPE.config.eos_token_id,
+                         mask_token_id=RECIPE.config.mask_token_id)
+    model = Llada(config).eval()
+    model.reset_parameters(3)
+    torch.manual_seed(3)
+    head = model.model["transformer"].ff_out.weight
+    torch.nn.init.normal_(head, std=0.6)
+    with torch.no_grad():  # the mask is never predicted, no answer ends: what the two treat apart
+        for token in ("<|mdm_mask|>", "<|eot_id|>", "<|endoftext|>"):
+            head[tokenizer.special[token]] = 0
+    prompts = [tokenizer.encode(chat(e.prompt)) for e in some(1, 0.5)]
+    batch = decode_batch(model, prompts, tokenizer, 64, 32, 0.9)
+    for prompt, (ids, passes, blocks) in zip(prompts, batch):
+        one = decode(model, prompt, METHODS["threshold0.9"], 64, 32)
+        assert (ids, passes, blocks) == (one.output_ids, one.nfe, 2)
+
+
+def test_a_few_steps_and_their_evaluation(tmp_path, capsys):
+    shared = ["--out", str(tmp_path), "--recipe", "harder"]
+    assert main(["tasks", *shared]) == 0
+    assert main(["tokenizer", *shared]) == 0
+    assert main(["train", *shared, "--tokens", "12e3", "--log-every", "1"]) == 0
+    assert main(["train", *shared, "--tokens", "20e3"]) == 1
+    assert main(["train", *shared, "--tokens", "20e3", "--extend"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["ce"] < lines[0]["ce"]
+    assert main(["evaluate", "--out", str(tmp_path), "--items", "2", "--threshold", "0.01"]) == 0
+    assert "| **all** | 2 |" in capsys.readouterr().out
+
+
+def test_a_resumed_run_is_an_unbroken_one(tmp_path, tokenizer):
+    def trainer():
+        small = ModelConfig(d_model=32, n_layers=1, n_heads=2, mlp_hidden_size=32,
+                            vocab_size=len(tokenizer), bos_token_id=RECIPE.config.bos_token_id,
+                            eos_token_id=RECIPE.config.eos_token_id,
+                            mask_token_id=RECIPE.config.mask_token_id)
+        return Trainer(small, tokenizer, 10_000_000, 0, recipe="harder")
+    whole = trainer()
+    for _ in range(4):
+        whole.train_step()
+    broken = trainer()
+    for _ in range(2):
+        broken.train_step()
+    broken.save(tmp_path / "c.pt")
+    broken = Trainer.resume(tmp_path / "c.pt", tokenizer)
+    for _ in range(2):
+        broken.train_step()
+    for a, b in zip(whole.model.parameters(), broken.model.parameters()):
+        assert torch.equal(a, b)
+
+
+def test_table_counts():
+    made = [Outcome("a", True, 4, 2, ""), Outcome("b", False, 6, 2, "")]
+    assert table(made)[-1] == "| **all** | 2 | 50.0 | 5.0 | 2.50 |"

@@ -1,0 +1,235 @@
+// dllm compare: configurations side by side on the same items.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "app/compare_spec.h"
+#include "app/eval_model.h"
+#include "app/report.h"
+#include "app/verb.h"
+#include "base/try.h"
+#include "eval/accuracy_plot.h"
+#include "eval/comparison.h"
+
+namespace dllm::app {
+namespace {
+
+/// A configuration made ready: its flags read, its model loaded (configurations with the same model share it).
+struct Runner {
+  ComparedOptions given;
+  GenerateOptions options;
+  ModelFlags model;
+  const LanguageModel* loaded = nullptr;
+  EvalModel bound;
+};
+
+class Compare final : public Verb {
+ public:
+  void declare(Flags& flags) override {
+    flags.group("Input");
+    flags.positionals("CONFIGURATION...",
+                      "\"NAME: OPTIONS\", e.g. \"dual: --cache dual\"; the first one is compared with", 1000, words_);
+    flags.add({.names = {"--items"},
+               .value = "FILE",
+               .help = "what is asked: items as dllm eval reads them",
+               .takes_path = true,
+               .apply = into(items_path_)});
+    flags.add({.names = {"--file"},
+               .value = "FILE.toml",
+               .help = "items, common options and configurations, in front of those given here",
+               .takes_path = true,
+               .apply = into(spec_path_)});
+    items_.add(flags);
+    flags.add({.names = {"--repeat"},
+               .value = "N",
+               .help = "run every item so often; times are the best",
+               .default_text = "1",
+               .apply = into(repeat_, 1, 1000)});
+    model_.add_template(flags);
+    add_generate_flags(flags, options_);
+    model_.add_loading(flags);
+    flags.group("Output");
+    add_output_flag(flags, output_, {"text", "md", "json", "csv"});
+    flags.add(
+        {.names = {"--by-task"}, .help = "text and md: a second table, accuracy per task", .apply = into(by_task_)});
+    flags.add({.names = {"--plot"},
+               .value = "FILE.svg",
+               .help = "draw accuracy against speed",
+               .takes_path = true,
+               .apply = into(plot_)});
+    flags.add({.names = {"--plot-x"},
+               .value = "NAME",
+               .help = "the plot's horizontal axis",
+               .default_text = "tok/s",
+               .choices = plot_axis_names(),
+               .apply = into(plot_x_, plot_axis_names())});
+  }
+
+  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+    Terminal& terminal = session.terminal;
+    if (model_.list_isas(terminal)) return kExitOk;
+    finish_generate_options(flags, options_);
+    DLLM_CHECK_OK(collect(terminal));
+    DLLM_TRY(const EvalSet set, items_.read(items_path_));
+    if (items_.scoring_of(set) != Scoring::kGenerate)
+      return Error{ErrorCode::kUsage, "only generated answers are compared", "dllm compare",
+                   "measure choices and likelihoods with dllm eval"};
+    DLLM_CHECK_OK(check_scoring(*set.kind, Scoring::kGenerate));
+    const std::stop_token stop = session.interrupt.arm();
+    DLLM_CHECK_OK(load(terminal, stop));
+    auto complete = ask(set, terminal);
+    session.interrupt.disarm();
+    if (!complete) return complete.error();
+    if (contenders_.front().report.records.empty())
+      return Error{ErrorCode::kCancelled, "interrupted before the first item was done", "", ""};
+    DLLM_CHECK_OK(print(session));
+    if (*complete) return kExitOk;
+    terminal.err << fmt::format("interrupted: {} of {} items\n", contenders_.front().report.all.items,
+                                set.items.size());
+    return kExitInterrupted;
+  }
+
+ private:
+  /// The configurations of the file and the command line.
+  Expected<void> collect(Terminal& terminal) {
+    if (!spec_path_.empty()) {
+      DLLM_TRY(const std::string text, read_text(spec_path_, terminal));
+      DLLM_TRY(const CompareSpec spec, parse_compare_spec(text, spec_path_));
+      if (items_path_.empty()) items_path_ = spec.items;
+      title_ = spec.title;
+      for (const ComparedOptions& one : spec.configurations)
+        DLLM_CHECK_OK(add({one.name, one.options}, spec.options + " " + one.options));
+    }
+    for (const std::string& word : words_) {
+      DLLM_TRY(const ComparedOptions one, parse_compared(word));
+      DLLM_CHECK_OK(add(one, one.options));
+    }
+    if (runners_.empty())
+      return Error{ErrorCode::kUsage, "there is nothing to compare", "dllm compare",
+                   "give configurations as \"NAME: OPTIONS\" or in --file"};
+    if (items_path_.empty()) return Error{ErrorCode::kUsage, "no items are named", "dllm compare", "give --items FILE"};
+    return {};
+  }
+
+  /// Reads a configuration's flags on top of the common ones.
+  Expected<void> add(const ComparedOptions& given, const std::string& text) {
+    for (const auto& other : runners_)
+      if (other->given.name == given.name)
+        return Error{ErrorCode::kUsage, fmt::format("the name '{}' is given twice", given.name), "dllm compare", ""};
+    auto runner = std::make_unique<Runner>();
+    runner->given = given;
+    runner->options = options_;
+    runner->model = model_;
+    Flags flags("compare", "", "");
+    add_generate_flags(flags, runner->options);
+    runner->model.add_loading(flags);
+    DLLM_TRY(const std::vector<std::string> words, split_words(text));
+    auto parsed = flags.parse(words, [](const std::string&) { return nullptr; });
+    if (!parsed || *parsed == ParseOutcome::kHelp) {
+      Error error = parsed ? Error{ErrorCode::kUsage, "--help is no option of a configuration", "", ""}
+                           : std::move(parsed).error();
+      error.where = fmt::format("configuration '{}'{}{}", given.name, error.where.empty() ? "" : ", ", error.where);
+      return error;
+    }
+    finish_generate_options(flags, runner->options);
+    runners_.push_back(std::move(runner));
+    return {};
+  }
+
+  Expected<void> load(Terminal& terminal, const std::stop_token& stop) {
+    for (const auto& runner : runners_) {
+      const LoadOptions& load = runner->model.load;
+      const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", runner->model.path, load.threads, load.isa,
+                                          load.cache_type, load.activations, load.weight_cache);
+      auto found = models_.find(key);
+      if (found == models_.end()) {
+        DLLM_TRY(LanguageModel model, runner->model.open(terminal));
+        found = models_.emplace(key, std::move(model)).first;
+      }
+      runner->loaded = &found->second;
+      runner->bound = items_.bind(*runner->loaded, runner->options, runner->model.raw, stop);
+      contenders_.push_back({runner->given.name, runner->given.options, {}});
+    }
+    return {};
+  }
+
+  /// Every item goes through all configurations before the next, so that a machine that slows down meanwhile is slow
+  /// for all of them. False: interrupted; the item under way is then counted for none.
+  Expected<bool> ask(const EvalSet& set, Terminal& terminal) {
+    ProgressLine progress(terminal);
+    for (std::size_t i = 0; i < set.items.size(); ++i) {
+      std::vector<EvalRecord> records;
+      for (const auto& runner : runners_) {
+        std::optional<EvalRecord> best;
+        for (std::int32_t r = 0; r < repeat_; ++r) {
+          auto record = evaluate_item(set, i, Scoring::kGenerate, runner->bound, items_.judging);
+          if (!record) {
+            progress.clear();
+            Error error = std::move(record).error();
+            error.where = fmt::format("configuration '{}', {}", runner->given.name, error.where);
+            return error;
+          }
+          if (!*record) {
+            progress.clear();
+            return false;
+          }
+          if (!best || (*record)->stats.seconds < best->stats.seconds) best = *std::move(record);
+        }
+        records.push_back(*std::move(best));
+      }
+      for (std::size_t c = 0; c < records.size(); ++c) contenders_[c].report.add(std::move(records[c]));
+      progress.show(
+          static_cast<double>(i + 1) / static_cast<double>(set.items.size()),
+          fmt::format("{}/{} · {:.1f} % to {:.1f} %", i + 1, set.items.size(),
+                      100 * contenders_.front().report.all.accuracy(), 100 * contenders_.back().report.all.accuracy()));
+    }
+    progress.clear();
+    return true;
+  }
+
+  Expected<void> print(Session& session) const {
+    std::ostream& out = session.terminal.out;
+    const auto rows = compare(contenders_);
+    if (!plot_.empty()) {
+      const std::string svg = accuracy_plot(rows, plot_axis(plot_x_), title_.empty() ? items_path_ : title_);
+      std::ofstream file(plot_, std::ios::binary);
+      file << svg;
+      if (!file.flush()) return Error{ErrorCode::kIo, "cannot write", plot_, ""};
+    }
+    if (output_ == "json") {
+      auto json = comparison_json(contenders_, rows);
+      for (std::size_t i = 0; i < runners_.size(); ++i)
+        json["configurations"][i]["config"] =
+            run_config(*runners_[i]->loaded, runners_[i]->model, runners_[i]->options, session.command);
+      out << dump(json) << "\n";
+      return {};
+    }
+    const TextTable table = comparison_table(rows);
+    out << (output_ == "csv" ? table.csv() : output_ == "md" ? table.markdown() : table.aligned());
+    if (by_task_ && output_ != "csv") {
+      const TextTable tasks = task_table(contenders_);
+      out << "\n" << (output_ == "md" ? tasks.markdown() : tasks.aligned());
+    }
+    return {};
+  }
+
+  std::vector<std::string> words_;
+  std::string items_path_, spec_path_, output_, plot_, plot_x_ = "tok/s", title_;
+  bool by_task_ = false;
+  std::int32_t repeat_ = 1;
+  EvalFlags items_;
+  ModelFlags model_;
+  GenerateOptions options_;
+  std::vector<std::unique_ptr<Runner>> runners_;  // bound closures point into them
+  std::map<std::string, LanguageModel> models_;
+  std::vector<Contender> contenders_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_compare() { return std::make_unique<Compare>(); }
+
+}  // namespace dllm::app

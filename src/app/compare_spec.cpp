@@ -1,0 +1,83 @@
+#include "app/compare_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "base/try.h"
+#include "npu/config/toml_table.h"
+
+namespace dllm::app {
+namespace {
+
+Expected<ComparedOptions> configuration(npu::TomlTable& table) {
+  ComparedOptions one;
+  DLLM_TRY(one.name, table.text("name"));
+  DLLM_TRY(one.options, table.text("options"));
+  DLLM_CHECK_OK(table.finish());
+  return one;
+}
+
+}  // namespace
+
+Expected<CompareSpec> parse_compare_spec(std::string_view text, const std::string& file) {
+  DLLM_TRY(npu::TomlTable root, npu::TomlTable::parse(text, file));
+  CompareSpec spec;
+  DLLM_TRY(const auto items, root.optional_text("items"));
+  DLLM_TRY(const auto title, root.optional_text("title"));
+  DLLM_TRY(const auto options, root.optional_text("options"));
+  DLLM_TRY(auto tables, root.tables("configuration"));
+  DLLM_CHECK_OK(root.finish());
+  if (items) spec.items = (std::filesystem::path(file).parent_path() / *items).string();
+  spec.title = title.value_or("");
+  spec.options = options.value_or("");
+  for (npu::TomlTable& table : tables) {
+    DLLM_TRY(ComparedOptions one, configuration(table));
+    const auto same = [&](const ComparedOptions& other) { return other.name == one.name; };
+    if (std::any_of(spec.configurations.begin(), spec.configurations.end(), same))
+      return table.error("name", fmt::format("the name '{}' is given twice", one.name));
+    spec.configurations.push_back(std::move(one));
+  }
+  if (spec.configurations.empty()) return root.error("configuration", "there is no configuration");
+  return spec;
+}
+
+Expected<ComparedOptions> parse_compared(const std::string& text) {
+  if (text.empty() || text.front() == '-') return ComparedOptions{text.empty() ? "defaults" : text, text};
+  const auto colon = text.find(':');
+  if (colon == std::string::npos)
+    return Error{ErrorCode::kUsage, "a configuration without options", fmt::format("'{}'", text),
+                 "write \"NAME: OPTIONS\", e.g. \"dual: --cache dual\""};
+  return ComparedOptions{text.substr(0, colon), text.substr(colon + 1)};
+}
+
+Expected<std::vector<std::string>> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool open = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote != 0 ? 0 : c;
+      open = true;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      word += text[++i];
+      open = true;
+    } else if (quote == 0 && std::isspace(static_cast<unsigned char>(c))) {
+      if (open) words.push_back(std::exchange(word, {}));
+      open = false;
+    } else {
+      word += c;
+      open = true;
+    }
+  }
+  if (quote != 0)
+    return Error{ErrorCode::kUsage, fmt::format("a {} is not closed", quote), fmt::format("'{}'", text), ""};
+  if (open) words.push_back(std::move(word));
+  return words;
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/options.h"
+#include "dllm/model.h"
+#include "eval/evaluate.h"
+#include "eval/likelihood.h"
+
+namespace dllm::app {
+
+/// Which items are asked, and how answers count: the flags that eval and compare share.
+struct EvalFlags {
+  std::string format, task, system, scoring;
+  std::int32_t limit = 0, shots = 0, samples = 128;
+  JudgeOptions judging;
+
+  void add(Flags& flags);
+  /// The items of a file that the flags leave. Errors: those of read_eval_set; kUsage for a task that is not there.
+  Expected<EvalSet> read(const std::string& path) const;
+  /// As given, else the kind's own.
+  Scoring scoring_of(const EvalSet& set) const;
+  std::vector<ChatTurn> turns(const std::string& prompt) const;
+  /// What evaluate() asks, answered by `model`; both must outlive the result.
+  EvalModel bind(const LanguageModel& model, const GenerateOptions& options, bool raw, std::stop_token stop) const;
+};
+
+}  // namespace dllm::app

@@ -1,0 +1,72 @@
+#include "cpu/activations.h"
+
+#include <cassert>
+
+namespace dllm::cpu {
+
+void Activations::begin(std::int64_t rows, std::int64_t k, bool exact) {
+  // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
+  // of the L1 cache.
+  const std::int64_t stride = k + 64, groups = rows * k / kScaleBlock;
+  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * stride), group_bytes = bytes_of<float>(groups);
+  memory_.reserve(value_bytes + (6 + 2 * corrections_.size()) * group_bytes);
+  std::byte* at = memory_.data();
+  const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
+  rows_.stride = stride;
+  rows_.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
+  rows_.scales = reinterpret_cast<float*>(take(group_bytes));
+  rows_.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  rows_.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  rows_.offsets = reinterpret_cast<float*>(take(group_bytes));
+  rows_.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  for (Corrections& corrections : corrections_)
+    corrections.values = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  count_ = rows;
+  k_ = k;
+  exact_ = exact;
+  regular_.store(!exact, std::memory_order_relaxed);
+  formats_ = 0;
+}
+
+void Activations::quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from,
+                           std::int64_t count) {
+  const std::int64_t group = (row * k_ + from) / kScaleBlock;
+  kernels.quantize_row(x, count, exact_, rows_.values + row * rows_.stride + from, rows_.scales + group,
+                       rows_.sums + 2 * group);
+  if (!derive_groups(rows_, group, count / kScaleBlock)) regular_.store(false, std::memory_order_relaxed);
+}
+
+QuantizedRows Activations::view(const PackedFormat& format) {
+  QuantizedRows view = rows_;
+  view.regular = regular_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < formats_; ++i)
+    if (corrections_[i].zero == format.zero && corrections_[i].group == format.group) {
+      view.corrections = corrections_[i].values;
+      return view;
+    }
+  assert(formats_ < corrections_.size());
+  Corrections& corrections = corrections_[formats_++];
+  corrections.zero = format.zero, corrections.group = format.group;
+  view.corrections = corrections.values;
+  fill_corrections(view, count_, k_, format);
+  return view;
+}
+
+Activations* ActivationStore::find(std::int64_t id, bool exact) {
+  for (std::size_t i = 0; i < kSlots; ++i)
+    if (ids_[i] == id && slots_[i].exact() == exact) return &slots_[i];
+  return nullptr;
+}
+
+Activations& ActivationStore::begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact) {
+  const std::size_t slot = next_;
+  next_ = (next_ + 1) % kSlots;
+  ids_[slot] = -1;
+  slots_[slot].begin(rows, k, exact);
+  ids_[slot] = id;
+  return slots_[slot];
+}
+
+void ActivationStore::clear() { ids_.fill(-1); }
+
+}  // namespace dllm::cpu

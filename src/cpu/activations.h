@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "cpu/buffer.h"
+#include "cpu/kernels/kernel_set.h"
+
+namespace dllm::cpu {
+
+/// The rows of one value, quantized to int8 for products with packed weights.
+class Activations {
+ public:
+  /// Room for `rows` of `k` (a multiple of 32) values. `exact`: scales are not rounded (quantize_row). Throws
+  /// std::bad_alloc.
+  void begin(std::int64_t rows, std::int64_t k, bool exact);
+
+  /// Quantizes x[0, count), the values of `row` from column `from` on; both are multiples of 32. Threads may quantize
+  /// different parts side by side.
+  void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from, std::int64_t count);
+
+  /// For a product with weights of `format`. Every row is quantized. Valid until begin(); throws std::bad_alloc.
+  QuantizedRows view(const PackedFormat& format);
+
+  bool exact() const { return exact_; }
+
+ private:
+  struct Corrections {
+    std::int32_t zero = 0;
+    std::int32_t group = 0;
+    std::int32_t* values = nullptr;
+  };
+
+  Buffer memory_;
+  QuantizedRows rows_;
+  std::int64_t count_ = 0;
+  std::int64_t k_ = 0;
+  bool exact_ = false;
+  std::atomic<bool> regular_{true};
+  /// Formats of one exactness differ in zero point and group in few ways.
+  std::array<Corrections, 6> corrections_;
+  std::size_t formats_ = 0;
+};
+
+/// The quantized rows that the operators of a step share: one value, quantized once, may feed several products, and a
+/// value may be quantized while another is read.
+class ActivationStore {
+ public:
+  /// nullptr: value `id` is not held with these scales.
+  Activations* find(std::int64_t id, bool exact);
+  /// A new one, in the place of the one begun longest ago.
+  Activations& begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact);
+  /// Nothing is held any more.
+  void clear();
+
+ private:
+  /// A run of operators reads one value and writes another, each with exact scales, rounded ones, or both.
+  static constexpr std::size_t kSlots = 4;
+  std::array<std::int64_t, kSlots> ids_{-1, -1, -1, -1};
+  std::array<Activations, kSlots> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace dllm::cpu

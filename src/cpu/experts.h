@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/linear.h"
+
+namespace dllm::cpu {
+
+/// A stack of matrices, one per expert: as it stands in the file, and packed (or null).
+struct ExpertStack {
+  const WeightView* view = nullptr;
+  const PackedWeight* packed = nullptr;
+};
+
+/// One op::Experts of a step.
+struct ExpertArgs {
+  ExpertStack gate, up, down;
+  const float* x = nullptr;  ///< [rows][k]
+  std::int64_t rows = 0;
+  std::int64_t value = 0;        ///< names x, see LinearRunner::prepare()
+  const float* route = nullptr;  ///< [rows][2 used], as op::Route writes it
+  std::int64_t used = 0;
+};
+
+/// Copies of a product's rows of x, in another order and number.
+class GatheredRows {
+ public:
+  /// `from` over the rows from[order[i]]. Throws std::bad_alloc.
+  LinearArgs gather(const LinearArgs& from, std::span<const std::int32_t> order, ThreadPool& pool);
+
+ private:
+  Buffer memory_;
+};
+
+/// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
+/// number of rows, and the products are those of LinearRunner's kernels over many rows.
+///
+/// Two passes. The first goes over (expert, columns of gate and up): both products of some columns, SwiGLU, and the
+/// quantization for `down`, while they are in the second-level cache. The second goes over columns of the output and
+/// adds the experts up in ascending order: no two tasks write one float, and a row's sum has one order whatever the
+/// batch, the grouping and the threads. (The other order, one task per expert over all its columns, would need an
+/// output per pair of row and expert, `used` times the size of the result, written and read again.)
+class ExpertRunner {
+ public:
+  ExpertRunner(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear);
+
+  /// out[rows][width of down]. Throws std::bad_alloc.
+  void run(const ExpertArgs& args, float* out);
+
+ private:
+  /// An expert with its pairs of a row and this expert: [first, last) in the order by expert.
+  struct Group {
+    std::int64_t expert, first, last;
+  };
+
+  void group(const ExpertArgs& args);
+  void make_inputs(const ExpertArgs& args);
+  void make_inner(const ExpertArgs& args);
+  void inner(std::int64_t begin, std::int64_t end, int worker);
+  void inner_columns(const Group& group, std::int64_t column, std::int64_t columns, int worker);
+  void keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column, std::int64_t columns);
+  void outer_columns(std::int64_t column, std::int64_t columns, std::int64_t rows, int worker, float* out);
+  float* tile(int worker, int which);
+
+  const KernelSet& kernels_;
+  ThreadPool& pool_;
+  LinearRunner& linear_;
+  Buffer tiles_;
+
+  // The operator that runs now.
+  std::vector<Group> groups_;
+  std::vector<std::int32_t> row_of_;  ///< by pair
+  std::vector<float> weight_of_;      ///< by pair
+  GatheredRows gate_rows_, up_rows_;
+  Buffer inner_memory_;
+  LinearArgs gate_, up_, down_;  ///< over pairs; `down_` reads what the first pass writes
+  const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
+  bool exact_inner_ = false;
+};
+
+}  // namespace dllm::cpu

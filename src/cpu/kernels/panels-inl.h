@@ -1,0 +1,262 @@
+// No include guard: compiled once per instruction set that defines DLLM_PANEL_TILES (AVX2, AVX-VNNI, NEON).
+//
+// Panel tiles: R rows of x times one panel of packed weights, codes decoded in registers on the way. What pairs-inl.h
+// is for registers of 512 bits, for those of 256 and 128, where a panel is two registers or four.
+//
+// A set brings Dots<most>, the sum over k of codes up to `most` times bytes, with the number of rows that its registers
+// hold: R integer accumulators of a panel, the codes of a quad, a broadcast, constants. Float accumulators wait in L1:
+// a group of 32 k is 8 steps of R panels each, beside which a load and a store per row and register are free.
+//
+//   AVX-VNNI  6 rows: 12 accumulators, 2 codes, 1 broadcast, 1 mask of 16. A group costs 16 VPDPBUSD per row, then 2
+//             multiplications of scales and 2 FMA on the same ports: at most 80 % of the peak of VPDPBUSD.
+//   AVX2      4 rows. VPMADDUBSW sums pairs in 16 bits. Codes up to 15 leave room for all eight quads of a group there
+//             (8 x 2 x 15 x 127 = 30480), so a step is 2 instructions instead of 3, and VPMADDWD comes once a group;
+//             codes up to 63 for two quads (2 x 2 x 63 x 127 = 32004), 2.5 instructions. Bytes go as |w| times x with
+//             the sign of w, 4 instructions.
+//   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
+//
+// From three tiles of rows on, codes that are more than a mask away are decoded once per block, to bytes in scratch.
+// The table that spares pairs-inl.h the multiplication of scales does not pay here: its loads and addresses are as much
+// of the work as the multiplications on registers of half the width.
+//
+// Order of summation: as int8_tile() in linear-inl.h.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+constexpr std::int64_t kPanelBlock = 1024;  ///< K per block: codes 8 to 16 KiB, scales 2 to 8 KiB, rows 1 KiB each
+constexpr std::int64_t kManyTiles = 3;
+
+/// Largest code that a tile sees.
+constexpr int most_code(Codes codes) {
+  switch (codes) {
+    case Codes::kNibble:
+      return 15;
+    case Codes::kNibble5:
+    case Codes::kE2M1:
+      return 31;
+    case Codes::kNibble6:
+      return 63;
+    default:
+      return 255;
+  }
+}
+
+/// Whether many tiles read codes that were decoded before.
+constexpr bool decodes_ahead(Codes codes) {
+  return codes == Codes::kNibble5 || codes == Codes::kNibble6 || codes == Codes::kE2M1;
+}
+
+/// One block of K of a panel.
+struct PanelBlock {
+  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* high = nullptr;
+  const float* scale = nullptr;  ///< [groups][16]
+  const float* min = nullptr;
+  std::int64_t k0 = 0;
+  std::int64_t kc = 0;
+  const std::uint8_t* prefetch = nullptr;
+  std::int64_t prefetch_per_group = 0;  ///< cache lines
+};
+
+/// Codes of quad kQuad of a group as they stand for k 4 kQuad + i in byte i of each lane.
+template <Codes kCodes, int kQuad>
+inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
+  if constexpr (kCodes == Codes::kByte) return load_bytes(codes + 64 * kQuad);
+  const U8 both = load_bytes(codes + 64 * (kQuad & 3));
+  const U8 low = and_bytes(kQuad < 4 ? both : shift_bits<-4>(both), 15);
+  if constexpr (kCodes == Codes::kE2M1) return look_up(kE2M1Codes, low);
+  // Bits shifted in from the neighbouring byte fall outside the mask.
+  if constexpr (kCodes == Codes::kNibble5) return or_bytes(low, and_bytes(shift_bits<4 - kQuad>(load_bytes(high)), 16));
+  if constexpr (kCodes == Codes::kNibble6)
+    return or_bytes(low, and_bytes(shift_bits<4 - 2 * (kQuad & 3)>(load_bytes(high + 64 * (kQuad / 4))), 48));
+  return low;
+}
+
+/// Quad kQuad for every row, and the next one if the set takes two at once.
+template <Codes kCodes, int kQuad, int kRows, class Dot>
+inline void panel_step(const std::uint8_t* codes, const std::uint8_t* high, const Quads (&x)[kRows],
+                       typename Dot::Sum (&dot)[kRows]) {
+  // A nibble's byte is read again for its upper half: told nothing, GCC keeps it in a register, and spills others.
+  asm("" : "+r"(codes), "+r"(high));
+  const typename Dot::Ready w = Dot::ready(panel_codes<kCodes, kQuad>(codes, high));
+  if constexpr (Dot::kTwoSteps) {
+    const typename Dot::Ready next = Dot::ready(panel_codes<kCodes, kQuad + 1>(codes, high));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) dot[r] = Dot::template two_steps < kQuad & 3 > (dot[r], w, next, x[r]);
+  } else {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) dot[r] = Dot::template step < kQuad & 3 > (dot[r], w, x[r]);
+  }
+}
+
+/// Quads kQuad to kQuad + 3 for every row.
+template <Codes kCodes, int kQuad, int kRows, class Dot>
+inline void panel_quads(const std::uint8_t* codes, const std::uint8_t* high, const std::int8_t* x, std::int64_t stride,
+                        typename Dot::Sum (&dot)[kRows]) {
+  Quads quads[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) quads[r] = load_quads(x + r * stride + 4 * kQuad);
+  panel_step<kCodes, kQuad, kRows, Dot>(codes, high, quads, dot);
+  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 1, kRows, Dot>(codes, high, quads, dot);
+  panel_step<kCodes, kQuad + 2, kRows, Dot>(codes, high, quads, dot);
+  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 3, kRows, Dot>(codes, high, quads, dot);
+}
+
+/// total[kRows][16] += rows [row, row + kRows) of x times the block.
+template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
+[[gnu::noinline]] void panel_tile(const LinearArgs& args, const PanelBlock& block, std::int64_t row, float* total) {
+  using Dot = Dots<most_code(kCodes)>;
+  constexpr Codes kStored = kDecoded ? Codes::kByte : kCodes;
+  // Codes of 6 bits have a scale per 16 k: two half groups.
+  constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
+  constexpr std::int64_t kCodeBytes = kStored == Codes::kByte ? 512 : 256;
+  constexpr std::int64_t kHighBytes = kStored == Codes::kNibble5 ? 64 : kStored == Codes::kNibble6 ? 128 : 0;
+  const QuantizedRows& q = args.quantized;
+  const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock, stride = q.stride;
+  const std::int8_t* x = q.values + row * stride + block.k0;
+  const std::int32_t* corrections = q.corrections + first * kHalves;
+  const float *scales = q.scales + first, *offsets = q.offsets + first;
+  const std::uint8_t *codes = block.codes, *high = block.high, *prefetch = block.prefetch;
+  const float *scale = block.scale, *min = block.min;
+  for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g) {
+    for (std::int64_t i = 0; i < block.prefetch_per_group; ++i, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
+    const auto half = [&]<int kHalf>() {
+      typename Dot::Sum dot[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(corrections[r * groups * kHalves + kHalf]);
+      panel_quads<kStored, 4 * kHalf, kRows, Dot>(codes, high, x, stride, dot);
+      if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, x, stride, dot);
+      // Else GCC remembers what it stored, in registers that it does not have, and stores it twice.
+      asm("" : "+r"(total));
+      const F32 weights = load(scale + kHalf * kPanel);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const F32 sum = to_f32(Dot::end(dot[r], corrections[r * groups * kHalves + kHalf]));
+        F32 to = fma(sum, mul(weights, set1(scales[r * groups])), load(total + r * kPanel));
+        if constexpr (kMin) to = fma(load(min), set1(offsets[r * groups]), to);
+        store(total + r * kPanel, to);
+      }
+    };
+    half.template operator()<0>();
+    if constexpr (kHalves == 2) half.template operator()<1>();
+    codes += kCodeBytes, high += kHighBytes, x += kScaleBlock;
+    scale += kHalves * kPanel, corrections += kHalves, ++scales;
+    if constexpr (kMin) min += kPanel, ++offsets;
+  }
+}
+
+template <Codes kCodes, bool kMin, bool kDecoded, int kRows = Dots<most_code(kCodes)>::kRows>
+inline void panel_tile_of(std::int64_t rows, const LinearArgs& args, const PanelBlock& block, std::int64_t row,
+                          float* total) {
+  // Many tiles of nearly equal height have more than half the most rows each.
+  if constexpr (kRows > (kDecoded ? Dots<most_code(kCodes)>::kRows / 2 : 0)) {
+    if (rows == kRows) return panel_tile<kCodes, kMin, kDecoded, kRows>(args, block, row, total);
+    panel_tile_of<kCodes, kMin, kDecoded, kRows - 1>(rows, args, block, row, total);
+  }
+}
+
+/// Codes of a block as bytes.
+template <Codes kCodes>
+void decode_panel(const PanelBlock& block, std::uint8_t* out) {
+  constexpr std::int64_t kHighBytes = kCodes == Codes::kNibble5 ? 64 : kCodes == Codes::kNibble6 ? 128 : 0;
+  const std::uint8_t *codes = block.codes, *high = block.high;
+  const auto four = [&]<int kQuad>() {
+    store_bytes(out + 64 * kQuad, panel_codes<kCodes, kQuad>(codes, high));
+    store_bytes(out + 64 * kQuad + 64, panel_codes<kCodes, kQuad + 1>(codes, high));
+    store_bytes(out + 64 * kQuad + 128, panel_codes<kCodes, kQuad + 2>(codes, high));
+    store_bytes(out + 64 * kQuad + 192, panel_codes<kCodes, kQuad + 3>(codes, high));
+  };
+  for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g, codes += 256, high += kHighBytes, out += 512)
+    four.template operator()<0>(), four.template operator()<4>();
+}
+
+/// Scratch of one block of a panel.
+struct PanelScratch {
+  float scale[kPanelBlock / kSumBlock * kPanel];
+  float min[kPanelBlock / kScaleBlock * kPanel];
+  std::uint8_t codes[kPanelBlock * kPanel];
+};
+static_assert(sizeof(PanelScratch) <= kLinearScratchBytes);
+
+/// All rows over one block, in tiles of nearly equal height.
+template <Codes kCodes, bool kMin>
+void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, float* out, int columns,
+                const float* bias, PanelScratch& scratch) {
+  constexpr int kMost = Dots<most_code(kCodes)>::kRows;
+  const std::int64_t tiles = (args.rows + kMost - 1) / kMost, groups = block.kc / kScaleBlock;
+  block.prefetch_per_group = (lines + tiles * groups - 1) / (tiles * groups);
+  auto* tile = panel_tile_of<kCodes, kMin, false>;
+  if constexpr (decodes_ahead(kCodes))
+    if (tiles >= kManyTiles) {
+      decode_panel<kCodes>(block, scratch.codes);
+      block.codes = scratch.codes;
+      tile = panel_tile_of<kCodes, kMin, true>;
+    }
+  alignas(64) float total[kMost * kPanel];
+  std::int64_t row = 0;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
+    float* const to = out + row * args.out_stride;
+    for (std::int64_t r = 0; r < height; ++r)
+      store(total + r * kPanel, block.k0 == 0 ? set1(0.f) : load_n(to + r * args.out_stride, columns));
+    tile(height, args, block, row, total);
+    for (std::int64_t r = 0; r < height; ++r) {
+      const F32 sum = load(total + r * kPanel);
+      store_n(to + r * args.out_stride, bias == nullptr ? sum : add(sum, load_n(bias, columns)), columns);
+    }
+    block.prefetch += block.prefetch_per_group * groups * 64;
+    row += height;
+  }
+}
+
+using PanelRows = void(const LinearArgs& args, PanelBlock block, std::int64_t lines, float* out, int columns,
+                       const float* bias, PanelScratch& scratch);
+
+PanelRows* panel_rows_of(const PackedFormat& format) {
+  switch (format.codes) {
+    case Codes::kNibble:
+      return format.has_min ? panel_rows<Codes::kNibble, true> : panel_rows<Codes::kNibble, false>;
+    case Codes::kNibble5:
+      return format.has_min ? panel_rows<Codes::kNibble5, true> : panel_rows<Codes::kNibble5, false>;
+    case Codes::kNibble6:
+      return panel_rows<Codes::kNibble6, false>;
+    case Codes::kByte:
+      return panel_rows<Codes::kByte, false>;
+    case Codes::kE2M1:
+      return panel_rows<Codes::kE2M1, false>;
+    case Codes::kFloat:
+      break;
+  }
+  return nullptr;
+}
+
+/// Outputs [n, n + columns). The tiles prefetch the panel that follows, spread evenly.
+void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, PanelScratch& scratch) {
+  const PackedFormat& format = *args.format;
+  const PackedLayout& layout = *args.layout;
+  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
+  const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
+  PanelRows* const rows = panel_rows_of(format);
+  const std::int64_t lines = n + kPanel < args.n ? layout.bytes / 64 : 0;
+  PanelBlock block;
+  block.scale = scratch.scale, block.min = scratch.min;
+  for (std::int64_t k0 = 0; k0 < args.k; k0 += kPanelBlock) {
+    block.k0 = k0;
+    block.kc = args.k - k0 < kPanelBlock ? args.k - k0 : kPanelBlock;
+    block.codes = panel + k0 / 32 * code_bytes;
+    block.high = panel + layout.high + k0 / 32 * high_bytes;
+    for (std::int64_t g = 0; g < block.kc / format.group; ++g) {
+      store(scratch.scale + g * kPanel, group_scale(format, layout, panel, k0 / format.group + g));
+      if (format.has_min) store(scratch.min + g * kPanel, group_min(format, layout, panel, k0 / format.group + g));
+    }
+    const std::int64_t begin = lines * k0 / args.k, end = lines * (k0 + block.kc) / args.k;
+    block.prefetch = panel + layout.bytes + begin * 64;
+    const float* bias = k0 + block.kc == args.k && args.bias != nullptr ? args.bias + n : nullptr;
+    rows(args, block, end - begin, args.out + (n - args.out_origin), columns, bias, scratch);
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/kernels/kernel_set.h"
+#include "graph/graph.h"
+
+namespace dllm::cpu {
+
+/// Chooses experts (op::Route). A row's result depends on that row alone, or, with block routing, on the rows of its
+/// block; never on the batch or the number of threads.
+class RouteRunner {
+ public:
+  RouteRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  /// `logits` [rows][experts], `bias` [experts] or null, `out` [rows][2 used]. `runs` are the first rows of the blocks
+  /// in which rows choose together, ascending, and the number of rows last; it is read if the operator routes by block.
+  /// Throws std::bad_alloc.
+  void run(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
+           std::span<const std::int64_t> runs, std::int64_t rows, float* out);
+
+ private:
+  /// Space of one worker: three sets of experts, and a float for each.
+  struct Scratch {
+    std::span<std::uint8_t> allowed, chosen, all;
+    std::span<float> floats;
+  };
+  Scratch scratch(int worker, std::size_t experts);
+
+  void score(const op::Route& o, std::int64_t experts, const float* logits, const float* bias, std::int64_t row);
+  void choose_row(const op::Route& o, std::int64_t row, const Scratch& scratch, float* out);
+
+  const KernelSet& kernels_;
+  ThreadPool& pool_;
+  std::vector<float> scores_;  ///< [rows][experts]
+  std::vector<float> keys_;    ///< [rows][experts]: what the choice is made by
+  std::vector<std::uint8_t> sets_;
+  std::vector<float> floats_;
+};
+
+}  // namespace dllm::cpu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/rng.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// Log-probabilities (nats) of the target's tokens at `masked`, ascending indices into the target, when all of these
+/// show the mask and the rest of the target is visible. One forward pass.
+using MaskedScorer = std::function<Expected<std::vector<double>>(const std::vector<std::int32_t>& masked)>;
+
+/// A masked model's bound on the log-likelihood of a target.
+struct LikelihoodEstimate {
+  double log_likelihood = 0;  ///< nats, of the whole target
+  double standard_error = 0;  ///< of the mean over groups; 0 where it is exact or there is one group
+  std::int32_t samples = 0;   ///< masks scored
+};
+
+struct LikelihoodOptions {
+  std::int32_t samples = 128;  ///< rounded up to whole groups; 0: exact, by enumeration
+  std::int32_t group = 16;     ///< samples whose mask counts are spread evenly over 1..length
+  RngKey rng = {};             ///< seed and number of the request: the same masks in every run
+};
+
+/// Targets up to this length can be enumerated (2^12 - 1 passes).
+constexpr std::int32_t kMaxEnumerated = 12;
+
+/// LLaDA's estimator (Nie et al., arXiv 2502.09992, eq. 6; dllm-reference G.2): of L target tokens, k are masked
+/// uniformly at random, k itself uniform in 1..L, and the log-probabilities of the masked ones count L/k times. Its
+/// expectation is the mean over all orders of the chain rule, a lower bound that is tight if the model's conditionals
+/// belong to one distribution. Targets of one token need one pass. Within a group, k goes through 1..L in even steps
+/// from a random start (the stratification of LLaDA's evaluation code). Errors: those of `scorer`; kUsage for an empty
+/// target, or one too long to be enumerated.
+Expected<LikelihoodEstimate> estimate_likelihood(std::int32_t length, const MaskedScorer& scorer,
+                                                 const LikelihoodOptions& options = {});
+
+}  // namespace dllm

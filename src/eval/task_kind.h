@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// How a model's part of an item is obtained.
+enum class Scoring {
+  kGenerate,    ///< it writes an answer, from which the result is extracted
+  kChoices,     ///< the likeliest of given continuations is its answer
+  kLikelihood,  ///< how likely it finds the expected answer
+};
+
+/// One question. Which of the fields matter depends on the scoring.
+struct EvalItem {
+  std::string task = "default";  ///< groups the report
+  std::string prompt;
+  std::string answer;         ///< what counts as right, as the kind's judge reads it
+  std::int64_t line = 0;      ///< 1-based line, or element of a JSON array
+  std::string solution = {};  ///< the answer as an example shows it; empty: `answer`
+  std::vector<std::string> choices = {};
+  std::int32_t label = -1;                                 ///< index of the right choice
+  std::string entry_point = {}, test = {}, preamble = {};  ///< of programs: see tasks/humaneval.cpp
+};
+
+/// What a judge found in an answer.
+struct Verdict {
+  bool correct = false;
+  std::string extracted = {};       ///< the part of the text that was compared
+  std::optional<bool> strict = {};  ///< by the stricter of two rules, where a kind has two
+  std::string note = {};            ///< why it is wrong, where that is not plain (a program's error)
+};
+
+/// Limits and permission for judges that run programs.
+struct JudgeOptions {
+  bool run_code = false;  ///< without it such a judge gives an error
+  double seconds = 10;    ///< wall clock per program
+  std::int64_t memory_mb = 512;
+};
+
+struct Field {
+  std::string_view name;
+  bool required = true;
+};
+
+/// An item's JSON object, read strictly. Errors (kInvalidFile) name the place and the field.
+class Fields {
+ public:
+  Fields(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  bool has(std::string_view key) const;
+  Expected<std::string> text(std::string_view key) const;
+  Expected<std::vector<std::string>> texts(std::string_view key) const;
+  Expected<std::int64_t> integer(std::string_view key) const;
+  Expected<double> number(std::string_view key) const;
+  Error error(std::string what, std::string hint = "") const;
+
+ private:
+  Expected<const nlohmann::json*> find(std::string_view key) const;
+
+  const nlohmann::json& object_;
+  std::string where_;
+};
+
+/// A form of benchmark items: one file in src/eval/tasks and one line in its registry.
+struct TaskKind {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<Field> fields;                             ///< any other field of an item is an error
+  bool detectable = true;                                ///< by its fields; otherwise it must be named
+  Scoring scoring = Scoring::kGenerate;                  ///< by default
+  std::vector<Scoring> scorings = {Scoring::kGenerate};  ///< allowed
+  Expected<EvalItem> (*read)(const Fields& fields) = nullptr;
+  Expected<Verdict> (*judge)(const EvalItem& item, std::string_view text, const JudgeOptions& options) = nullptr;
+};
+
+/// In the order in which detection prefers them among equals.
+const std::vector<const TaskKind*>& task_kinds();
+std::vector<std::string> task_kind_names();
+/// nullptr for an unknown name.
+const TaskKind* find_task_kind(std::string_view name);
+
+std::string_view scoring_name(Scoring scoring);
+
+}  // namespace dllm

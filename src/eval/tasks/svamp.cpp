@@ -1,0 +1,45 @@
+// SVAMP: one-step word problems; the last number of the answer, compared as a number (the file has 51.0, models say
+// 51).
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/try.h"
+#include "eval/answer_text.h"
+#include "eval/tasks/kinds.h"
+
+namespace dllm {
+namespace {
+
+Expected<EvalItem> read(const Fields& fields) {
+  EvalItem item;
+  DLLM_TRY(const std::string body, fields.text("Body"));
+  DLLM_TRY(const std::string question, fields.text("Question"));
+  DLLM_TRY(const double answer, fields.number("Answer"));
+  item.prompt = std::string(strip(body)) + " " + question;
+  item.answer = fmt::format("{}", answer);
+  return item;
+}
+
+Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+  const std::string found = last_number(text).value_or("");
+  char* end = nullptr;
+  const double value = std::strtod(found.c_str(), &end), wanted = std::strtod(item.answer.c_str(), nullptr);
+  const bool whole = !found.empty() && *end == '\0';
+  return Verdict{.correct = whole && std::abs(value - wanted) < 1e-6, .extracted = found};
+}
+
+}  // namespace
+
+const TaskKind& svamp_kind() {
+  static const TaskKind kind = {
+      .name = "svamp",
+      .summary = "the last number of the answer",
+      .fields = {{"Body"}, {"Question"}, {"Answer"}, {"ID", false}, {"Equation", false}, {"Type", false}},
+      .read = read,
+      .judge = judge};
+  return kind;
+}
+
+}  // namespace dllm

@@ -1,0 +1,50 @@
+// Fast-dLLM v2 (1.5B, 7B): Qwen2.5's weights; blocks of 32 that tile from position 0, full attention within a block,
+// causal between blocks; row i-1 predicts token i, so that the last row of a finished block predicts the first token of
+// the next (dllm-reference B.7). The published sampler commits that token whatever its confidence; here it has to pass
+// the decoder's rule like every other.
+#include "base/try.h"
+#include "model/architecture.h"
+#include "model/dense_transformer.h"
+
+namespace dllm {
+namespace {
+
+constexpr std::int32_t kBlock = 32;
+
+void set_defaults(ModelDesc& desc) {
+  desc.norm_eps = 1e-6f;
+  desc.rope_theta = 1000000.f;
+  desc.context_length = 32768;
+  desc.qkv_bias = true;
+  desc.logit_shift = 1;
+  desc.causal_block = kBlock;
+  desc.block_length = kBlock;
+  desc.block_origin = BlockOrigin::kAbsolute;
+  desc.mask = 151665;
+  desc.eos = 151645;  // <|im_end|>
+}
+
+Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  Metadata meta = dense_metadata("fast-dllm-v2", dims);
+  meta.set("fast-dllm-v2.attention.causal", MetaValue::boolean(false));
+  meta.set("diffusion.shift_logits", MetaValue::boolean(true));
+  DLLM_TRY(const std::int64_t block, config.integer_or("bd_size", kBlock));
+  meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block)));
+  return meta;
+}
+
+}  // namespace
+
+Architecture fast_dllm_v2_architecture() {
+  return {.name = "fast-dllm-v2",
+          .hf_architectures = {"Fast_dLLM_QwenForCausalLM"},
+          .set_defaults = set_defaults,
+          .stop_texts = {"<|endoftext|>", "<|im_end|>"},
+          .build = build_dense_transformer,
+          .metadata_from_hf = metadata_from_hf,
+          .renames = dense_renames(),
+          .permute_qk = false};
+}
+
+}  // namespace dllm

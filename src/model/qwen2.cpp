@@ -1,0 +1,38 @@
+// Qwen2 and Qwen2.5: the autoregressive reference of Dream and Fast-dLLM v2.
+#include "base/try.h"
+#include "model/architecture.h"
+#include "model/dense_transformer.h"
+
+namespace dllm {
+namespace {
+
+void set_defaults(ModelDesc& desc) {
+  desc.norm_eps = 1e-6f;
+  desc.rope_theta = 1000000.f;
+  desc.context_length = 32768;
+  desc.qkv_bias = true;
+  desc.causal_block = 1;
+  desc.logit_shift = 1;
+  desc.block_length = 1;
+  desc.eos = 151645;  // <|im_end|>
+}
+
+Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  return dense_metadata("qwen2", dims);
+}
+
+}  // namespace
+
+Architecture qwen2_architecture() {
+  return {.name = "qwen2",
+          .hf_architectures = {"Qwen2ForCausalLM"},
+          .set_defaults = set_defaults,
+          .stop_texts = {"<|endoftext|>", "<|im_end|>"},
+          .build = build_dense_transformer,
+          .metadata_from_hf = metadata_from_hf,
+          .renames = dense_renames(),
+          .permute_qk = false};
+}
+
+}  // namespace dllm

@@ -1,0 +1,218 @@
+#include "npu/backend/npu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <map>
+
+#include "base/try.h"
+#include "npu/backend/host_reduction.h"
+#include "npu/compiler/weights_image.h"
+#include "npu/compiler/workload_step.h"
+
+namespace dllm::npu {
+namespace {
+
+/// Pieces of the machine's memory, first fit. Shared with the caches, which give theirs back.
+class HbmPool {
+ public:
+  HbmPool(std::uint64_t begin, std::uint64_t end) { free_[begin] = end - begin; }
+  std::optional<std::uint64_t> acquire(std::uint64_t bytes) {
+    for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
+      const auto [first, size] = *hole;
+      if (size < bytes) continue;
+      free_.erase(hole);
+      if (size > bytes) free_[first + bytes] = size - bytes;
+      return first;
+    }
+    return std::nullopt;
+  }
+  void release(std::uint64_t first, std::uint64_t bytes) {
+    auto here = free_.emplace(first, bytes).first;
+    if (const auto next = std::next(here); next != free_.end() && first + here->second == next->first) {
+      here->second += next->second;
+      free_.erase(next);
+    }
+    if (here == free_.begin()) return;
+    if (const auto before = std::prev(here); before->first + before->second == first) {
+      before->second += here->second;
+      free_.erase(here);
+    }
+  }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> free_;
+};
+
+class NpuKvCache final : public KvCache {
+ public:
+  NpuKvCache(Position capacity, std::shared_ptr<HbmPool> pool, std::uint64_t base, std::uint64_t bytes)
+      : KvCache(capacity), pool_(std::move(pool)), base_(base), bytes_(bytes) {}
+  ~NpuKvCache() override { pool_->release(base_, bytes_); }
+  std::uint64_t base() const { return base_; }
+  using KvCache::record;
+
+ private:
+  std::shared_ptr<HbmPool> pool_;
+  std::uint64_t base_, bytes_;
+};
+
+/// Everything that a program depends on.
+std::string key_of(const StepSpec& spec) {
+  std::string key;
+  const auto put = [&key](std::uint64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (const SequenceSpec& s : spec.sequences) {
+    put(s.positions.size());
+    for (const Position p : s.positions) put(static_cast<std::uint64_t>(p));
+    put(s.visible.size());
+    for (const PositionRange& r : s.visible) put(static_cast<std::uint64_t>(r.begin)), put(static_cast<std::uint64_t>(r.end));
+    put(static_cast<std::uint64_t>(s.causal_block));
+    put(s.scored.size());
+    for (const std::int32_t i : s.scored) put(static_cast<std::uint64_t>(i));
+    put(s.cache);
+    put(static_cast<std::uint64_t>(s.capacity));
+  }
+  return key;
+}
+
+}  // namespace
+
+class NpuBackend::Impl {
+ public:
+  Impl(ModelDesc desc, GraphFactory graph, ModelLayout layout, Machine machine, const NpuOptions& options)
+      : desc_(std::move(desc)),
+        graph_(std::move(graph)),
+        layout_(std::move(layout)),
+        machine_(std::move(machine)),
+        options_(options),
+        pool_(std::make_shared<HbmPool>(layout_.weight_bytes, layout_.step_base)) {}
+
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) {
+    DLLM_TRY(const KvLayout kv, kv_layout(graph_({1, 1}), layout_, capacity));
+    const auto base = pool_->acquire(kv.bytes);
+    if (!base)
+      return Error{ErrorCode::kResource, fmt::format("no room for a cache of {} bytes in the device's memory", kv.bytes),
+                   "npu backend", "fewer sequences at once, or a shorter context"};
+    // Hidden keys weigh nothing, but their exponents take part in the array's alignment: what an earlier sequence left
+    // here must not show in the last bit.
+    std::memset(machine_.state().hbm.data() + *base, 0, kv.bytes);
+    return std::unique_ptr<KvCache>(std::make_unique<NpuKvCache>(capacity, pool_, *base, kv.bytes));
+  }
+
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
+    logits_.assign(batch.size(), {});
+    DLLM_CHECK_OK(run(batch, 0));
+    for (const SequenceStep& step : batch) static_cast<NpuKvCache&>(*step.cache).record(step.plan.rows);
+    return score_on_host(batch, logits_, desc_.vocab);
+  }
+
+  ModelDesc desc_;
+  GraphFactory graph_;
+  ModelLayout layout_;
+  Machine machine_;
+  NpuOptions options_;
+  NpuCounters counters_;
+
+ private:
+  struct Entry {
+    std::string key;
+    StepProgram step;
+  };
+
+  Expected<void> run(std::span<const SequenceStep> batch, std::size_t first) {
+    const StepSpec spec = spec_of(batch, [](const SequenceStep& step) {
+      return static_cast<const NpuKvCache&>(*step.cache).base();
+    });
+    if (spec.sequences.empty()) return {};
+    const auto program = compiled(spec);
+    if (!program) {
+      if (batch.size() == 1 || program.error().code != ErrorCode::kUsage) return program.error();
+      const std::size_t half = batch.size() / 2;
+      DLLM_CHECK_OK(run(batch.first(half), first));
+      return run(batch.subspan(half), first + half);
+    }
+    DLLM_CHECK_OK(execute(batch, **program));
+    read_logits(batch, first, **program);
+    return {};
+  }
+
+  Expected<const StepProgram*> compiled(const StepSpec& spec) {
+    std::string key = key_of(spec);
+    for (auto entry = programs_.begin(); entry != programs_.end(); ++entry) {
+      if (entry->key != key) continue;
+      programs_.splice(programs_.begin(), programs_, entry);
+      return &programs_.front().step;
+    }
+    DLLM_TRY(StepProgram step, compile_step(graph_({spec.rows(), spec.scored()}), layout_, spec));
+    ++counters_.compiled;
+    programs_.push_front({std::move(key), std::move(step)});
+    if (programs_.size() > options_.programs) programs_.pop_back();
+    return &programs_.front().step;
+  }
+
+  Expected<void> execute(std::span<const SequenceStep> batch, const StepProgram& step) {
+    MachineState& state = machine_.state();
+    state.reset_registers();
+    std::size_t word = kTokenWords;
+    for (const SequenceStep& s : batch)
+      for (const PlanRow& row : s.plan.rows) state.int_mem[word++] = static_cast<std::uint32_t>(row.token);
+    for (const HbmBlob& blob : step.constants)
+      std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
+    DLLM_TRY(const RunResult result, machine_.run(step.program));
+    ++counters_.steps;
+    counters_.instructions += result.instructions;
+    return {};
+  }
+
+  void read_logits(std::span<const SequenceStep> batch, std::size_t first, const StepProgram& step) {
+    const auto vlen = static_cast<std::size_t>(layout_.machine.vlen), vocab = static_cast<std::size_t>(desc_.vocab);
+    const std::byte* hbm = machine_.state().hbm.data() + step.logits;
+    std::size_t row = 0;
+    for (std::size_t s = 0; s < batch.size(); ++s) {
+      std::vector<float>& out = logits_[first + s];
+      out.resize(batch[s].plan.scored.size() * vocab);
+      for (std::size_t i = 0; i < batch[s].plan.scored.size(); ++i, ++row)
+        for (std::size_t t = 0; t < vocab; ++t) {
+          const std::size_t at = (t / vlen * static_cast<std::size_t>(step.logit_rows) + row) * vlen + t % vlen;
+          Bf16 bits = 0;
+          std::memcpy(&bits, hbm + 2 * at, 2);
+          out[i * vocab + t] = bf16_to_f32(bits);
+        }
+    }
+  }
+
+  std::shared_ptr<HbmPool> pool_;
+  std::list<Entry> programs_;               ///< latest first
+  std::vector<std::vector<float>> logits_;  ///< by sequence
+};
+
+NpuBackend::NpuBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NpuBackend::~NpuBackend() = default;
+
+Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFactory factory, const Weights& weights,
+                                                         const MachineConfig& config, const NpuOptions& options) {
+  const Graph graph = factory({1, 1});
+  if (weights.size() != graph.weights.size())
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
+  std::vector<bool> present;
+  for (const WeightView& view : weights) present.push_back(view.present());
+  constexpr std::int64_t kLongest = 4096;
+  const std::int64_t positions =
+      options.positions > 0 ? options.positions : std::min(kLongest, std::max<std::int64_t>(1, desc.context_length));
+  DLLM_TRY(ModelLayout layout, make_layout(graph, present, config, positions));
+  DLLM_TRY(Machine machine, Machine::create(config));
+  write_weights(graph, layout, weights, machine.state().hbm.data());
+  return std::unique_ptr<NpuBackend>(new NpuBackend(
+      std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(layout), std::move(machine), options)));
+}
+
+const ModelDesc& NpuBackend::desc() const { return impl_->desc_; }
+Expected<std::unique_ptr<KvCache>> NpuBackend::make_cache(Position capacity) { return impl_->make_cache(capacity); }
+Expected<std::vector<Scores>> NpuBackend::forward(std::span<const SequenceStep> batch) { return impl_->forward(batch); }
+const ModelLayout& NpuBackend::layout() const { return impl_->layout_; }
+const NpuCounters& NpuBackend::counters() const { return impl_->counters_; }
+
+}  // namespace dllm::npu

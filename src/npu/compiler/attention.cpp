@@ -1,0 +1,373 @@
+// Bidirectional FlashAttention. Heads lie side by side in the lanes: M_BTMM makes the scores of MLEN / HLEN heads at
+// once, BLEN rows by HLEN keys at a time, M_BMM_WO packs them into the lanes of one VRAM row per query (head after
+// head, HLEN keys each), softmax works on all of a row's heads with segmented reductions, and M_BMM multiplies by V.
+//
+// A chunk is as many tiles of HLEN keys as scores fit: within it softmax needs no rescaling and P V stays in the
+// accumulators; from chunk to chunk maxima, sums and outputs are rescaled.
+//
+// The array and the vector unit work on neighbouring blocks: the scores of a block are multiplied while the softmax of
+// the block before it runs, and outputs are collected a block later.
+
+#include <algorithm>
+#include <bit>
+
+#include "base/try.h"
+#include "npu/compiler/attention_plan.h"
+#include "npu/compiler/context.h"
+#include "npu/compiler/softmax.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
+constexpr Bf16 kLowest = 0xff7f;  ///< finite, so that lowest - lowest is 0
+
+/// K and V of a chunk of a sequence, for one set of lane groups: what one buffer of matrix SRAM holds.
+struct Job {
+  std::size_t sequence = 0;
+  std::int64_t first_slab = 0, slabs = 0;  ///< of the queries
+  std::int64_t first_row = 0, rows = 0;    ///< of the sequence; all, or one block if there are several chunks
+  std::size_t first_tile = 0, tiles = 0;   ///< into SequenceTiles::tiles
+  bool first_chunk = true, last_chunk = true;
+  std::vector<std::int64_t> kv_groups;  ///< distinct groups of MLEN lanes of K
+};
+
+class AttentionLowering {
+ public:
+  AttentionLowering(StepContext& context, const op::Attention& o)
+      : c_(context), e_(context.e), m_(context.machine), o_(o), q_(context.place(o.q)) {}
+
+  Expected<void> run() {
+    DLLM_TRY(out_, c_.place_output(o_.out));
+    plan();
+    DLLM_CHECK_OK(buffers());
+    DLLM_CHECK_OK(masks());
+    if (c_.stores_pending) e_.fence(kKvStoreTag);
+    c_.stores_pending = false;
+    e_.set_csr(Csr::kSegmentLength, hlen());
+    e_.set_csr(Csr::kBmmCols, hlen());
+    e_.set_csr(Csr::kBmmHeadStride, hlen());
+    e_.set_csr(Csr::kBmmLayout, 1);
+    list_blocks();
+    load(0, false);
+    load(1, false);
+    load(0, true);
+    multiply_keys(0);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      // K of a job is done with when its last block's scores are; V when its last block is.
+      if (block.last_of_job) load(block.job + 2, false);
+      if (block.first_of_job) load(block.job + 1, true);
+      if (i + 1 < blocks_.size()) multiply_keys(i + 1);
+      // A later chunk rescales what the one before has collected.
+      const bool waits = !jobs_[block.job].first_chunk;
+      if (i > 0 && waits) collect(i - 1);
+      softmax(i);
+      if (i > 0 && !waits) collect(i - 1);
+      multiply_values(i);
+    }
+    collect(blocks_.size() - 1);
+    for (const Buffer& b : {scores_, values_, sums_, maxima_, scratch_}) c_.release(b);
+    return {};
+  }
+
+ private:
+  std::uint32_t hlen() const { return static_cast<std::uint32_t>(m_.hlen); }
+  std::int64_t lane_groups() const { return m_.vlen / m_.mlen; }
+  const LaneGroup& lanes(std::int64_t slab, std::int64_t group) const {
+    return lanes_[static_cast<std::size_t>(slab * lane_groups() + group)];
+  }
+
+  std::vector<std::int64_t> kv_groups(std::int64_t slab) const {
+    std::vector<std::int64_t> groups;
+    for (std::int64_t u = 0; u < lane_groups(); ++u)
+      if (std::ranges::find(groups, lanes(slab, u).kv_group) == groups.end()) groups.push_back(lanes(slab, u).kv_group);
+    return groups;
+  }
+
+  void plan() {
+    lanes_ = plan_lanes(c_.map(o_.q), kv_place(c_.spec.sequences.front()).map, m_);
+    block_ = round_up(std::min<std::int64_t>(128, m_.mlen), m_.blen);
+    const auto chunk = static_cast<std::size_t>(c_.layout.chunk_tiles);
+    for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
+      tiles_.push_back(plan_tiles(c_.spec.sequences[s], m_.hlen));
+      const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
+      const std::size_t count = tiles_.back().tiles.size();
+      for (std::int64_t slab = 0; slab < q_.slabs;) {
+        Job job{.sequence = s, .first_slab = slab, .slabs = 1, .kv_groups = kv_groups(slab)};
+        // Slabs that need the same keys share a job.
+        while (slab + job.slabs < q_.slabs && kv_groups(slab + job.slabs) == job.kv_groups) ++job.slabs;
+        slab += job.slabs;
+        if (count <= chunk) {
+          job.rows = n;
+          job.tiles = count;
+          jobs_.push_back(job);
+          continue;
+        }
+        for (std::int64_t q = 0; q < job.slabs; ++q)
+          for (std::int64_t row = 0; row < n; row += block_)
+            for (std::size_t tile = 0; tile < count; tile += chunk) {
+              Job part = job;
+              part.first_slab += q;
+              part.slabs = 1;
+              part.first_row = row;
+              part.rows = std::min(block_, n - row);
+              part.first_tile = tile;
+              part.tiles = std::min(chunk, count - tile);
+              part.first_chunk = tile == 0;
+              part.last_chunk = tile + part.tiles == count;
+              jobs_.push_back(part);
+            }
+      }
+    }
+  }
+
+  /// Up to block_ rows of a job in one slab of queries: the unit of the pipeline.
+  struct Block {
+    std::size_t job = 0, group = 0;  ///< group: blocks of one slab and rows, chunk after chunk
+    std::int64_t slab = 0;
+    std::int64_t row = 0, count = 0;  ///< of the sequence
+    std::int64_t base = 0;            ///< the sequence's first row in the step
+    bool first_of_job = false, last_of_job = false;
+  };
+  void list_blocks() {
+    std::vector<std::int64_t> base(1, 0);
+    for (const SequenceSpec& s : c_.spec.sequences)
+      base.push_back(base.back() + static_cast<std::int64_t>(s.positions.size()));
+    std::size_t group = 0;
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+      const Job& job = jobs_[j];
+      const std::size_t first = blocks_.size();
+      for (std::int64_t slab = job.first_slab; slab < job.first_slab + job.slabs; ++slab)
+        for (std::int64_t row = job.first_row; row < job.first_row + job.rows; row += block_) {
+          if (job.first_chunk) ++group;
+          blocks_.push_back({j, group, slab, row, std::min(block_, job.first_row + job.rows - row), base[job.sequence],
+                             false, false});
+        }
+      blocks_[first].first_of_job = blocks_.back().last_of_job = true;
+    }
+  }
+
+  Expected<void> buffers() {
+    std::int64_t rows = 0, tiles = 1;
+    for (const Job& job : jobs_) {
+      rows = std::max(rows, std::min(block_, round_up(job.rows, m_.blen)));
+      tiles = std::max(tiles, static_cast<std::int64_t>(job.tiles));
+      running_ = running_ || !job.last_chunk;
+    }
+    rows_ = rows;
+    tiles_most_ = tiles;
+    DLLM_TRY(scores_, c_.acquire(2 * rows * tiles, "scores"));
+    DLLM_TRY(values_, c_.acquire(2 * rows, "weighted values"));
+    DLLM_TRY(sums_, c_.acquire(2 * rows, "sums"));
+    DLLM_TRY(maxima_, c_.acquire(running_ ? rows : 1, "maxima"));
+    DLLM_TRY(scratch_, c_.acquire(kSoftmaxScratch, "rows of intermediate results"));
+    return {};
+  }
+
+  /// Rows of VLEN lanes that hide keys, by sequence and pattern.
+  Expected<void> masks() {
+    for (const SequenceTiles& plan : tiles_) {
+      std::vector<SoftmaxRows::Mask> of_sequence;
+      for (const std::vector<bool>& pattern : plan.patterns) {
+        std::vector<Bf16> limit(static_cast<std::size_t>(m_.vlen)), factor(limit.size());
+        for (std::size_t lane = 0; lane < limit.size(); ++lane) {
+          const bool visible = pattern[lane % pattern.size()];
+          limit[lane] = visible ? 0x7f80 : kLowest;
+          factor[lane] = visible ? kBf16One : Bf16{0};
+        }
+        DLLM_TRY(const Buffer low, c_.constant_row(limit));
+        DLLM_TRY(const Buffer zero, c_.constant_row(factor));
+        of_sequence.push_back({low.row, zero.row});
+      }
+      masks_.push_back(std::move(of_sequence));
+    }
+    // Slots without a head have averaged V, but lanes without a column are zero.
+    const LaneMap& map = c_.map(o_.q);
+    for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
+      std::vector<Bf16> used(static_cast<std::size_t>(m_.vlen));
+      for (std::int64_t column = 0; column < map.width; ++column)
+        if (const std::int64_t lane = map.lane(column) - slab * m_.vlen; lane >= 0 && lane < m_.vlen)
+          used[static_cast<std::size_t>(lane)] = kBf16One;
+      const bool all = std::ranges::all_of(used, [](Bf16 v) { return v != 0; });
+      std::optional<Buffer> mask;
+      if (!all) {
+        DLLM_TRY(mask, c_.constant_row(used));
+      }
+      slots_.push_back(mask);
+    }
+    return {};
+  }
+
+  KvPlace kv_place(const SequenceSpec& s) const {
+    // Checked when K and V were stored.
+    const KvLayout layout = *kv_layout(c_.graph, c_.layout, s.capacity);
+    for (const KvPlace& place : layout.layers)
+      if (place.layer == o_.layer) return place;
+    return {};
+  }
+
+  /// Address in matrix SRAM of a tile of K or V.
+  std::uint32_t tile_address(std::size_t job, std::int64_t kv_group, std::size_t tile, bool value) const {
+    const auto& groups = jobs_[job].kv_groups;
+    const auto index = std::ranges::find(groups, kv_group) - groups.begin();
+    const std::int64_t row =
+        ((index * 2 + (value ? 1 : 0)) * c_.layout.chunk_tiles + static_cast<std::int64_t>(tile)) * m_.hlen;
+    return static_cast<std::uint32_t>(c_.layout.mram.kv[job % 2] + static_cast<std::uint64_t>(row * m_.mlen));
+  }
+
+  /// Transfers of a job's K or V, runs of adjacent tiles at once.
+  void load(std::size_t j, bool value) {
+    if (j >= jobs_.size()) return;
+    const Job& job = jobs_[j];
+    const SequenceSpec& s = c_.spec.sequences[job.sequence];
+    const KvPlace place = kv_place(s);
+    const std::int64_t capacity = round_up(s.capacity, m_.hlen);
+    const std::vector<std::int64_t>& tiles = tiles_[job.sequence].tiles;
+    const bool strided = m_.vlen != m_.mlen;
+    const std::uint32_t address = value ? kVAddress : kKAddress;
+    e_.set_address(address, s.cache + (value ? place.v_offset : place.k_offset));
+    e_.set_scale(place.scale_offset);
+    if (strided) e_.set_stride(static_cast<std::uint32_t>(m_.vlen));
+    for (const std::int64_t group : job.kv_groups)
+      for (std::size_t first = 0; first < job.tiles;) {
+        std::size_t end = first + 1;
+        while (end < job.tiles && tiles[job.first_tile + end] == tiles[job.first_tile + end - 1] + 1) ++end;
+        const std::int64_t lane = group * m_.mlen, slab = lane / m_.vlen;
+        const std::int64_t offset =
+            (slab * capacity + tiles[job.first_tile + first] * m_.hlen) * m_.vlen + lane % m_.vlen;
+        e_.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(end - first) * hlen());
+        const Gp to = e_.reg(tile_address(j, group, first, value)), from = e_.reg(static_cast<std::uint32_t>(offset));
+        e_.transfer(Op::H_PREFETCH_M, to, from, address, strided, 1);
+        first = end;
+      }
+  }
+
+  // Buffers of neighbouring blocks alternate; sums belong to a group of chunks.
+  std::int64_t score_row(std::size_t i, std::size_t tile) const {
+    return scores_.row + (static_cast<std::int64_t>(i % 2) * tiles_most_ + static_cast<std::int64_t>(tile)) * rows_;
+  }
+  std::int64_t value_row(std::size_t i) const { return values_.row + static_cast<std::int64_t>(i % 2) * rows_; }
+  std::int64_t sum_row(const Block& b) const { return sums_.row + static_cast<std::int64_t>(b.group % 2) * rows_; }
+
+  void multiply_keys(std::size_t i) {
+    const Block& b = blocks_[i];
+    set_rows(b);
+    e_.set_csr(Csr::kBmmScale, std::bit_cast<std::uint32_t>(o_.scale));
+    for (std::int64_t u = 0; u < lane_groups(); ++u) {
+      const LaneGroup& lane = lanes(b.slab, u);
+      e_.set_csr(Csr::kBmmGroup, static_cast<std::uint32_t>(lane.sharing));
+      const auto offset = static_cast<std::uint32_t>(u * m_.mlen);
+      const Gp q = e_.reg(c_.address(q_, b.slab, b.base + b.row) + offset);
+      for (std::size_t t = 0; t < jobs_[b.job].tiles; ++t) {
+        const Gp k = e_.reg(tile_address(b.job, lane.kv_group, t, false) + static_cast<std::uint32_t>(lane.kv_lane)),
+                 s = e_.reg(c_.address(score_row(i, t)) + offset);
+        e_.multiply_tile(Op::M_BTMM, k, q);
+        e_.write_out(Op::M_BMM_WO, s);
+      }
+    }
+  }
+
+  void multiply_values(std::size_t i) {
+    const Block& b = blocks_[i];
+    set_rows(b);
+    e_.set_csr(Csr::kBmmScale, std::bit_cast<std::uint32_t>(1.0f));
+    for (std::int64_t u = 0; u < lane_groups(); ++u) {
+      const LaneGroup& lane = lanes(b.slab, u);
+      e_.set_csr(Csr::kBmmGroup, static_cast<std::uint32_t>(lane.sharing));
+      const auto offset = static_cast<std::uint32_t>(u * m_.mlen);
+      for (std::size_t t = 0; t < jobs_[b.job].tiles; ++t) {
+        const Gp v = e_.reg(tile_address(b.job, lane.kv_group, t, true) + static_cast<std::uint32_t>(lane.kv_lane)),
+                 p = e_.reg(c_.address(score_row(i, t)) + offset);
+        e_.multiply_tile(Op::M_BMM, v, p);
+      }
+      e_.write_out(Op::M_BMM_WO, e_.reg(c_.address(value_row(i)) + offset));
+    }
+  }
+  void set_rows(const Block& b) { e_.set_csr(Csr::kBmmRows, static_cast<std::uint32_t>(round_up(b.count, m_.blen))); }
+
+  /// Probabilities in place of the scores, run by run of rows that see the same keys.
+  void softmax(std::size_t i) {
+    const Block& b = blocks_[i];
+    const Job& job = jobs_[b.job];
+    for (const RowRun& run : tiles_[job.sequence].runs) {
+      const std::int64_t first = std::max(run.first, b.row), end = std::min(run.first + run.count, b.row + b.count);
+      if (first >= end) continue;
+      SoftmaxRows rows{.scores = score_row(i, 0) + first - b.row,
+                       .stride = rows_,
+                       .tiles = static_cast<std::int64_t>(job.tiles),
+                       .sums = sum_row(b) + first - b.row,
+                       .scratch = scratch_.row,
+                       .count = end - first,
+                       .masks = {},
+                       .running = running_ && !(job.first_chunk && job.last_chunk),
+                       .first_chunk = job.first_chunk,
+                       .maxima = maxima_.row + first - b.row,
+                       .out = 0};
+      if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
+      for (std::size_t t = 0; t < job.tiles; ++t) {
+        const std::int32_t pattern = run.patterns[job.first_tile + t];
+        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{}
+                                                    : masks_[job.sequence][static_cast<std::size_t>(pattern)]);
+      }
+      emit_softmax(c_, rows);
+    }
+  }
+
+  /// The chunk's P V to the output rows; after the last chunk divided by the sums.
+  void collect(std::size_t i) {
+    const Block& b = blocks_[i];
+    const Job& job = jobs_[b.job];
+    const bool only = job.first_chunk && job.last_chunk;
+    const std::optional<Buffer>& slots = slots_[static_cast<std::size_t>(b.slab)];
+    const Gp used = slots ? e_.reg(c_.address(slots->row)) : Gp();
+    const auto rows = [&](std::int64_t first, std::int64_t count, std::int64_t group) {
+      if (count == 0) return;
+      std::vector<Gp> v, l, o;
+      for (std::int64_t g = 0; g < group; ++g) {
+        v.push_back(e_.reg(c_.address(value_row(i) + first + g)));
+        l.push_back(e_.reg(c_.address(sum_row(b) + first + g)));
+        o.push_back(e_.reg(c_.address(out_, b.slab, b.base + b.row + first + g)));
+      }
+      e_.loop(count / group, [&] {
+        const auto each = [&](auto emit) {
+          for (std::size_t g = 0; g < v.size(); ++g) emit(g);
+        };
+        if (!only && job.first_chunk) each([&](std::size_t g) { e_.shift(o[g], v[g], Gp(), 1); });
+        if (!job.first_chunk) each([&](std::size_t g) { e_.vector_vv(Op::V_ADD_VV, o[g], o[g], v[g]); });
+        if (job.last_chunk) {
+          each([&](std::size_t g) { e_.vector_v(Op::V_RECI_V, l[g], l[g]); });
+          if (slots) each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, l[g], l[g], used); });
+          each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, o[g], only ? v[g] : o[g], l[g]); });
+        }
+        each([&](std::size_t g) {
+          for (const Gp* pointer : {&v[g], &l[g], &o[g]}) e_.add(*pointer, *pointer, group * c_.vlen());
+        });
+      });
+    };
+    constexpr std::int64_t kTogether = 4;
+    rows(0, b.count / kTogether * kTogether, kTogether);
+    rows(b.count / kTogether * kTogether, b.count % kTogether, 1);
+  }
+
+  StepContext& c_;
+  Emitter& e_;
+  const MachineConfig& m_;
+  const op::Attention& o_;
+  ValuePlace q_, out_;
+  std::vector<LaneGroup> lanes_;
+  std::vector<SequenceTiles> tiles_;
+  std::vector<Job> jobs_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<SoftmaxRows::Mask>> masks_;
+  std::vector<std::optional<Buffer>> slots_;
+  std::int64_t block_ = 0, rows_ = 0, tiles_most_ = 1;
+  bool running_ = false;
+  Buffer scores_, values_, sums_, maxima_, scratch_;
+};
+
+}  // namespace
+
+Expected<void> lower(StepContext& c, const op::Attention& o) { return AttentionLowering(c, o).run(); }
+
+}  // namespace dllm::npu

@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include "base/try.h"
+#include "npu/compiler/context.h"
+
+namespace dllm::npu {
+namespace {
+
+std::string region_name(const Graph& graph, const dllm::Op& any) {
+  if (const std::vector<ValueId> out = outputs(any); !out.empty())
+    return graph.values[static_cast<std::size_t>(out.front())].name;
+  if (const auto* store = std::get_if<op::StoreKv>(&any)) return fmt::format("blk.{}.store_kv", store->layer);
+  return std::string(op_name(any));
+}
+
+Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec) {
+  const auto wrong = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "npu compiler", ""}; };
+  if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
+  if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
+    return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
+                             graph.shape.scored, spec.rows(), spec.scored()));
+  if (static_cast<std::uint64_t>(spec.rows()) + kScratchWords > layout.machine.int_words)
+    return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", spec.rows()));
+  for (const SequenceSpec& s : spec.sequences)
+    for (const Position p : s.positions)
+      if (p < 0 || p >= layout.positions || p >= s.capacity)
+        return wrong(fmt::format("position {} in a cache of {} and tables of {}", p, s.capacity, layout.positions));
+  return {};
+}
+
+void list_matrices(StepContext& c) {
+  for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
+    WeightId weight = kNoId;
+    if (const auto* linear = std::get_if<op::Linear>(&c.graph.ops[i])) weight = linear->weight;
+    if (const auto* head = std::get_if<op::ScoreHead>(&c.graph.ops[i])) weight = head->weight;
+    if (weight == kNoId || (c.spec.scored() == 0 && std::holds_alternative<op::ScoreHead>(c.graph.ops[i]))) continue;
+    c.matrices.push_back({static_cast<std::int32_t>(i), c.layout.find(weight, WeightUse::kMatrix)});
+  }
+}
+
+/// Whether gate, up and SwiGLU begin at an operator: two products of one input, without bias, that nothing else reads.
+bool gated(const StepContext& c, std::size_t first) {
+  if (c.options.keep_values || !c.options.fuse || first + 2 >= c.graph.ops.size()) return false;
+  const auto* gate = std::get_if<op::Linear>(&c.graph.ops[first]);
+  const auto* up = std::get_if<op::Linear>(&c.graph.ops[first + 1]);
+  const auto* act = std::get_if<op::SwiGlu>(&c.graph.ops[first + 2]);
+  if (gate == nullptr || up == nullptr || act == nullptr || gate->x != up->x || act->gate != gate->out ||
+      act->up != up->out)
+    return false;
+  const auto has_bias = [&](WeightId id) { return id != kNoId && c.layout.find(id, WeightUse::kRow) != nullptr; };
+  const auto read_later = [&](ValueId id) { return c.life(id).last > static_cast<std::int32_t>(first) + 2; };
+  return !has_bias(gate->bias) && !has_bias(up->bias) && !read_later(gate->out) && !read_later(up->out);
+}
+
+/// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
+bool has_rows(const StepContext& c, const dllm::Op& any) {
+  const std::vector<ValueId> out = outputs(any);
+  if (!out.empty()) return c.value_rows(out.front()) > 0;
+  return !std::holds_alternative<op::ScoreHead>(any) || c.spec.scored() > 0;
+}
+
+Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
+  const dllm::Op& any = c.graph.ops[first];
+  if (count == 3)
+    return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
+                                std::get<op::SwiGlu>(c.graph.ops[first + 2])});
+  if (!has_rows(c, any)) return {};
+  return std::visit(
+      [&c, &any](const auto& o) -> Expected<void> {
+        using O = std::decay_t<decltype(o)>;
+        if constexpr (std::is_same_v<O, op::Route> || std::is_same_v<O, op::Experts>)
+          return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
+        else
+          return lower(c, o);
+      },
+      any);
+}
+
+/// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.
+Program join(Program prologue, Program body) {
+  const std::uint32_t shift = static_cast<std::uint32_t>(prologue.code.size());
+  prologue.code.insert(prologue.code.end(), body.code.begin(), body.code.end());
+  for (Region& region : body.regions)
+    prologue.regions.push_back({std::move(region.name), region.begin + shift, region.end + shift});
+  return prologue;
+}
+
+}  // namespace
+
+bool SequenceSpec::sees(std::size_t row, std::int64_t key) const {
+  const auto at = static_cast<Position>(key);
+  if (causal_block > 0 && at / causal_block > positions[row] / causal_block) return false;
+  for (const PositionRange& range : visible)
+    if (range.contains(at)) return true;
+  return false;
+}
+
+std::int64_t StepSpec::rows() const {
+  std::int64_t n = 0;
+  for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.positions.size());
+  return n;
+}
+
+std::int64_t StepSpec::scored() const {
+  std::int64_t n = 0;
+  for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.scored.size());
+  return n;
+}
+
+Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options) {
+  DLLM_CHECK_OK(check(graph, layout, spec));
+  StepContext c(graph, layout, spec, options);
+  list_matrices(c);
+  c.e.begin_region("weights");
+  if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
+  c.e.end_region();
+  for (std::size_t i = 0; i < graph.ops.size();) {
+    const std::size_t count = gated(c, i) ? 3 : 1;
+    c.current = static_cast<std::int32_t>(i + count - 1);
+    OperatorRegion region{{}, region_name(graph, graph.ops[i + count - 1]), c.e.position(), 0};
+    for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
+    c.e.begin_region(region.name);
+    DLLM_CHECK_OK(lower_at(c, i, count));
+    c.e.end_region();
+    region.end = c.e.position();
+    c.result.operators.push_back(std::move(region));
+    c.release_dead();
+    i += count;
+  }
+  c.e.fence(0);
+  c.prologue.end_region();
+  StepProgram result = std::move(c.result);
+  const std::uint32_t shift = c.prologue.position();
+  for (OperatorRegion& region : result.operators) region.begin += shift, region.end += shift;
+  result.program = join(c.prologue.take(), c.e.take());
+  result.program.name = "step";
+  result.vram_rows = c.vram_used();
+  DLLM_CHECK_OK(link(result.program));
+  return result;
+}
+
+}  // namespace dllm::npu

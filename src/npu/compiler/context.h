@@ -1,0 +1,179 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "npu/compiler/emitter.h"
+#include "npu/compiler/step.h"
+
+// What the operators' lowerings share. One file per operator kind defines lower(); compile.cpp runs them in order.
+
+namespace dllm::npu {
+
+/// Rows of vector SRAM, first fit. Buffers are released in any order.
+class VramAllocator {
+ public:
+  explicit VramAllocator(std::int64_t rows) : rows_(rows), top_(rows) { free_[0] = rows; }
+  std::optional<std::int64_t> acquire(std::int64_t rows);
+  void release(std::int64_t first, std::int64_t rows);
+  /// Rows at the end that nothing has used before and nothing will use again.
+  std::optional<std::int64_t> acquire_forever(std::int64_t rows);
+  std::int64_t largest_free() const;
+  std::int64_t used() const { return peak_ + rows_ - top_; }  ///< at most in use
+
+ private:
+  std::int64_t rows_, top_, peak_ = 0;
+  std::map<std::int64_t, std::int64_t> free_;  ///< first row -> rows
+};
+
+/// Rows of vector SRAM that an operator holds while it is lowered.
+struct Buffer {
+  std::int64_t row = 0, rows = 0;
+};
+
+/// A row of the step: sequence and index into its positions.
+struct StepRow {
+  std::size_t sequence = 0, index = 0;
+  Position position = 0;
+};
+
+/// One use of a matrix: the order in which panels stream through matrix SRAM.
+struct MatrixUse {
+  std::int32_t op = 0;
+  const WeightPlace* place = nullptr;
+};
+
+class StepContext {
+ public:
+  StepContext(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options);
+
+  Emitter e;
+  Emitter prologue;  ///< what comes before the first operator: loads of constants
+  const Graph& graph;
+  const ModelLayout& layout;
+  const MachineConfig& machine;
+  const StepSpec& spec;
+  const CompileOptions& options;
+  std::vector<StepRow> rows;  ///< of all sequences, concatenated
+  StepProgram result;
+
+  // Vector SRAM.
+  Expected<Buffer> acquire(std::int64_t count, std::string_view what);
+  void release(const Buffer& buffer);
+  /// Gives `out` a buffer: that of an input which dies here and has the same shape, or a new one.
+  Expected<ValuePlace> place_output(ValueId out, std::span<const ValueId> reusable = {});
+  const ValuePlace& place(ValueId id) const { return result.values[static_cast<std::size_t>(id)]; }
+  /// Makes `out` another name of `x`'s buffer.
+  void alias(ValueId out, ValueId x);
+  const LaneMap& map(ValueId id) const { return layout.values[static_cast<std::size_t>(id)]; }
+  std::int64_t value_rows(ValueId id) const { return graph.values[static_cast<std::size_t>(id)].rows; }
+  /// Element address of a row of VRAM.
+  std::uint32_t address(std::int64_t row) const { return static_cast<std::uint32_t>(row * machine.vlen); }
+  std::uint32_t address(const ValuePlace& p, std::int64_t slab, std::int64_t row) const {
+    return address(p.row + slab * p.stride + row);
+  }
+  std::int64_t vlen() const { return machine.vlen; }
+
+  /// Emits body(pointers) for `count` rows of every slab: first the rows of `walking`, then the slab's one row of each
+  /// of `per_slab` (gains, biases).
+  void for_rows(std::int64_t count, std::span<const ValuePlace> walking, std::span<const Buffer> per_slab,
+                const std::function<void(std::span<const Gp>)>& body);
+
+  // Constant rows: gains and biases, resident from the start of the program.
+  Expected<Buffer> resident(WeightId weight, WeightUse use);
+  /// A row of VLEN lanes made by the compiler, resident as well. Deduplicated.
+  Expected<Buffer> constant_row(const std::vector<Bf16>& lanes);
+  /// cos, sin rows of the step: rope.tables times rows.size() rows.
+  Expected<Buffer> rope_rows(const RopePlace& rope);
+
+  // Bytes in HBM.
+  Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
+  /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
+  void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
+                 std::int64_t stride = 0);
+
+  // The stream of weight panels.
+  std::vector<MatrixUse> matrices;
+  std::size_t next_matrix = 0;   ///< index of the next use to be lowered
+  std::int64_t panels_done = 0;  ///< parity chooses the buffer
+  bool stores_pending = false;   ///< K and V were stored since the last fence
+
+  std::int64_t vram_used() const { return vram_.used(); }
+  std::int32_t current = 0;  ///< operator being lowered
+  void release_dead();
+  const Lifetime& life(ValueId id) const { return lives_[static_cast<std::size_t>(id)]; }
+
+ private:
+  struct Shared {
+    Buffer buffer;
+    int users = 0;
+  };
+  bool dies_here(ValueId id) const;
+  Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
+
+  VramAllocator vram_;
+  std::vector<Lifetime> lives_;
+  std::vector<std::int32_t> buffer_of_;  ///< by value, index into buffers_
+  std::vector<Shared> buffers_;
+  std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
+  std::map<std::vector<Bf16>, Buffer> constant_rows_;
+  std::map<const RopePlace*, Buffer> ropes_;
+  std::uint64_t step_next_ = 0;
+};
+
+/// Tag of the transfers that store K and V; attention fences it.
+inline constexpr std::uint32_t kKvStoreTag = 1;
+/// Words at the end of INT_MEM for addresses that do not stay in registers.
+inline constexpr std::uint32_t kScratchWords = 16;
+std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
+
+/// silu(x Wg) * (x Wu) in one operator: gate and up never exist as a whole. At 512 rows of LLaDA-8B they would take
+/// 24 MiB of vector SRAM beside 12 MiB of result.
+struct GatedLinear {
+  const op::Linear& gate;
+  const op::Linear& up;
+  const op::SwiGlu& act;
+};
+
+// One lowering per operator kind.
+Expected<void> lower(StepContext& c, const op::Embed& o);
+Expected<void> lower(StepContext& c, const op::RmsNorm& o);
+Expected<void> lower(StepContext& c, const op::Linear& o);
+Expected<void> lower(StepContext& c, const GatedLinear& o);
+Expected<void> lower(StepContext& c, const op::Rope& o);
+Expected<void> lower(StepContext& c, const op::StoreKv& o);
+Expected<void> lower(StepContext& c, const op::Attention& o);
+Expected<void> lower(StepContext& c, const op::SwiGlu& o);
+Expected<void> lower(StepContext& c, const op::Add& o);
+Expected<void> lower(StepContext& c, const op::GatherScored& o);
+Expected<void> lower(StepContext& c, const op::ScoreHead& o);
+
+/// Where a matrix product's output goes, slab by slab.
+struct MatrixSink {
+  std::uint32_t first = 0;              ///< address of the first slab's row 0
+  std::optional<std::uint32_t> second;  ///< where each slab of a second matrix goes, if there is one
+  /// Emitted after each slab; moves `slab` to the next one.
+  std::function<void(const Gp& slab)> finish_slab;
+  /// Emitted behind every block of rows of the first matrix, from the second slab on: vector work on the slab before,
+  /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the present slab.
+  std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
+  /// Instead of finish_slab behind the last slab.
+  std::function<void(const Gp& slab)> finish_last = {};
+};
+/// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
+/// x_stride rows apart.
+void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink);
+/// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
+void swiglu_constants(Emitter& e);
+void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
+/// `count` rows in place, two at a time so that one's latency is the other's work; `scratch`: two rows. Moves both.
+void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch);
+/// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: lanes without a
+/// column are operands of what reads the value.
+void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);
+/// Starts the transfer of the next use's first panel, if there is one.
+void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity);
+
+}  // namespace dllm::npu

@@ -1,0 +1,310 @@
+#include "npu/compiler/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/try.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::uint64_t kAlign = 4096;
+constexpr MxFormat kBf16Format{};
+
+Error unsupported(std::string what, std::string hint = "") {
+  return {ErrorCode::kUnsupported, std::move(what), "npu compiler", std::move(hint)};
+}
+
+std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+/// Slots per KV head: heads of an array row are split evenly among matrices, so their number is a power of two up to
+/// MLEN / HLEN, or a multiple of that.
+std::int64_t slots_for(std::int64_t group, std::int64_t array_heads) {
+  const std::int64_t rounded = power_of_two(group);
+  return rounded <= array_heads ? rounded : round_up(group, array_heads);
+}
+
+Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64_t group,
+                           const MachineConfig& machine) {
+  if (head_dim > machine.hlen)
+    return unsupported(fmt::format("heads of {} lanes on a device with HLEN {}", head_dim, machine.hlen),
+                       fmt::format("--set array.hlen={}", power_of_two(head_dim)));
+  if (machine.hlen % machine.blen != 0)
+    return unsupported(fmt::format("HLEN {} is no multiple of BLEN {}", machine.hlen, machine.blen));
+  for (const MxFormat* format : {&machine.matrix_input, &machine.matrix_kv})
+    if (machine.hlen % format->block != 0)
+      return unsupported(
+          fmt::format("blocks of {} do not divide the {} lanes of a head", mx_format_name(*format), machine.hlen),
+          "a format with shorter blocks");
+  if (machine.matrix_kv != machine.vector_kv)
+    return unsupported(fmt::format("K and V are stored as {} and read as {}", mx_format_name(machine.vector_kv),
+                                   mx_format_name(machine.matrix_kv)));
+  return LaneMap{.width = heads * head_dim,
+                 .head_dim = head_dim,
+                 .group = group,
+                 .slots = slots_for(group, machine.heads()),
+                 .hlen = machine.hlen};
+}
+
+class Allocator {
+ public:
+  HbmTensor tensor(std::uint64_t elements, const MxFormat& format) {
+    HbmTensor t{next_, 0, format, elements};
+    t.scale_offset = format.element_bytes(elements);
+    next_ += t.scale_offset + format.scale_bytes(elements);
+    next_ = (next_ + kAlign - 1) / kAlign * kAlign;
+    return t;
+  }
+  std::uint64_t next() const { return next_; }
+
+ private:
+  std::uint64_t next_ = 0;
+};
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                std::int64_t positions)
+      : graph_(graph), present_(present) {
+    layout_.machine = machine;
+    layout_.positions = positions;
+  }
+
+  Expected<ModelLayout> build() {
+    DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
+    plan_mram();
+    for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
+    layout_.weight_bytes = hbm_.next();
+    const std::uint64_t all = layout_.machine.hbm_bytes;
+    layout_.step_base = all / 16 * 15 / kAlign * kAlign;
+    layout_.step_bytes = all - layout_.step_base;
+    if (layout_.weight_bytes > layout_.step_base)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("the weights take {} bytes, the device's memory has {} for them", layout_.weight_bytes,
+                               layout_.step_base),
+                   "npu compiler", "a device with more stacks, or a narrower weight format"};
+    return std::move(layout_);
+  }
+
+ private:
+  std::int64_t vlen() const { return layout_.machine.vlen; }
+  const LaneMap& map(ValueId id) const { return layout_.values[static_cast<std::size_t>(id)]; }
+  bool present(WeightId id) const { return id != kNoId && present_[static_cast<std::size_t>(id)]; }
+
+  /// Three quarters of matrix SRAM for weights, a quarter for K and V; rows are BLEN-aligned.
+  void plan_mram() {
+    const MachineConfig& m = layout_.machine;
+    const auto rows = static_cast<std::int64_t>(m.mram_elements) / m.mlen;
+    const std::int64_t unit = std::max(m.blen, m.hlen);
+    MramPlan& plan = layout_.mram;
+    plan.weight_rows = rows * 3 / 8 / unit * unit;
+    plan.kv_rows = (rows - 2 * plan.weight_rows) / 2 / unit * unit;
+    std::uint64_t at = 0;
+    for (auto& base : plan.weight) base = at, at += static_cast<std::uint64_t>(plan.weight_rows * m.mlen);
+    for (auto& base : plan.kv) base = at, at += static_cast<std::uint64_t>(plan.kv_rows * m.mlen);
+  }
+
+  WeightPlace* reserve(WeightId weight, WeightUse use) {
+    if (layout_.find(weight, use) != nullptr) return nullptr;
+    layout_.weights.push_back({});
+    layout_.weights.back().weight = weight;
+    layout_.weights.back().use = use;
+    return &layout_.weights.back();
+  }
+
+  Expected<void> matrix(WeightId weight, const LaneMap& in, const LaneMap& out) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    MatrixShape& shape = place->matrix;
+    shape.n = round_up(out.used(), m.blen);
+    shape.k_tiles = ceil_div(in.used(), m.mlen);
+    shape.panel = m.vlen;
+    while (shape.panel > m.blen &&
+           (shape.panel * shape.k_tiles > layout_.mram.weight_rows || shape.panel / 2 >= shape.n))
+      shape.panel /= 2;
+    if (shape.panel * shape.k_tiles > layout_.mram.weight_rows)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}",
+                               m.blen, name(weight), in.used(), shape.panel * shape.k_tiles, layout_.mram.weight_rows),
+                   "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
+                               shape.k_tiles * m.mlen, m.contraction_bits),
+                   "npu compiler", ""};
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(shape.n * shape.k_tiles * m.mlen), m.weight);
+    return {};
+  }
+
+  void row(WeightId weight, const LaneMap& out, WeightUse use) {
+    WeightPlace* place = reserve(weight, use);
+    if (place == nullptr) return;
+    place->out = out;
+    const std::int64_t lanes = use == WeightUse::kHeadRow ? vlen() : layout_.slabs(out) * vlen();
+    const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[static_cast<std::size_t>(weight)].shape[1] : 1;
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), kBf16Format);
+  }
+
+  Expected<void> add(const op::Embed& o) {
+    row(o.table, map(o.out), WeightUse::kTable);
+    return {};
+  }
+  Expected<void> add(const op::RmsNorm& o) {
+    row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::Linear& o) {
+    if (present(o.bias)) row(o.bias, map(o.out), WeightUse::kRow);
+    return matrix(o.weight, map(o.x), map(o.out));
+  }
+  Expected<void> add(const op::ScoreHead& o) {
+    const LaneMap logits{.width = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1]};
+    if (present(o.bias)) row(o.bias, logits, WeightUse::kRow);
+    return matrix(o.weight, map(o.x), logits);
+  }
+  Expected<void> add(const op::Rope& o) {
+    if (std::ranges::any_of(layout_.ropes, [&](const RopePlace& r) { return r.serves(o); })) return {};
+    RopePlace place;
+    place.spec = o;
+    if (!present(o.factors)) place.spec.factors = kNoId;
+    place.distance = o.dims / 2;
+    place.tables = 2 * place.distance == layout_.machine.hlen ? 2 : 3;
+    place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()), kBf16Format);
+    layout_.ropes.push_back(place);
+    return {};
+  }
+  Expected<void> add(const op::Attention& o) {
+    const MachineConfig& m = layout_.machine;
+    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of
+    // MLEN lanes that one slab of queries needs.
+    const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
+    const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
+    const std::int64_t by_scores = rows / 16 / block;
+    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * m.hlen * (m.vlen / m.mlen));
+    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / m.hlen - 1;
+    layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
+    if (layout_.chunk_tiles < 1)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
+                               m.hlen, rows, layout_.mram.kv_rows),
+                   "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
+    (void)o;
+    return {};
+  }
+  Expected<void> add(const op::Route&) { return no_experts(); }
+  Expected<void> add(const op::Experts&) { return no_experts(); }
+  static Expected<void> no_experts() { return unsupported("layers of experts are not compiled", "dense models are"); }
+  template <class O>
+  Expected<void> add(const O&) {
+    return {};
+  }
+
+  const std::string& name(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].name; }
+
+  const Graph& graph_;
+  const std::vector<bool>& present_;
+  ModelLayout layout_;
+  Allocator hbm_;
+};
+
+}  // namespace
+
+Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig& machine) {
+  std::vector<LaneMap> maps(graph.values.size());
+  for (std::size_t i = 0; i < maps.size(); ++i) maps[i].width = graph.values[i].width;
+  const auto at = [&maps](ValueId id) -> LaneMap& { return maps[static_cast<std::size_t>(id)]; };
+  std::map<std::int32_t, const op::Attention*> attention;
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Attention>(&any)) attention[o->layer] = o;
+  std::map<ValueId, std::int64_t> interleaved;  // values that interleaved RoPE makes: its columns
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->layout == RopeLayout::kInterleaved)
+      interleaved[o->out] = o->dims;
+  std::map<std::int32_t, std::int64_t> of_keys;  // by layer
+  // Backwards: what attention reads decides how its producers write.
+  for (auto any = graph.ops.rbegin(); any != graph.ops.rend(); ++any) {
+    if (const auto* o = std::get_if<op::Attention>(&*any)) {
+      DLLM_TRY(at(o->q), head_map(o->heads, o->head_dim, o->heads / o->kv_heads, machine));
+      at(o->out) = at(o->q);
+      at(o->q).interleaved = interleaved[o->q];
+    } else if (const auto* kv = std::get_if<op::StoreKv>(&*any)) {
+      const auto found = attention.find(kv->layer);
+      if (found == attention.end())
+        return unsupported(fmt::format("K and V of layer {} that no attention reads", kv->layer));
+      DLLM_TRY(at(kv->k), head_map(found->second->kv_heads, found->second->head_dim, 1, machine));
+      at(kv->v) = at(kv->k);
+      at(kv->k).interleaved = of_keys[kv->layer] = interleaved[kv->k];
+    } else if (const auto* rope = std::get_if<op::Rope>(&*any)) {
+      at(rope->x) = at(rope->out);
+      if (!at(rope->x).heads()) return unsupported("RoPE on a value that is not made of heads");
+    } else if (const auto* norm = std::get_if<op::RmsNorm>(&*any); norm != nullptr && norm->groups > 1) {
+      at(norm->x) = at(norm->out);
+      if (!at(norm->x).heads() || at(norm->x).width != norm->groups * at(norm->x).head_dim)
+        return unsupported("RMSNorm in groups that are not the heads of attention");
+    }
+  }
+  for (const auto& [layer, o] : attention)
+    if (at(o->q).interleaved != of_keys[layer]) return unsupported("queries and keys that RoPE turns differently");
+  for (const dllm::Op& any : graph.ops) {
+    const auto same = [&](ValueId a, ValueId b) { return at(a) == at(b); };
+    bool fits = true;
+    if (const auto* o = std::get_if<op::Add>(&any)) fits = same(o->a, o->out) && same(o->b, o->out);
+    if (const auto* o = std::get_if<op::SwiGlu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
+    if (const auto* o = std::get_if<op::GatherScored>(&any)) fits = same(o->x, o->out);
+    if (const auto* o = std::get_if<op::RmsNorm>(&any)) fits = same(o->x, o->out);
+    if (!fits) return unsupported(fmt::format("{} of a value made of heads", op_name(any)));
+  }
+  return maps;
+}
+
+bool RopePlace::serves(const op::Rope& o) const {
+  return spec.head_dim == o.head_dim && spec.dims == o.dims && spec.layout == o.layout && spec.theta == o.theta &&
+         spec.scale == o.scale && (spec.factors == o.factors || spec.factors == kNoId);
+}
+
+const WeightPlace* ModelLayout::find(WeightId weight, WeightUse use) const {
+  for (const WeightPlace& place : weights)
+    if (place.weight == weight && place.use == use) return &place;
+  return nullptr;
+}
+
+Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions) {
+  DLLM_CHECK_OK(machine.validate());
+  return LayoutBuilder(graph, present, machine, positions).build();
+}
+
+Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity) {
+  const MachineConfig& m = layout.machine;
+  if (capacity < 1 || capacity > layout.positions)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("a cache of {} positions, the tables reach to {}", capacity, layout.positions),
+                 "npu compiler", ""};
+  KvLayout result;
+  result.capacity = round_up(capacity, m.hlen);
+  for (const dllm::Op& any : graph.ops) {
+    const auto* o = std::get_if<op::StoreKv>(&any);
+    if (o == nullptr) continue;
+    KvPlace place;
+    place.layer = o->layer;
+    place.map = layout.values[static_cast<std::size_t>(o->k)];
+    place.slabs = layout.slabs(place.map);
+    const auto elements = static_cast<std::uint64_t>(place.slabs * result.capacity * m.vlen);
+    place.scale_offset = m.vector_kv.element_bytes(elements);
+    const std::uint64_t bytes = (place.scale_offset + m.vector_kv.scale_bytes(elements) + kAlign - 1) / kAlign * kAlign;
+    place.k_offset = result.bytes;
+    place.v_offset = result.bytes + bytes;
+    result.bytes += 2 * bytes;
+    result.layers.push_back(place);
+  }
+  return result;
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "npu/machine/config.h"
+
+// Where data lie: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules are
+// part of the numerics (blocks of the MX formats run along lanes), so the reference executor reads the same maps.
+
+namespace dllm::npu {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+/// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) lie as halves (j, j + dims/2) in queries
+/// and keys, whose scores do not notice: one rotation of the lanes then serves both. Plain values lie as they are;
+/// values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
+/// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
+/// Lanes without a column are zero.
+struct LaneMap {
+  std::int64_t width = 0;     ///< columns
+  std::int64_t head_dim = 0;  ///< 0: plain
+  std::int64_t group = 1;     ///< heads per KV head
+  std::int64_t slots = 1;     ///< slots per KV head
+  std::int64_t hlen = 0;
+  std::int64_t interleaved = 0;  ///< columns of a head that are pairs of interleaved RoPE
+
+  bool heads() const { return head_dim != 0; }
+  std::int64_t slot_of(std::int64_t head) const { return head / group * slots + head % group; }
+  std::int64_t slot_count() const { return width / head_dim / group * slots; }
+  std::int64_t lane(std::int64_t column) const {
+    return heads() ? slot_of(column / head_dim) * hlen + lane_in_head(column % head_dim) : column;
+  }
+  std::int64_t lane_in_head(std::int64_t d) const { return d < interleaved ? d / 2 + d % 2 * (interleaved / 2) : d; }
+  /// One past the last lane that may hold a column.
+  std::int64_t used() const { return heads() ? slot_count() * hlen : width; }
+  friend bool operator==(const LaneMap&, const LaneMap&) = default;
+};
+
+/// Lane maps of all values of a graph. Errors: kUnsupported (heads that the device's HLEN does not hold).
+Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig& machine);
+
+/// A tensor in HBM.
+struct HbmTensor {
+  std::uint64_t base = 0;          ///< byte address of the elements
+  std::uint64_t scale_offset = 0;  ///< bytes from base to the scales
+  MxFormat format;
+  std::uint64_t elements = 0;
+};
+
+/// In which shape the program reads a weight. One weight may be needed in two (tied embeddings).
+enum class WeightUse : std::uint8_t {
+  kMatrix,   ///< panels of output lanes for M_TMM, weight format
+  kTable,    ///< one row of lanes per token, BF16
+  kRow,      ///< one row of lanes: biases and gains, BF16
+  kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, BF16
+};
+
+/// A matrix lies in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer brings a panel, and a row holds one
+/// output's weights, blocked along the contraction.
+struct MatrixShape {
+  std::int64_t n = 0;        ///< output lanes, multiple of BLEN
+  std::int64_t k_tiles = 0;  ///< of MLEN lanes
+  std::int64_t panel = 0;    ///< output lanes per panel; a power of two times BLEN, at most VLEN
+  std::int64_t panels() const { return ceil_div(n, panel); }
+  std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
+};
+
+struct WeightPlace {
+  WeightId weight = kNoId;
+  WeightUse use = WeightUse::kMatrix;
+  LaneMap in, out;     ///< of a matrix; `out` of rows and tables
+  MatrixShape matrix;  ///< kMatrix
+  HbmTensor tensor;
+};
+
+/// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated.
+/// out = x*cos + up(x)*sin_up + down(x)*sin_down, where up/down rotate a head's lanes by `distance`; where both
+/// rotations meet (distance is half of HLEN) there is one sine.
+struct RopePlace {
+  op::Rope spec;
+  std::int64_t distance = 0;
+  int tables = 2;    ///< cos, sin; or 3
+  HbmTensor tensor;  ///< [position][table][VLEN]
+  bool serves(const op::Rope& other) const;
+};
+
+/// K and V of one layer in a sequence's cache, each [slab][position][VLEN] in the KV format.
+struct KvPlace {
+  std::int32_t layer = 0;
+  LaneMap map;
+  std::int64_t slabs = 0;
+  std::uint64_t k_offset = 0, v_offset = 0;  ///< bytes from the cache's base
+  std::uint64_t scale_offset = 0;            ///< from each of them
+};
+struct KvLayout {
+  std::int64_t capacity = 0;  ///< positions, multiple of HLEN
+  std::uint64_t bytes = 0;
+  std::vector<KvPlace> layers;
+};
+
+/// Matrix SRAM: two buffers for weights, two for K and V.
+struct MramPlan {
+  std::uint64_t weight[2] = {}, kv[2] = {};   ///< element addresses
+  std::int64_t weight_rows = 0, kv_rows = 0;  ///< rows of MLEN of each
+};
+
+/// Everything about a model on a device that does not depend on the step.
+struct ModelLayout {
+  MachineConfig machine;
+  std::int64_t positions = 0;  ///< of the RoPE tables
+  std::vector<LaneMap> values;
+  std::vector<WeightPlace> weights;
+  std::vector<RopePlace> ropes;
+  MramPlan mram;
+  /// Key tiles of HLEN positions whose scores are in vector SRAM at once; softmax is exact within, online across them.
+  std::int64_t chunk_tiles = 1;
+  std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
+  std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits
+
+  const WeightPlace* find(WeightId weight, WeightUse use) const;
+  std::int64_t slabs(const LaneMap& map) const { return ceil_div(map.used(), machine.vlen); }
+};
+
+/// `present`: by WeightId, which weights the model has. Errors: kUsage and kUnsupported, naming what does not fit.
+Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions);
+/// Errors: kUsage.
+Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity);
+
+}  // namespace dllm::npu

@@ -1,0 +1,287 @@
+// Matrix products: weights stream through two buffers of matrix SRAM, panel by panel, while activations stay in vector
+// SRAM. Weights lie transposed in their tiles (a row holds one output's weights), so M_TMM multiplies and the MX blocks
+// of both operands run along the contraction.
+
+#include <algorithm>
+#include <array>
+
+#include "base/try.h"
+#include "npu/compiler/context.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::uint32_t kWeightAddress = 2;  // HBM address register
+
+// Words of INT_MEM: the present slab's address, and from kOffsetWord on the next panel's element offset per matrix.
+constexpr std::uint32_t kSlabWord = 0, kOffsetWord = 1;
+
+/// Emits the transfer of one panel whose element offset and target are in registers.
+void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const Gp& offset, std::int64_t lanes) {
+  c.e.set_address(kWeightAddress, w.tensor.base);
+  c.e.set_scale(w.tensor.scale_offset);
+  c.e.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(lanes * w.matrix.k_tiles));
+  c.e.transfer(Op::H_PREFETCH_M, slot, offset, kWeightAddress, false, 0);
+}
+
+/// One matrix, or two of one shape whose slabs alternate (gate and up). The order of panels is: for each slab, for each
+/// matrix, the slab's panels; while one is multiplied, its successor is loaded into the other buffer.
+class Product {
+ public:
+  Product(StepContext& context, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink)
+      : c_(context),
+        e_(context.e),
+        m_(context.machine),
+        count_(sink.second ? 2 : 1),
+        x_(x),
+        x_stride_(x_stride),
+        blocks_(blocks),
+        sink_(sink) {}
+
+  void run() {
+    const MatrixShape& s = shape();
+    per_slab_ = c_.vlen() / s.panel;
+    panel_elements_ = s.panel * s.k_tiles * m_.mlen;
+    slot_ = e_.reg(static_cast<std::uint32_t>(c_.layout.mram.weight[c_.panels_done % 2]));
+    y_ = e_.reg(sink_.first);
+    store(kSlabWord, y_);
+    store(kOffsetWord, e_.reg(static_cast<std::uint32_t>(panel_elements_)));
+    if (count_ == 2) store(kOffsetWord + 1, Gp());
+    const std::int64_t slabs = ceil_div(s.panels(), per_slab_), last_first = (slabs - 1) * per_slab_;
+    const std::int64_t last_lanes = s.panel_lanes(last_first);
+    // Slabs are alike as long as the panel behind them is a full one.
+    const std::int64_t alike = last_lanes == s.panel ? slabs - 1 : std::max<std::int64_t>(0, slabs - 2);
+    const auto full_slab = [&](std::int64_t next_lanes) {
+      slab(per_slab_, s.panel, next_lanes);
+      finish_slab();
+    };
+    std::int64_t looped = alike;
+    if (sink_.behind_block && slabs > 1) {  // the first slab has none before it
+      full_slab(alike > 0 ? s.panel : last_lanes);
+      behind_ = true;
+      looped = std::max<std::int64_t>(0, alike - 1);
+    }
+    e_.loop(looped, [&] { full_slab(s.panel); });
+    if (alike < slabs - 1 && (!behind_ || alike > 0)) full_slab(last_lanes);
+    slab(s.panels() - last_first, s.panel_lanes(s.panels() - 1), 0);
+    if (sink_.finish_last) {
+      fetch(kSlabWord, y_);
+      sink_.finish_last(y_);
+    } else {
+      finish_slab();
+    }
+    c_.panels_done += count_ * s.panels();
+    c_.next_matrix += static_cast<std::size_t>(count_);
+  }
+
+ private:
+  void store(std::uint32_t word, const Gp& source) { e_.store_int(source, Gp(), scratch_word(m_, word)); }
+  void fetch(std::uint32_t word, const Gp& target) { e_.load_int(target, Gp(), scratch_word(m_, word)); }
+  const WeightPlace& place(std::int64_t i) const {
+    return *c_.matrices[c_.next_matrix + static_cast<std::size_t>(i)].place;
+  }
+  const MatrixShape& shape() const { return place(0).matrix; }
+
+  /// One slab of all matrices: `panels` panels, the last of `last` lanes. `next_lanes`: of the first panel behind the
+  /// slab, 0 behind the last slab.
+  void slab(std::int64_t panels, std::int64_t last, std::int64_t next_lanes) {
+    const std::int64_t full = shape().panel, first = panels == 1 ? last : full;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      if (i == 1) e_.load(y_, *sink_.second);
+      const std::int64_t alike = last == full ? panels - 1 : std::max<std::int64_t>(0, panels - 2);
+      bool behind = behind_ && i == 0;  // with the slab's first panel
+      const auto one = [&](std::int64_t following, std::int64_t matrix, std::int64_t lanes) {
+        load_next(matrix, following);
+        compute(lanes, behind);
+        swap();
+        behind = false;
+      };
+      std::int64_t looped = alike;
+      if (behind && alike > 0) one(full, i, full), --looped;
+      e_.loop(looped, [&] { one(full, i, full); });
+      if (alike < panels - 1) one(last, i, full);
+      if (i + 1 < count_) {
+        one(first, i + 1, last);
+      } else if (next_lanes > 0) {
+        one(next_lanes, 0, last);
+      } else {
+        prefetch_first_panel(c_, c_.next_matrix + static_cast<std::size_t>(count_),
+                             (c_.panels_done + count_ * shape().panels()) % 2);
+        compute(last, behind);
+      }
+    }
+  }
+
+  /// Starts the transfer of a matrix's next panel into the other buffer.
+  void load_next(std::int64_t matrix, std::int64_t lanes) {
+    const auto word = kOffsetWord + static_cast<std::uint32_t>(matrix);
+    const Gp offset = e_.reg();
+    fetch(word, offset);
+    const Gp other = other_slot();
+    prefetch_panel(c_, place(matrix), other, offset, lanes);
+    e_.add(offset, offset, panel_elements_);
+    store(word, offset);
+  }
+  Gp other_slot() {
+    Gp other = e_.reg(static_cast<std::uint32_t>(c_.layout.mram.weight[0] + c_.layout.mram.weight[1]));
+    e_.subtract(other, other, slot_);
+    return other;
+  }
+  void swap() {
+    const Gp other = other_slot();
+    e_.copy(slot_, other);
+  }
+  void finish_slab() {
+    fetch(kSlabWord, y_);
+    sink_.finish_slab(y_);
+    store(kSlabWord, y_);
+  }
+
+  /// All rows times one panel; moves y_ behind the panel's lanes.
+  void compute(std::int64_t lanes, bool behind) {
+    const Gp x = e_.reg(x_);
+    const std::int64_t row_step = std::int64_t{m_.blen} * m_.vlen;
+    e_.loop(blocks_, [&] {
+      columns(lanes, x, behind);
+      e_.add(x, x, row_step);
+      e_.add(y_, y_, row_step);
+    });
+    e_.add(y_, y_, lanes - blocks_ * row_step);
+  }
+
+  void columns(std::int64_t lanes, const Gp& x, bool behind) {
+    const Gp w = e_.reg(), y = e_.reg();
+    e_.copy(w, slot_);
+    e_.copy(y, y_);
+    const Step next_tile = e_.step(lanes * m_.mlen), next_block = e_.step(std::int64_t{m_.blen} * m_.mlen);
+    const Step next_slab = e_.step(x_stride_ * m_.vlen - (m_.vlen - m_.mlen));
+    // Work behind the block is spread, so that the vector unit is done before the array's queue is.
+    const std::int64_t blocks = lanes / m_.blen, parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      e_.loop(blocks / parts, [&] {
+        contract(x, w, next_tile, next_slab);
+        e_.write_out(Op::M_MM_WO, y);
+        e_.advance(w, next_block);
+        e_.add(y, y, m_.blen);
+      });
+      if (behind) sink_.behind_block(y_, part * (m_.blen / parts), m_.blen / parts);
+    }
+  }
+
+  /// One BLEN x BLEN block: the sum over the K tiles.
+  void contract(const Gp& x, const Gp& w, const Step& next_tile, const Step& next_slab) {
+    const std::int64_t tiles = shape().k_tiles, ratio = m_.vlen / m_.mlen;
+    const auto x_step = [&](std::int64_t tile, const Gp& to, const Gp& from) {
+      if ((tile + 1) % ratio == 0)
+        e_.advance_from(to, from, next_slab);
+      else
+        e_.add(to, from, m_.mlen);
+    };
+    e_.multiply_tile(Op::M_TMM, x, w);
+    if (tiles == 1) return;
+    const Gp xt = e_.reg(), wt = e_.reg();
+    // Unrolled as far as the loop's own instructions would cost issue slots on small arrays.
+    const std::int64_t unroll = std::max<std::int64_t>(8, ratio);
+    constexpr std::int64_t kLongest = 16;
+    if (tiles <= kLongest) {
+      for (std::int64_t t = 1; t < tiles; ++t) {
+        x_step(t - 1, xt, t == 1 ? x : xt);
+        e_.advance_from(wt, t == 1 ? w : wt, next_tile);
+        e_.multiply_tile(Op::M_TMM, xt, wt);
+      }
+      return;
+    }
+    // Tiles 1 .. in groups of `unroll`; the pattern of steps repeats as unroll is a multiple of ratio.
+    e_.copy(xt, x);
+    e_.copy(wt, w);
+    const auto one = [&](std::int64_t t) {
+      x_step(t - 1, xt, xt);
+      e_.advance(wt, next_tile);
+      e_.multiply_tile(Op::M_TMM, xt, wt);
+    };
+    e_.loop((tiles - 1) / unroll, [&] {
+      for (std::int64_t t = 1; t <= unroll; ++t) one(t);
+    });
+    for (std::int64_t t = (tiles - 1) / unroll * unroll + 1; t < tiles; ++t) one(t);
+  }
+
+  StepContext& c_;
+  Emitter& e_;
+  const MachineConfig& m_;
+  std::int64_t count_;
+  std::uint32_t x_;
+  std::int64_t x_stride_, blocks_, panel_elements_ = 0, per_slab_ = 1;
+  const MatrixSink& sink_;
+  bool behind_ = false;
+  Gp slot_, y_;
+};
+
+}  // namespace
+
+void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity) {
+  if (use >= c.matrices.size()) return;
+  const WeightPlace& w = *c.matrices[use].place;
+  const Gp slot = c.e.reg(static_cast<std::uint32_t>(c.layout.mram.weight[parity]));
+  prefetch_panel(c, w, slot, Gp(), w.matrix.panel_lanes(0));
+}
+
+void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink) {
+  Product(c, x, x_stride, blocks, sink).run();
+}
+
+void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count) {
+  if (written >= slabs * c.vlen()) return;
+  const Gp at = c.e.reg(c.address(row)), all = c.e.reg(static_cast<std::uint32_t>(c.vlen()));
+  c.e.loop(count, [&] {
+    c.e.shift(at, at, all, 0);
+    c.e.add(at, at, c.vlen());
+  });
+}
+
+Expected<void> lower(StepContext& c, const op::Linear& o) {
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const ValuePlace y, c.place_output(o.out));
+  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  const MatrixSink sink{c.address(y.row), {}, [&](const Gp& slab) { c.e.add(slab, slab, y.stride * c.vlen()); }};
+  lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
+  if (o.bias == kNoId || c.layout.find(o.bias, WeightUse::kRow) == nullptr) return {};
+  DLLM_TRY(const Buffer bias, c.resident(o.bias, WeightUse::kRow));
+  c.for_rows(c.value_rows(o.out), std::array{y}, std::array{bias},
+             [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[0], p[0], p[1]); });
+  return {};
+}
+
+Expected<void> lower(StepContext& c, const GatedLinear& o) {
+  const ValuePlace x = c.place(o.gate.x);
+  DLLM_TRY(const ValuePlace y, c.place_output(o.act.out));
+  DLLM_TRY(const Buffer up, c.acquire(y.stride, "one slab of the second factor"));
+  DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  swiglu_constants(c.e);
+  const std::int64_t slab_lanes = y.stride * c.vlen();
+  const MatrixSink sink{c.address(y.row), c.address(up.row), [&](const Gp& slab) { c.e.add(slab, slab, slab_lanes); },
+                        [&](const Gp& block, std::int64_t first, std::int64_t count) {
+                          const Gp p = c.e.reg(), q = c.e.reg();
+                          c.e.load_int(q, Gp(), scratch_word(c.machine, kSlabWord));
+                          c.e.subtract(q, block, q);
+                          c.e.add(q, q, c.address(up.row));
+                          c.e.add(p, block, -slab_lanes);
+                          if (first > 0)
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
+                          // A row's operations follow each other here: results chain from pipe to pipe, and the array,
+                          // which takes a port of vector SRAM in every cycle, leaves only one.
+                          const Gp t = c.e.reg(c.address(scratch.row));
+                          c.e.loop(count, [&] {
+                            swiglu_row(c.e, t, p, q, p);
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, c.vlen());
+                          });
+                        }};
+  lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
+  const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
+  swiglu_rows(c, c.value_rows(o.act.out), p, q, scratch.row);
+  c.release(up);
+  c.release(scratch);
+  return {};
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "npu/compiler/step.h"
+#include "npu/device/device.h"
+
+// What people and tools read about a compiled step.
+
+namespace dllm::npu {
+
+/// One region of the program beside its closed-form bounds, in cycles of the device's clock. `lower_bound`: no schedule
+/// of tiles is faster (analytic/cost_model.h); of operators lowered as one, the larger of the array's and the others'
+/// sum.
+struct ListedOperator {
+  std::string name;
+  std::string kind;
+  std::uint32_t begin = 0, end = 0;
+  std::int64_t macs = 0;
+  double matrix_cycles = 0, lower_bound = 0, read_bytes = 0, write_bytes = 0;
+};
+struct Listing {
+  std::vector<ListedOperator> operators;
+};
+
+/// Errors: those of the cost model.
+Expected<Listing> list_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const Device& device,
+                            const StepProgram& step);
+
+/// Assembly that assembles to the program, operators as .profile regions with their bounds in comments.
+std::string listing_asm(const StepProgram& step, const Listing& listing);
+nlohmann::ordered_json listing_json(const StepProgram& step, const Listing& listing, const ModelLayout& layout);
+std::string listing_summary(const StepProgram& step, const Listing& listing, const ModelLayout& layout,
+                            const Device& device);
+
+}  // namespace dllm::npu

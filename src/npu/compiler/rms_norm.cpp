@@ -1,0 +1,122 @@
+// RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab.
+
+#include <array>
+#include <vector>
+
+#include "base/try.h"
+#include "npu/compiler/context.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::uint32_t kSum = 1, kInverse = 3, kEps = 4;  // sums of two rows, then constants
+
+/// f <- 1 / sqrt(f * 1/n + eps), each step rounded to BF16.
+void factor(Emitter& e, std::uint32_t f) {
+  e.scalar(Op::S_MUL_FP, f, f, kInverse);
+  e.scalar(Op::S_ADD_FP, f, f, kEps);
+  e.scalar(Op::S_SQRT_FP, f, f);
+  e.scalar(Op::S_RECI_FP, f, f);
+}
+
+/// `group` rows take turns, so that the sum's latency is another row's work.
+void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, std::int64_t scratch,
+                std::int64_t first, std::int64_t count, std::int64_t group) {
+  if (count < group) return;
+  Emitter& e = c.e;
+  struct Row {
+    Gp x, out, scratch;
+    std::uint32_t f;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t g = 0; g < group; ++g)
+    rows.push_back({e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)),
+                    e.reg(c.address(scratch + g)), kSum + static_cast<std::uint32_t>(g)});
+  const std::int64_t slab = x.stride * c.vlen(), out_slab = out.stride * c.vlen();
+  const Step next = e.step(slab), out_next = e.step(out_slab);
+  const Gp g = e.reg();
+  const auto each = [&](auto emit) {
+    for (const Row& row : rows) emit(row);
+  };
+  e.loop(count / group, [&] {
+    each([&](const Row& r) { e.load_fp(r.f, 0); });
+    for (std::int64_t s = 0; s < x.slabs; ++s) {
+      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.scratch, r.x, r.x); });
+      each([&](const Row& r) { e.reduce(Op::V_RED_SUM, r.f, r.scratch); });
+      if (s + 1 < x.slabs) each([&](const Row& r) { e.advance(r.x, next); });
+    }
+    each([&](const Row& r) { factor(e, r.f); });
+    // The slabs backwards: the pointer stands at the last one.
+    e.add(g, gain, (x.slabs - 1) * c.vlen());
+    if (x.slabs > 1) each([&](const Row& r) { e.add(r.out, r.out, (x.slabs - 1) * out_slab); });
+    for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
+      each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
+      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
+      if (s == 0) break;
+      each([&](const Row& r) {
+        e.retreat(r.x, next);
+        e.retreat(r.out, out_next);
+      });
+      e.add(g, g, -c.vlen());
+    }
+    each([&](const Row& r) {
+      e.add(r.x, r.x, group * c.vlen());
+      e.add(r.out, r.out, group * c.vlen());
+    });
+  });
+}
+
+/// Heads one by one: V_MASK restricts the sum and the product to one head's lanes. There is no vector square root.
+void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
+           std::int64_t rows) {
+  Emitter& e = c.e;
+  const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), mask = e.reg();
+  e.loop(x.slabs, [&] {
+    e.loop(rows, [&] {
+      e.vector_vv(Op::V_MUL_VV, scratch, px, px);
+      if (px.index() != py.index() && x.row != out.row) e.shift(py, px, Gp(), 1);
+      e.load(mask, 1);
+      e.loop(c.vlen() / c.machine.hlen, [&] {
+        e.set_mask(mask);
+        e.load_fp(kSum, 0);
+        e.reduce(Op::V_RED_SUM, kSum, scratch, true);
+        factor(e, kSum);
+        e.vector_vf(Op::V_MUL_VF, py, py, kSum, 0, true);
+        e.add(mask, mask, mask);
+      });
+      e.vector_vv(Op::V_MUL_VV, py, py, gain);
+      e.add(px, px, c.vlen());
+      e.add(py, py, c.vlen());
+    });
+    if (x.slabs == 1) return;
+    for (const Gp* p : {&px, &py}) e.add(*p, *p, (x.stride - rows) * c.vlen());
+  });
+}
+
+}  // namespace
+
+Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
+  const bool by_head = o.groups > 1;
+  if (by_head && c.vlen() / c.machine.hlen > 32)
+    return Error{ErrorCode::kUnsupported, "RMSNorm by heads: V_MASK has bits for 32 sections of HLEN", "npu compiler",
+                 ""};
+  DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
+  DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
+  c.e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
+  c.e.load_fp(kEps, f32_to_bf16(o.eps));
+  const Gp g = c.e.reg(c.address(gain.row));
+  const std::int64_t rows = c.value_rows(o.x), pairs = rows / 2 * 2;
+  if (by_head) {
+    heads(c, x, out, g, c.e.reg(c.address(scratch.row)), rows);
+  } else {
+    whole_rows(c, x, out, g, scratch.row, 0, pairs, 2);
+    whole_rows(c, x, out, g, scratch.row, pairs, rows - pairs, 1);
+  }
+  c.release(scratch);
+  return {};
+}
+
+}  // namespace dllm::npu

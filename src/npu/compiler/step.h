@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/step_plan.h"
+#include "npu/assembler/program.h"
+#include "npu/compiler/layout.h"
+
+namespace dllm::npu {
+
+/// One sequence's part of a step: what a program depends on. Token ids are data (INT_MEM), positions are not.
+struct SequenceSpec {
+  std::vector<Position> positions;     ///< of its rows, ascending
+  std::vector<PositionRange> visible;  ///< as in StepPlan
+  std::int32_t causal_block = 0;       ///< as in StepPlan
+  std::vector<std::int32_t> scored;    ///< indices into positions
+  std::uint64_t cache = 0;             ///< HBM address of its K and V
+  std::int64_t capacity = 0;           ///< positions the cache was laid out for
+
+  bool sees(std::size_t row, std::int64_t key) const;
+};
+struct StepSpec {
+  std::vector<SequenceSpec> sequences;
+  std::int64_t rows() const;
+  std::int64_t scored() const;
+};
+
+/// Where the LM head's results go.
+enum class HeadMode : std::uint8_t {
+  kLogits,   ///< BF16 logits to HBM, for a reduction on the host
+  kReduced,  ///< logits stay on chip: arg-max and its probability per scored row, in INT_MEM and FP_MEM
+};
+
+struct CompileOptions {
+  HeadMode head = HeadMode::kLogits;
+  /// Gate, up and SwiGLU as one operator, slab by slab.
+  bool fuse = true;
+  /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
+  /// fused then). For tests.
+  bool keep_values = false;
+};
+
+/// A value in vector SRAM: slab s of row r is VRAM row `row + s * stride + r`.
+struct ValuePlace {
+  std::int64_t row = -1;    ///< -1: not placed (yet)
+  std::int64_t stride = 0;  ///< rows of a slab, a multiple of BLEN
+  std::int64_t slabs = 0;
+};
+
+/// A graph operator in the program, or several that were lowered as one.
+struct OperatorRegion {
+  std::vector<std::int32_t> ops;  ///< indices into Graph::ops
+  std::string name;               ///< "blk.3.attn_q": the region's name, that of the last operator's value
+  std::uint32_t begin = 0, end = 0;
+};
+
+struct HbmBlob {
+  std::uint64_t address = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// A compiled step and where its data are.
+struct StepProgram {
+  Program program;                        ///< linked; regions of the operators, by name
+  std::vector<OperatorRegion> operators;  ///< in the order of the graph
+  std::vector<HbmBlob> constants;         ///< to be in HBM before the run
+  std::vector<ValuePlace> values;         ///< by ValueId; buffers are shared unless keep_values
+  std::int64_t vram_rows = 0;             ///< of VLEN, at most in use
+  std::uint64_t logits = 0;               ///< kLogits: HBM, BF16 [slab][logit_rows][VLEN]
+  std::int64_t logit_rows = 0;
+  /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
+  std::uint32_t predicted = 0, confidence = 0;
+};
+
+/// Token ids of the step's rows stand from here in INT_MEM.
+inline constexpr std::uint32_t kTokenWords = 0;
+
+/// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and how much
+/// room there is), kUnsupported (operators).
+Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options = {});
+
+}  // namespace dllm::npu

@@ -1,0 +1,137 @@
+#include "npu/compiler/weights_image.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "numerics/tensor_type.h"
+
+namespace dllm::npu {
+namespace {
+
+std::vector<float> decode_rows(const WeightView& view, std::int64_t first, std::int64_t count) {
+  const Codec& format = codec(view.type);
+  const std::int64_t width = view.shape[0];
+  std::vector<float> values(static_cast<std::size_t>(width * count));
+  format.dequantize(view.data.data() + first * format.row_bytes(width), values.data(), width * count);
+  return values;
+}
+
+void write_bf16(const std::vector<float>& lanes, std::byte* to) {
+  for (const float value : lanes) {
+    const Bf16 bits = f32_to_bf16(value);
+    std::memcpy(to, &bits, 2);
+    to += 2;
+  }
+}
+
+void write_matrix(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
+  const MatrixShape& s = place.matrix;
+  const MxFormat& format = place.tensor.format;
+  const std::int64_t lanes = s.k_tiles * m.mlen;
+  const auto mlen = static_cast<std::size_t>(m.mlen);
+  std::vector<std::uint16_t> codes(mlen);
+  std::vector<std::uint8_t> scales(format.scale_bytes(mlen));
+  std::byte* elements = hbm + place.tensor.base;
+  std::byte* scale_bytes = elements + place.tensor.scale_offset;
+  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n), -1);  // the output of a lane
+  for (std::int64_t column = 0; column < place.out.width; ++column)
+    row_of[static_cast<std::size_t>(place.out.lane(column))] = column;
+  std::vector<float> row(static_cast<std::size_t>(lanes));
+  for (std::int64_t n = 0; n < s.n; ++n) {
+    std::fill(row.begin(), row.end(), 0.0f);
+    if (const std::int64_t from = row_of[static_cast<std::size_t>(n)]; from >= 0) {
+      const std::vector<float> values = decode_rows(view, from, 1);
+      for (std::int64_t k = 0; k < place.in.width; ++k)
+        row[static_cast<std::size_t>(place.in.lane(k))] = values[static_cast<std::size_t>(k)];
+    }
+    const std::int64_t panel = n / s.panel, rows = s.panel_lanes(panel);
+    for (std::int64_t tile = 0; tile < s.k_tiles; ++tile) {
+      // [panel][tile][row][MLEN]
+      const auto at = static_cast<std::size_t>((panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
+      mx_quantize(format, row.data() + static_cast<std::size_t>(tile) * mlen, mlen, codes.data(), scales.data());
+      mx_pack(format.bits(), codes.data(), mlen, elements + format.element_bytes(at));
+      std::copy_n(reinterpret_cast<const std::byte*>(scales.data()), scales.size(),
+                  scale_bytes + format.scale_bytes(at));
+    }
+  }
+}
+
+void write_rows(const WeightPlace& place, const WeightView& view, std::int64_t lanes, std::byte* hbm) {
+  const std::int64_t count = place.use == WeightUse::kTable ? view.shape[1] : 1;
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::vector<float> values = decode_rows(view, r, 1);
+    std::vector<float> row(static_cast<std::size_t>(lanes), 0.0f);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      row[static_cast<std::size_t>(place.out.lane(static_cast<std::int64_t>(i)))] = values[i];
+    write_bf16(row, hbm + place.tensor.base + static_cast<std::size_t>(r * lanes) * 2);
+  }
+}
+
+/// A head's gain in every section of HLEN lanes.
+void write_head_row(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
+  const std::vector<float> values = decode_rows(view, 0, 1);
+  std::vector<float> row(static_cast<std::size_t>(m.vlen), 0.0f);
+  for (std::size_t head = 0; head < row.size(); head += static_cast<std::size_t>(m.hlen))
+    for (std::size_t j = 0; j < values.size(); ++j)
+      row[head + static_cast<std::size_t>(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
+  write_bf16(row, hbm + place.tensor.base);
+}
+
+}  // namespace
+
+std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, std::span<const float> factors,
+                           Position position) {
+  const auto vlen = static_cast<std::size_t>(machine.vlen), hlen = static_cast<std::size_t>(machine.hlen);
+  const op::Rope& spec = rope.spec;
+  std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
+  for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = kBf16One;  // lanes that do not turn
+  const std::int64_t half = spec.dims / 2;
+  for (std::int64_t j = 0; j < half; ++j) {
+    const float exponent = static_cast<float>(2 * j) / static_cast<float>(spec.dims);
+    float frequency =
+        1.f / static_cast<float>(std::pow(static_cast<double>(spec.theta), static_cast<double>(exponent)));
+    if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
+    const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * spec.scale));
+    const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle)),
+               minus = f64_to_bf16(-std::sin(angle));
+    // In lanes, both layouts are halves (LaneMap).
+    const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
+    for (std::size_t head = 0; head < vlen; head += hlen) {
+      rows[head + low] = rows[head + high] = cos;
+      rows[vlen + head + high] = sin;                                   // from the lane below
+      rows[(rope.tables == 3 ? 2 * vlen : vlen) + head + low] = minus;  // from the lane above
+    }
+  }
+  return rows;
+}
+
+void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm) {
+  (void)graph;
+  for (const WeightPlace& place : layout.weights) {
+    const WeightView& view = weights[static_cast<std::size_t>(place.weight)];
+    switch (place.use) {
+      case WeightUse::kMatrix:
+        write_matrix(place, view, layout.machine, hbm);
+        break;
+      case WeightUse::kHeadRow:
+        write_head_row(place, view, layout.machine, hbm);
+        break;
+      case WeightUse::kTable:
+      case WeightUse::kRow:
+        write_rows(place, view, layout.slabs(place.out) * layout.machine.vlen, hbm);
+        break;
+    }
+  }
+  for (const RopePlace& rope : layout.ropes) {
+    std::vector<float> factors;
+    if (rope.spec.factors != kNoId) factors = decode_rows(weights[static_cast<std::size_t>(rope.spec.factors)], 0, 1);
+    std::byte* to = hbm + rope.tensor.base;
+    for (std::int64_t p = 0; p < layout.positions; ++p) {
+      const std::vector<Bf16> rows = rope_row(rope, layout.machine, factors, static_cast<Position>(p));
+      std::memcpy(to, rows.data(), 2 * rows.size());
+      to += 2 * rows.size();
+    }
+  }
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "model/weights.h"
+#include "npu/compiler/layout.h"
+#include "npu/compiler/step.h"
+#include "npu/machine/arithmetic.h"
+
+namespace dllm::npu {
+
+/// Writes a model's weights in the layout's formats: matrices quantized in panels, rows and tables in BF16, RoPE's
+/// factors. `hbm` is the memory from address 0; `weights` by WeightId.
+void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm);
+
+/// RoPE's cos and sin of one position as the program's rows hold them: [tables][VLEN].
+std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, std::span<const float> factors,
+                           Position position);
+
+}  // namespace dllm::npu

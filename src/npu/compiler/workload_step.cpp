@@ -1,0 +1,51 @@
+#include "npu/compiler/workload_step.h"
+
+#include <fmt/format.h>
+
+#include "base/try.h"
+
+namespace dllm::npu {
+
+Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepWorkload& w) {
+  const std::int64_t scored = w.scored < 0 ? w.rows : w.scored;
+  if (w.batch < 1 || w.rows < 1 || w.context < w.rows || scored > w.rows)
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("batch {}, {} rows of a context of {}, {} of them scored", w.batch, w.rows, w.context, scored),
+        "npu compiler", "each at least 1, rows within the context"};
+  DLLM_TRY(const KvLayout kv, kv_layout(graph, layout, w.context));
+  if (layout.weight_bytes + static_cast<std::uint64_t>(w.batch) * kv.bytes > layout.step_base)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} caches of {} bytes do not fit behind {} bytes of weights", w.batch, kv.bytes,
+                             layout.weight_bytes),
+                 "npu compiler", "a smaller batch or context"};
+  StepSpec spec;
+  for (std::int64_t b = 0; b < w.batch; ++b) {
+    SequenceSpec s;
+    for (std::int64_t p = w.context - w.rows; p < w.context; ++p) s.positions.push_back(static_cast<Position>(p));
+    for (std::int64_t i = w.rows - scored; i < w.rows; ++i) s.scored.push_back(static_cast<std::int32_t>(i));
+    s.visible = {{0, static_cast<Position>(w.context)}};
+    s.cache = layout.weight_bytes + static_cast<std::uint64_t>(b) * kv.bytes;
+    s.capacity = w.context;
+    spec.sequences.push_back(std::move(s));
+  }
+  return spec;
+}
+
+StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache) {
+  StepSpec spec;
+  for (const SequenceStep& step : batch) {
+    if (step.plan.rows.empty()) continue;
+    SequenceSpec s;
+    for (const PlanRow& row : step.plan.rows) s.positions.push_back(row.position);
+    s.visible = step.plan.visible;
+    s.causal_block = step.plan.causal_block;
+    s.scored = step.plan.scored;
+    s.cache = cache(step);
+    s.capacity = step.cache->capacity();
+    spec.sequences.push_back(std::move(s));
+  }
+  return spec;
+}
+
+}  // namespace dllm::npu

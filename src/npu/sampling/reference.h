@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "npu/machine/state.h"
+#include "npu/sampling/kernel.h"
+
+namespace dllm::npu {
+
+/// What a sampling program works on.
+struct SamplingInputs {
+  std::vector<float> logits;            ///< [batch][block][vocab]
+  std::vector<std::uint8_t> undecided;  ///< [batch][block]
+  std::vector<std::uint32_t> tokens;    ///< [batch][block]
+  std::vector<std::uint32_t> counts;    ///< [steps][batch]
+};
+
+/// Normal logits with a clear winner for some positions, many ties for others; about three quarters undecided.
+SamplingInputs random_sampling_inputs(const SamplingShape& shape, std::uint64_t seed);
+
+struct SamplingOutputs {
+  std::vector<std::uint32_t> tokens, predicted;  ///< [batch][block]
+  std::vector<std::uint16_t> confidences;        ///< [block] of the last item, BF16
+  std::vector<std::uint8_t> undecided;           ///< [batch][block]
+};
+
+/// Quantizes the logits into HBM, pads them, and fills INT_MEM. The published kernel's masks of later steps come from
+/// the host: `later` gives them, [step - 1][batch][block].
+void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
+                   const std::vector<std::vector<std::uint8_t>>& later, MachineState& state);
+
+SamplingOutputs read_sampling(const SamplingKernel& kernel, const MachineState& state);
+
+/// The same by plain loops over positions: BF16 after each operation, FP32 sums in the order of the unit's tree, an
+/// arg-max that keeps the first, and a sort by confidence that keeps positions in order. `after_step`, if given, gets
+/// the undecided positions after each step.
+SamplingOutputs sample_plainly(const SamplingKernel& kernel, const SamplingInputs& inputs,
+                               std::vector<std::vector<std::uint8_t>>* after_step = nullptr);
+
+}  // namespace dllm::npu

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace dllm::npu {
+
+/// Time in cycles of the device's clock.
+using Cycle = std::int64_t;
+
+/// Where instructions spend time. The front end executes integer and control instructions itself.
+enum class Engine : std::uint8_t { kFrontEnd, kMatrix, kDrain, kVector, kScalar, kLoadMatrix, kLoadVector, kStore };
+inline constexpr std::size_t kEngines = 8;
+std::string_view name_of(Engine engine);
+
+/// Why an engine did nothing, or why the front end issued nothing.
+enum class Cause : std::uint8_t {
+  kIssue,      ///< the front end was issuing instructions for other engines
+  kMemory,     ///< data was on its way from DRAM
+  kMatrix,     ///< a result of the matrix unit was awaited
+  kVector,     ///< a result of the vector unit was awaited
+  kScalar,     ///< a result of a scalar unit was awaited
+  kBuffer,     ///< the destination was still being read or written
+  kPorts,      ///< ports of the vector SRAM were taken
+  kQueue,      ///< the queue in front of a unit was full
+  kTransfers,  ///< as many transfers as allowed were in flight
+  kFence,      ///< C_FENCE
+  kSerial,     ///< serial issue: another instruction was executing
+  kDrain,      ///< all work of the program was issued, the last of it was finishing elsewhere
+};
+inline constexpr std::size_t kCauses = 12;
+std::string_view name_of(Cause cause);
+
+inline std::size_t index_of(Engine engine) { return static_cast<std::size_t>(engine); }
+inline std::size_t index_of(Cause cause) { return static_cast<std::size_t>(cause); }
+
+/// The latest of several conditions, and which one it was.
+struct Earliest {
+  Cycle at = 0;
+  Cause cause = Cause::kIssue;
+
+  void need(Cycle cycle, Cause why) {
+    if (cycle > at) at = cycle, cause = why;
+  }
+};
+
+}  // namespace dllm::npu

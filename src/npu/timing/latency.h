@@ -1,0 +1,48 @@
+#pragma once
+
+#include "npu/device/device.h"
+#include "npu/machine/machine.h"
+#include "npu/timing/clock.h"
+#include "npu/timing/options.h"
+
+namespace dllm::npu {
+
+/// The functional parts of the vector unit. Each takes a row per cycle; instructions on different ones overlap.
+enum class Pipe : std::uint8_t { kAdd, kMul, kExp, kReci, kMax, kSum, kScan, kShift, kHadamard, kTopK, kSelect, kNone };
+inline constexpr std::size_t kPipes = 11;
+std::string_view name_of(Pipe pipe);
+
+/// What an instruction costs where it executes, in cycles.
+struct Cost {
+  Cycle latency = 1;   ///< start to result; all of it under serial issue
+  Cycle occupies = 1;  ///< start to the next instruction on the same part
+  Pipe pipe = Pipe::kNone;
+  double macs = 0;
+  std::int64_t lane_ops = 0;  ///< vector lanes x instructions
+};
+
+/// Latency rules of the instruction table, as cycles of a device (npu-reference B.2, B.3). Rules are written once,
+/// here; overlapped and serial issue use the same numbers.
+class LatencyTable {
+ public:
+  LatencyTable(const Device& device, const MachineConfig& machine, const TimingOptions& options)
+      : device_(device), machine_(machine), options_(options) {}
+
+  Cost cost(const IssueEvent& event);
+
+  /// Fill and drain of the array: from the last operand in to the last result out of the adder tree (B.3).
+  Cycle fill() const;
+  /// Cycles of the drain engine per write-out, one row of a sub-array per cycle.
+  Cycle drain(const IssueEvent& event) const;
+
+ private:
+  Cycle tiles(std::int64_t count);
+  Cost matrix(const IssueEvent& event);
+
+  const Device& device_;
+  const MachineConfig& machine_;
+  const TimingOptions& options_;
+  double tile_rest_ = 0;  ///< fraction of a cycle owed by tiles that take no whole number of cycles
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "dllm/error.h"
+
+namespace dllm::npu {
+
+enum class IssueMode : std::uint8_t {
+  kOverlapped,  ///< in order, `width` per cycle, into the queues of the units
+  kSerial,      ///< one instruction at a time, each to its end, transfers included: the published emulator
+};
+
+/// How instructions are issued, and which departures of the published simulators are reproduced (npu-reference J).
+/// What a device *is* stands in its profile; these are the front end and the experiments.
+struct TimingOptions {
+  IssueMode issue = IssueMode::kOverlapped;
+  int width = 2;          ///< instructions dispatched per cycle, in order
+  int queue = 16;         ///< instructions that wait in front of a unit
+  int vector_starts = 2;  ///< vector instructions that may start in one cycle, on different pipes
+  bool chaining = true;   ///< a pipe's newest result is read from its output latch; off: one start per cycle, from VRAM
+  int accumulators = 2;   ///< results of the array that may wait for their write-out; 1: no double buffering
+  bool asynchronous = true;  ///< off: a transfer holds the front end until its last byte
+  int branch_bubble = 2;     ///< cycles lost by a C_BNZ that jumps; hardware loops lose none
+
+  bool compat_mlen = false;     ///< M_MM takes MLEN cycles instead of BLEN: PLENA's emulator (J 3)
+  bool compat_scale64 = false;  ///< one 64-byte scale block per vector, whatever its length: d-PLENA (J 14)
+
+  /// Errors: kUsage, a number out of range.
+  Expected<void> validate() const;
+};
+
+std::string_view name_of(IssueMode mode);
+/// "overlapped", "serial"; nullopt for others.
+std::optional<IssueMode> issue_mode_from_name(std::string_view name);
+
+nlohmann::ordered_json timing_options_json(const TimingOptions& options);
+
+}  // namespace dllm::npu

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "npu/device/device.h"
+#include "npu/machine/machine.h"
+#include "npu/timing/accounts.h"
+#include "npu/timing/latency.h"
+#include "npu/timing/options.h"
+
+namespace dllm::npu {
+
+/// Cycles by class of instruction, as the published accounts sum them; under serial issue they add up to the total.
+struct ClassCycles {
+  Cycle matrix = 0, vector = 0, scalar = 0, control = 0, memory = 0;
+  Cycle hidden = 0;  ///< the half of S_MAP_V_FP that the published accounts leave out of `scalar`
+  Cycle sum() const { return matrix + vector + scalar + control + memory + hidden; }
+};
+
+/// What belongs to a named part of the program, without the parts nested in it. The cycles of all regions add up to the
+/// total.
+struct RegionTiming {
+  std::string name;          ///< "" for instructions in no region
+  std::uint64_t visits = 0;  ///< times the front end came into it
+  std::uint64_t instructions = 0;
+  Cycle cycles = 0;                       ///< of the front end, at this region's instructions
+  Cycle first = -1, last = 0;             ///< span from the first dispatch to the last completion
+  std::array<Cycle, kCauses> stall = {};  ///< thereof stalled
+  std::array<Cycle, kEngines> busy = {};  ///< new busy cycles of each engine
+  double macs = 0, lane_ops = 0;
+  std::uint64_t read_bytes = 0, write_bytes = 0;
+};
+
+/// Of one mnemonic.
+struct OpTiming {
+  std::uint64_t count = 0;
+  Cycle cycles = 0;  ///< occupied where it executes, from start to the next start
+};
+
+/// Where the DRAM's time went, summed over pseudo-channels, in nanoseconds.
+struct DramTiming {
+  double elapsed_ns = 0;
+  int pseudochannels = 0;
+  double data = 0, refresh = 0, turnaround = 0, row = 0, column = 0, mode = 0, idle = 0;
+  std::uint64_t row_hits = 0, row_misses = 0, row_conflicts = 0, refreshes = 0;
+  double joules = 0;
+};
+
+struct TimingReport {
+  Cycle total = 0;
+  std::uint64_t instructions = 0;
+  ClassCycles classes;
+  std::array<EngineTime, kEngines> engines;
+  std::vector<RegionTiming> regions;
+  std::array<OpTiming, kOpCount> ops = {};
+  std::array<Cycle, kPipes> pipes = {};
+  std::uint64_t chained_reads = 0, port_cycles = 0;
+  std::uint64_t read_bytes = 0, write_bytes = 0;
+  double macs = 0, lane_ops = 0;
+  DramTiming dram;
+  double joules = 0;
+  std::uint64_t skipped_visits = 0;        ///< region visits taken from memory instead of simulated
+  std::uint64_t skipped_instructions = 0;  ///< instructions of those
+  double host_seconds = 0;                 ///< of simulating
+
+  double seconds(const Device& device) const { return static_cast<double>(total) / (device.clock.ghz * 1e9); }
+};
+
+/// Everything with its unit, and the resolved configuration beside it.
+nlohmann::ordered_json timing_json(const TimingReport& report, const Device& device, const MachineConfig& machine,
+                                   const TimingOptions& options);
+
+/// A page of text: total, engines with their stalls, regions.
+std::string timing_text(const TimingReport& report, const Device& device);
+
+/// The functional machine's configuration, resolved.
+nlohmann::ordered_json machine_json(const MachineConfig& machine);
+
+}  // namespace dllm::npu

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "npu/machine/lazy_array.h"
+#include "npu/machine/resolve.h"
+#include "npu/timing/clock.h"
+
+namespace dllm::npu {
+
+/// State of a piece of on-chip memory, all zero at first.
+struct Cell {
+  Cycle ready = 0;             ///< the last value may be read from the memory from here on
+  Cycle read_until = 0;        ///< last cycle in which somebody reads the present value
+  std::uint32_t transfer = 0;  ///< index of the transfer that is filling it; 0: none
+  Engine writer = Engine::kFrontEnd;
+};
+
+/// Valid bits with times: rows of the vector SRAM, groups of rows of the matrix SRAM, groups of words of the scalar
+/// memories. Two instructions that touch different parts of one cell are ordered, too: that is the granularity of the
+/// hardware's valid bits.
+class Scoreboard {
+ public:
+  explicit Scoreboard(const MachineConfig& config);
+
+  /// Calls f(cell) for each cell of the range, possibly more than once. HBM and accumulators have none.
+  template <class F>
+  void for_cells(const MemoryRange& range, F&& f) {
+    const auto space = static_cast<std::size_t>(range.space);
+    if (space >= kSpaces || range.length == 0) return;
+    LazyArray<Cell>& cells = cells_[space];
+    const int shift = shift_[space];
+    for (std::uint32_t g = 0; g < range.groups; ++g) {
+      std::uint64_t done = ~std::uint64_t{0};
+      for (std::uint32_t r = 0; r < range.rows; ++r) {
+        const std::uint64_t begin = range.base + g * range.group_stride + r * range.row_stride;
+        const std::uint64_t last = (begin + range.length - 1) >> shift;
+        for (std::uint64_t c = begin >> shift; c <= last; ++c)
+          if (c != done) f(cells[done = c]);
+      }
+    }
+  }
+  /// The cell of an address.
+  Cell& at(Space space, std::uint64_t address) {
+    return cells_[static_cast<std::size_t>(space)][address >> shift_[static_cast<std::size_t>(space)]];
+  }
+  std::uint64_t row_of(std::uint64_t vram_address) const { return vram_address >> shift_[0]; }
+  int shift(Space space) const { return shift_[static_cast<std::size_t>(space)]; }
+
+ private:
+  static constexpr std::size_t kSpaces = 4;  ///< VRAM, MRAM, FP_MEM, INT_MEM, in the order of Space
+  std::array<LazyArray<Cell>, kSpaces> cells_;
+  std::array<int, kSpaces> shift_ = {};
+};
+
+/// A register of a file that several units read and write.
+struct RegisterTime {
+  Cycle ready = 0;       ///< its value may be used from here on
+  Cycle read_until = 0;  ///< last start of an instruction that uses the present value
+  Engine writer = Engine::kFrontEnd;
+  std::int8_t pipe = -1;  ///< vector pipe that wrote it: a reduction into the same register follows without waiting
+};
+
+/// What one awaits when an engine's result is missing.
+Cause cause_of(Engine writer);
+
+}  // namespace dllm::npu

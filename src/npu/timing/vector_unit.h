@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "npu/timing/latency.h"
+#include "npu/timing/ports.h"
+#include "npu/timing/scoreboard.h"
+
+namespace dllm::npu {
+
+/// When vector instructions start: in order, up to `vector_starts` per cycle on different pipes.
+///
+/// Chaining: the newest result of a pipe stays in its output latch until the pipe's next result, and may be read from
+/// there by the other pipes in the cycle in which it appears. Anything else is read from the vector SRAM through a
+/// port, from the cycle after the row was written. Results are always written: nothing is saved but reads.
+class VectorUnit {
+ public:
+  VectorUnit(const Device& device, const TimingOptions& options, PortCalendar& ports, Scoreboard& board);
+
+  struct Timing {
+    Cycle start = 0;
+    Cycle done = 0;   ///< registers may be read; a row is in its latch
+    Cycle ready = 0;  ///< the written rows may be read from the vector SRAM
+    Cause cause = Cause::kIssue;
+  };
+
+  /// Places the instruction. `earliest` holds what is known besides: dispatch, registers. Cells of all its ranges are
+  /// valid (no transfer is filling them).
+  Timing place(const ResolvedAccesses& accesses, const Cost& cost, Earliest earliest);
+
+  /// Adds the sum of chained reads, for statistics.
+  std::uint64_t chained() const { return chained_; }
+  Cycle pipe_busy(Pipe pipe) const { return pipe_busy_[static_cast<std::size_t>(pipe)]; }
+
+ private:
+  struct Result {
+    const Cell* cell = nullptr;
+    Cycle from = 0;
+  };
+  static constexpr std::size_t kHistory = 8;  ///< results of a pipe, newest last; older ones have left the latch
+  struct PipeState {
+    std::vector<Cycle> free;  ///< per vector context
+    std::array<Result, kHistory> results = {};
+    std::size_t newest = 0;
+  };
+  /// [from, until) in which a latch holds the cell's value; from > until: never.
+  struct Latched {
+    Cycle from = 1, until = 0;
+  };
+  Latched latched(const Cell* cell) const;
+
+  PortCalendar& ports_;
+  Scoreboard& board_;
+  bool chaining_;
+  int starts_, started_ = 0;  ///< allowed per cycle; in the cycle `last_start_`
+  Cycle last_start_ = 0;
+  std::array<PipeState, kPipes> pipes_;
+  std::array<Cycle, kPipes> pipe_busy_ = {};
+  std::uint64_t chained_ = 0;
+};
+
+}  // namespace dllm::npu

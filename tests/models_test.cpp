@@ -1,0 +1,238 @@
+// Every architecture against an independent forward pass (PyTorch, float64; golden/models/make_models.py): the tiny
+// checkpoint as Hugging Face has it, the GGUF made of it, and the loop that decodes it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "dllm/model.h"
+#include "format/npy.h"
+#include "model/hf_text.h"
+#include "model/model.h"
+#include "model/testing/hf_directory.h"
+#include "quant/convert.h"
+#include "shared_data.h"
+
+namespace dllm {
+namespace {
+
+using nlohmann::json;
+using testing::TempDirectory;
+
+const std::string kFolder = DLLM_SOURCE_DIR "/tests/golden/models/";
+
+/// make_models.py's `values`, with the rows that it makes equal.
+std::string tensor_bytes_of(const json& entry) {
+  const auto name = entry["name"].get<std::string>();
+  const auto dims = entry["shape"].get<std::vector<std::int64_t>>();
+  const auto offset = entry["offset"].get<float>(), scale = entry["scale"].get<float>();
+  std::int64_t count = 1;
+  for (const std::int64_t dim : dims) count *= dim;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(offset + scale * testing::tiny_value(name, i));
+  const std::int64_t row = count / dims.front();
+  for (const json& pair : entry.value("equal_rows", json::array())) {
+    const auto to = pair[0].get<std::int64_t>(), from = pair[1].get<std::int64_t>();
+    std::copy_n(values.begin() + from * row, row, values.begin() + to * row);
+  }
+  std::string bytes(values.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// A tiny checkpoint on disk, and what the reference makes of it.
+class GoldenModel {
+ public:
+  using Damage = std::function<void(testing::HfCheckpoint&)>;
+
+  explicit GoldenModel(const std::string& name, const Damage& damage = {})
+      : json_(json::parse(testing::read_file(kFolder + name + ".json"))) {
+    testing::HfCheckpoint checkpoint = testing::make_checkpoint({});  // for its tokenizer
+    checkpoint.config = json_["config"];
+    checkpoint.tensors.clear();
+    for (const json& entry : json_["tensors"])
+      checkpoint.tensors.push_back({entry["name"].get<std::string>(), "F32",
+                                    entry["shape"].get<std::vector<std::int64_t>>(), tensor_bytes_of(entry)});
+    if (damage) damage(checkpoint);
+    checkpoint.write(directory_.path(), /*shards=*/2);
+    const auto array = parse_npy(testing::read_file(kFolder + name + ".npy"), name);
+    for (const double value : array->values) logits_.push_back(value);
+  }
+
+  const std::string& path() const { return directory_.path(); }
+  const std::vector<double>& logits() const { return logits_; }
+  std::vector<std::int32_t> ids() const { return json_["input_ids"].get<std::vector<std::int32_t>>(); }
+
+  /// The checkpoint as a GGUF of this type, in the same directory; empty if that failed.
+  std::string write_gguf(const std::string& type) const {
+    const auto source = source_from_hf(path());
+    if (!source) return ADD_FAILURE() << source.error().message(), "";
+    const std::string target = directory_.file(type + ".gguf");
+    WriteOptions options;
+    options.type = type;
+    const auto report = write_model(*source, options, target);
+    if (!report) return ADD_FAILURE() << report.error().message(), "";
+    return target;
+  }
+
+ private:
+  TempDirectory directory_;
+  json json_;
+  std::vector<double> logits_;
+};
+
+/// Largest deviation by the largest logit.
+double deviation(const std::vector<float>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return HUGE_VAL;
+  double scale = 0, worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    scale = std::max(scale, std::abs(expected[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(actual[i]) - expected[i]));
+  }
+  return worst / scale;
+}
+
+class GoldenModels : public ::testing::TestWithParam<std::string> {
+ protected:
+  static LanguageModel load(const std::string& path, std::int32_t threads = 2) {
+    LoadOptions options;
+    options.threads = threads;
+    auto model = LanguageModel::load(path, options);
+    if (!model) throw std::runtime_error(model.error().message());
+    return *std::move(model);
+  }
+};
+
+TEST_P(GoldenModels, LogitsAgreeToOneInTenThousand) {
+  const GoldenModel golden(GetParam());
+  const auto logits = load(golden.path()).logits(golden.ids(), false);
+  ASSERT_TRUE(logits) << logits.error().message();
+  EXPECT_LT(deviation(*logits, golden.logits()), 1e-4);
+}
+
+TEST_P(GoldenModels, GgufsHoldTheSameModel) {
+  const GoldenModel golden(GetParam());
+  const auto from_hf = load(golden.path(), 1).logits(golden.ids(), false);
+  const auto from_gguf = load(golden.write_gguf("F32")).logits(golden.ids(), false);
+  ASSERT_TRUE(from_hf && from_gguf);
+  EXPECT_EQ(*from_hf, *from_gguf);
+}
+
+TEST_P(GoldenModels, QuantizedGgufsComeClose) {
+  const GoldenModel golden(GetParam());
+  const std::string path = golden.write_gguf("Q8_0");
+  const auto quantized = load(path).logits(golden.ids(), false);
+  ASSERT_TRUE(quantized);
+  const auto described = Model::load(path);
+  ASSERT_TRUE(described);
+  for (const SourceTensor& tensor : (*described)->tensors()) {
+    const bool stays = tensor.shape.size() == 1 || tensor.name.ends_with("ffn_gate_inp.weight");
+    EXPECT_EQ(tensor.type, stays ? TensorType::kF32 : TensorType::kQ8_0) << tensor.name;
+  }
+  // Rounding changes choices of experts, whose scores lie as close as random weights put them: no bound holds then.
+  if ((*described)->desc().experts.count > 0) {
+    EXPECT_TRUE(std::ranges::all_of(*quantized, [](float z) { return std::isfinite(z); }));
+  } else {
+    EXPECT_LT(deviation(*quantized, golden.logits()), 0.05);
+  }
+}
+
+TEST_P(GoldenModels, DecodeTheSameWithAnExactCacheAndWithout) {
+  const GoldenModel golden(GetParam());
+  const LanguageModel model = load(golden.write_gguf("F32"));
+  const auto described = Model::load(golden.path());
+  ASSERT_TRUE(described) << described.error().message();
+  const ModelDesc& desc = (*described)->desc();
+  const bool autoregressive = desc.autoregressive();
+  GenerateOptions options;
+  options.length = 20;
+  options.exact_length = true;
+  const std::vector<std::int32_t> prompt = {104, 101, 108, 108, 111};
+  if (desc.causal_block == 0) {  // no cache is exact under full attention
+    const auto answer = model.generate_ids(prompt, options);
+    ASSERT_TRUE(answer) << answer.error().message();
+    EXPECT_EQ(answer->stats.committed_tokens, 20);
+    return;
+  }
+  options.cache = "block-causal";
+  const auto cached = model.generate_ids(prompt, options);
+  options.cache = "none";
+  const auto uncached = model.generate_ids(prompt, options);
+  ASSERT_TRUE(cached && uncached);
+  EXPECT_EQ(cached->ids, uncached->ids);
+  EXPECT_EQ(cached->stats.nfe, uncached->stats.nfe);
+  EXPECT_LT(cached->stats.rows_forwarded, uncached->stats.rows_forwarded);
+  if (autoregressive) {
+    EXPECT_EQ(cached->stats.nfe, 20);
+    EXPECT_EQ(cached->stats.rows_forwarded, static_cast<std::int64_t>(prompt.size()) + 19);
+  }
+}
+
+std::string import_error(const std::string& model, const GoldenModel::Damage& damage) {
+  const GoldenModel golden(model, damage);
+  const auto source = source_from_hf(golden.path());
+  return source ? "" : source.error().message();
+}
+
+TEST(GoldenModelImport, ChecksWhatItStacks) {
+  using Checkpoint = testing::HfCheckpoint;
+  const std::string expert = "model.layers.1.mlp.experts.3.up_proj.weight";
+  EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.erase(expert); }).find("expert 3 is missing"),
+            std::string::npos);
+  EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.set(expert, {16, 64}); }).find("experts are alike"),
+            std::string::npos);
+  // The number of experts is config.json's.
+  EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.config["num_experts"] = 9; }).find("shape [64, 8]"),
+            std::string::npos);
+  EXPECT_NE(import_error("llada2", [&](Checkpoint& c) { c.set("model.layers.1.mlp.gate.other", {16}); })
+                .find("the architecture has no such tensor"),
+            std::string::npos);
+  EXPECT_NE(import_error("llada2", [&](Checkpoint& c) { c.config["num_key_value_heads"] = 1; })
+                .find("is not that of 128 rows of Q and 32 each of K and V"),
+            std::string::npos);
+  for (const auto& [key, value] : {std::pair<const char*, json>{"use_qkv_bias", true},
+                                   {"score_function", "softmax"},
+                                   {"use_qk_norm", false},
+                                   {"rope_scaling", {{"type", "yarn"}}}})
+    EXPECT_NE(import_error("llada2", [&](Checkpoint& c) { c.config[key] = value; }).find(key), std::string::npos);
+  for (const auto& [key, value] : {std::pair<const char*, json>{"clip_qkv", 8.0},
+                                   {"moe_layer_freq", {0, 1}},
+                                   {"shared_expert_intermediate_size", 32},
+                                   {"moe_router_enable_expert_bias", true}})
+    EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.config[key] = value; }).find(key), std::string::npos);
+}
+
+TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
+  const TempDirectory directory;
+  testing::HfCheckpoint checkpoint = testing::make_checkpoint({});
+  checkpoint.config.erase("mask_token_id");
+  for (json& token : checkpoint.tokenizer["added_tokens"])
+    if (token["content"] == "<|mdm_mask|>") token["content"] = "<|reserved|>";
+  checkpoint.write(directory.path());
+  const auto config = HfConfig::parse(testing::read_text(directory.file("config.json")), "config.json");
+  ASSERT_TRUE(config);
+  const auto mask_with = [&](TokenId published) -> std::optional<std::int64_t> {
+    Metadata meta;
+    if (!add_hf_text(directory.path(), *config, {testing::kTinyRows, published}, meta)) return std::nullopt;
+    return *meta.integer("tokenizer.ggml.mask_token_id");
+  };
+  EXPECT_EQ(mask_with(260), 260);                                 // a control token
+  EXPECT_EQ(mask_with(265), 265);                                 // a row without a token
+  EXPECT_EQ(mask_with(70), std::nullopt);                         // a word
+  EXPECT_EQ(mask_with(testing::kTinyRows + 1000), std::nullopt);  // not of this vocabulary
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,
+                         ::testing::Values("llada-moe", "llada2", "llada2.2", "rnd1", "sdar", "sdar-moe",
+                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::erase_if(name, [](unsigned char c) { return !std::isalnum(c); });
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace dllm
