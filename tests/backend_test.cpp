@@ -68,6 +68,21 @@ TEST(CpuBackend, FullPassesOfEveryArchitecture) {
     }
 }
 
+TEST(CpuBackend, RowsWithMixturesOfTokens) {
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16}) {
+    Pair pair({.type = type});
+    StepPlan plan = full_plan(23, 80);
+    const double plain = pair.compare(plan);
+    plan.mixtures = {{2, {{5, 0.3f}, {61, 0.02f}, {79, -1.5f}}}, {7, {{0, 1.f}}}, {22, {{4, 0.25f}}}};
+    EXPECT_LT(pair.compare(plan), 2 * plain + 1e-6) << "the reference mixes in float64";
+    SequenceStep step{pair.cpu_cache.get(), plan, {}, {}};
+    step.request.logits = true;
+    const auto mixed = *pair.cpu->forward({&step, 1});
+    step.plan.mixtures.clear();
+    EXPECT_NE((*pair.cpu->forward({&step, 1}))[0].logits, mixed[0].logits);
+  }
+}
+
 TEST(CpuBackend, EveryKindOfRouting) {
   using enum GateScore;
   const ExpertsDesc kinds[] = {
