@@ -62,7 +62,7 @@ class NpuCompile(CliCase):
     def test_errors(self):
         narrow = [a for a in self.arguments() if a not in ("--set", "array.hlen=32")]
         self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
-        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments("--set", "sram.vector_rows=256")))
+        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=1100")))
         self.assertIn("within the context", self.fails(2, *self.arguments("--context", "4")))
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 

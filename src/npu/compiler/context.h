@@ -89,6 +89,8 @@ class StepContext {
   Expected<Buffer> rope_rows(const RopePlace& rope);
 
   // Bytes in HBM.
+  /// Where a layer's K and V lie in a cache of so many positions. Errors: as kv_layout().
+  Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
   /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
   void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
@@ -120,6 +122,7 @@ class StepContext {
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
+  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
   std::uint64_t step_next_ = 0;
 };
 

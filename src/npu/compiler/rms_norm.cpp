@@ -9,7 +9,7 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kSum = 1, kInverse = 3, kEps = 4;  // sums of two rows, then constants
+constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // sums of up to four rows, then constants
 
 /// f <- 1 / sqrt(f * 1/n + eps), each step rounded to BF16.
 void factor(Emitter& e, std::uint32_t f) {
@@ -19,43 +19,45 @@ void factor(Emitter& e, std::uint32_t f) {
   e.scalar(Op::S_RECI_FP, f, f);
 }
 
-/// `group` rows take turns, so that the sum's latency is another row's work.
-void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, std::int64_t scratch,
+/// `group` rows take turns, so that the sum's latency is another row's work. They share one row for their squares: a
+/// sum takes them as they leave the multiplier.
+void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& squares,
                 std::int64_t first, std::int64_t count, std::int64_t group) {
   if (count < group) return;
   Emitter& e = c.e;
   struct Row {
-    Gp x, out, scratch;
+    Gp x, out;
     std::uint32_t f;
   };
   std::vector<Row> rows;
   for (std::int64_t g = 0; g < group; ++g)
     rows.push_back({e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)),
-                    e.reg(c.address(scratch + g)), kSum + static_cast<std::uint32_t>(g)});
-  const std::int64_t slab = x.stride * c.vlen(), out_slab = out.stride * c.vlen();
-  const Step next = e.step(slab), out_next = e.step(out_slab);
+                    kSum + static_cast<std::uint32_t>(g)});
+  const Step next = e.step(x.stride * c.vlen());  // out has the same rows
   const Gp g = e.reg();
   const auto each = [&](auto emit) {
     for (const Row& row : rows) emit(row);
   };
   e.loop(count / group, [&] {
     each([&](const Row& r) { e.load_fp(r.f, 0); });
-    for (std::int64_t s = 0; s < x.slabs; ++s) {
-      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.scratch, r.x, r.x); });
-      each([&](const Row& r) { e.reduce(Op::V_RED_SUM, r.f, r.scratch); });
-      if (s + 1 < x.slabs) each([&](const Row& r) { e.advance(r.x, next); });
-    }
+    for (std::int64_t s = 0; s < x.slabs; ++s)
+      each([&](const Row& r) {
+        e.vector_vv(Op::V_MUL_VV, squares, r.x, r.x);
+        e.reduce(Op::V_RED_SUM, r.f, squares);
+        if (s + 1 == x.slabs) return;
+        e.advance(r.x, next);
+        e.advance(r.out, next);
+      });
     each([&](const Row& r) { factor(e, r.f); });
-    // The slabs backwards: the pointer stands at the last one.
+    // The slabs backwards: the pointers stand at the last one.
     e.add(g, gain, (x.slabs - 1) * c.vlen());
-    if (x.slabs > 1) each([&](const Row& r) { e.add(r.out, r.out, (x.slabs - 1) * out_slab); });
     for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
       each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
       each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
       if (s == 0) break;
       each([&](const Row& r) {
         e.retreat(r.x, next);
-        e.retreat(r.out, out_next);
+        e.retreat(r.out, next);
       });
       e.add(g, g, -c.vlen());
     }
@@ -103,17 +105,17 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
     return Error{ErrorCode::kUnsupported, "RMSNorm by heads: V_MASK has bits for 32 sections of HLEN", "npu compiler",
                  ""};
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
-  DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   c.e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
   c.e.load_fp(kEps, f32_to_bf16(o.eps));
-  const Gp g = c.e.reg(c.address(gain.row));
-  const std::int64_t rows = c.value_rows(o.x), pairs = rows / 2 * 2;
+  const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
+  const std::int64_t rows = c.value_rows(o.x), fours = rows / 4 * 4;
   if (by_head) {
-    heads(c, x, out, g, c.e.reg(c.address(scratch.row)), rows);
+    heads(c, x, out, g, t, rows);
   } else {
-    whole_rows(c, x, out, g, scratch.row, 0, pairs, 2);
-    whole_rows(c, x, out, g, scratch.row, pairs, rows - pairs, 1);
+    whole_rows(c, x, out, g, t, 0, fours, 4);
+    whole_rows(c, x, out, g, t, fours, rows - fours, 1);
   }
   c.release(scratch);
   return {};
