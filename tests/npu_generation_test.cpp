@@ -72,9 +72,9 @@ TEST(NpuBackend, GenerationsEqualTheReference) {
   const npu::MachineConfig config = machine("mxint8:32:ocp", "mxint8:32:ocp");
   const auto npu = npu_backend(config);
   npu::test::ReferenceBackend reference(embedded()->desc(), factory(), embedded()->weights(), npu->layout());
-  for (const Method& method : {Method{"low-confidence", "none"}, Method{"threshold", "prefix"},
-                               Method{"entropy-bound", "dual"}, Method{"threshold", "dual", 0.7},
-                               Method{"margin", "prefix", 0, 1.0}}) {
+  for (const Method& method :
+       {Method{"low-confidence", "none"}, Method{"threshold", "prefix"}, Method{"entropy-bound", "dual"},
+        Method{"threshold", "dual", 0.7}, Method{"margin", "prefix", 0, 1.0}}) {
     GenerateOptions options;
     options.length = 16;
     options.block_length = 8;
@@ -113,7 +113,8 @@ std::vector<SequenceStep> two_steps(Backend& backend, std::vector<std::unique_pt
     caches.push_back(*backend.make_cache(40));
     batch[s].cache = caches.back().get();
     const Position n = s == 0 ? 40 : 24;
-    for (Position p = 0; p < n; ++p) batch[s].plan.rows.push_back({p, static_cast<TokenId>(100 + 7 * p + static_cast<int>(s))});
+    for (Position p = 0; p < n; ++p)
+      batch[s].plan.rows.push_back({p, static_cast<TokenId>(100 + 7 * p + static_cast<int>(s))});
     batch[s].plan.visible = {{0, n}};
     for (std::int32_t i = 5; i < n; i += 3) batch[s].plan.scored.push_back(i);
     batch[s].request.logits = true;

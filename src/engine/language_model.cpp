@@ -23,8 +23,7 @@ namespace dllm {
 struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Backend> backend;
-  std::string isa;           ///< of the CPU backend; else empty
-  std::int32_t threads = 0;  ///< of the CPU backend; else 0
+  const CpuBackend* cpu = nullptr;  ///< `backend`, if it is the CPU's
   std::optional<ChatTemplate> own_template;
   std::mutex mutex;  ///< a backend runs one forward at a time
   std::string path;
@@ -60,7 +59,6 @@ struct LanguageModel::Impl {
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
     const Log log = load.warnings ? Log() : Log([](LogLevel, const std::string&) {});
-    const auto* cpu = dynamic_cast<const CpuBackend*>(backend.get());
     if (cpu == nullptr && name == "auto")
       return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
                    "--latency", "name a file with a table of its steps"};
@@ -151,8 +149,7 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                model->desc(), [model](StepShape shape) { return model->build(shape); }, model->weights(), cpu));
-  impl->isa = backend->isa();
-  impl->threads = backend->threads();
+  impl->cpu = backend.get();
   impl->backend = std::move(backend);
   return LanguageModel(std::move(impl));
 }
@@ -259,7 +256,7 @@ std::int32_t LanguageModel::context_length() const {
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
-std::string LanguageModel::isa() const { return impl_->isa; }
-std::int32_t LanguageModel::threads() const { return impl_->threads; }
+std::string LanguageModel::isa() const { return impl_->cpu == nullptr ? "" : std::string(impl_->cpu->isa()); }
+std::int32_t LanguageModel::threads() const { return impl_->cpu == nullptr ? 0 : impl_->cpu->threads(); }
 
 }  // namespace dllm

@@ -28,6 +28,8 @@ struct Architecture {
   std::vector<std::string_view> hf_architectures;  ///< `architectures[0]` of config.json
   /// Layers of experts: the file must say how many.
   bool experts = false;
+  /// Autoregressive models that this build does not run have the same name: the file must name its mask token.
+  bool names_mask = false;
   /// Facts that hold where the file has no key (set before the metadata is read).
   std::function<void(ModelDesc&)> set_defaults;
   /// Texts of control tokens that end an answer beside `eos`, where the vocabulary has them.

@@ -258,6 +258,20 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   return {};
 }
 
+/// What only shows when all keys are read.
+Expected<void> check_whole(const Architecture& architecture, const Metadata& metadata, const KeyReader& keys,
+                           const ModelDesc& desc) {
+  if (desc.experts.capacity > 0 && desc.causal_block < 2)
+    return Error{ErrorCode::kUnsupported, "experts are chosen by blocks, but attention has none",
+                 keys.key("expert_capacity"), ""};
+  if (architecture.names_mask && !metadata.find("tokenizer.ggml.mask_token_id"))
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("a '{}' without a mask token is an autoregressive model, which this build does not run",
+                             architecture.name),
+                 "tokenizer.ggml.mask_token_id", "if it is a LLaDA2, set the key when converting"};
+  return {};
+}
+
 }  // namespace
 
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
@@ -289,6 +303,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   DLLM_CHECK_OK(refuse_foreign_features(keys, architecture.experts));
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
+  DLLM_CHECK_OK(check_whole(architecture, metadata, keys, desc));
   keys.report_unread(log);
   return desc;
 }

@@ -101,4 +101,13 @@ Architecture llada2_architecture() {
           .permute_qk = false};
 }
 
+/// Ling 2.0, whose network this is: some GGUFs of LLaDA2.0 were made under its name before llama.cpp had another.
+Architecture bailingmoe2_architecture() {
+  Architecture alias = llada2_architecture();
+  alias.name = "bailingmoe2";
+  alias.hf_architectures = {};
+  alias.names_mask = true;
+  return alias;
+}
+
 }  // namespace dllm

@@ -12,6 +12,7 @@ Architecture dream_architecture();
 Architecture llama_architecture();
 Architecture llada_moe_architecture();
 Architecture llada2_architecture();
+Architecture bailingmoe2_architecture();
 Architecture rnd1_architecture();
 Architecture sdar_architecture();
 Architecture sdar_moe_architecture();
@@ -22,9 +23,10 @@ Architecture qwen3moe_architecture();
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = {
-      llada_architecture(),        dream_architecture(), llama_architecture(), llada_moe_architecture(),
-      llada2_architecture(),       rnd1_architecture(),  sdar_architecture(),  sdar_moe_architecture(),
-      fast_dllm_v2_architecture(), qwen2_architecture(), qwen3_architecture(), qwen3moe_architecture(),
+      llada_architecture(),    dream_architecture(),        llama_architecture(), llada_moe_architecture(),
+      llada2_architecture(),   bailingmoe2_architecture(),  rnd1_architecture(),  sdar_architecture(),
+      sdar_moe_architecture(), fast_dllm_v2_architecture(), qwen2_architecture(), qwen3_architecture(),
+      qwen3moe_architecture(),
   };
   return all;
 }

@@ -63,7 +63,8 @@ TEST(Shape, EveryArchitectureHasAShapeAndEveryShapeAnArchitecture) {
     covered.insert(source->metadata.string("general.architecture")->value());
   }
   for (const Architecture& architecture : architectures())
-    EXPECT_TRUE(covered.contains(std::string(architecture.name))) << architecture.name;
+    EXPECT_TRUE(covered.contains(std::string(architecture.name)) || architecture.hf_architectures.empty())
+        << architecture.name;
 }
 
 TEST(Shape, TokenizersWork) {

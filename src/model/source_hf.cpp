@@ -230,7 +230,10 @@ Expected<const Architecture*> find_model(const HfConfig& config) {
     return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
                  config.file(), "is this a model's config.json?"};
   std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return find_architecture(type);
+  DLLM_TRY(const Architecture* found, find_architecture(type));
+  if (!found->hf_architectures.empty()) return found;
+  return Error{ErrorCode::kUnsupported, fmt::format("models of type '{}' are read from GGUF files only", type),
+               config.file(), ""};
 }
 
 Expected<void> set_metadata(const Architecture& architecture, const HfConfig& config, ModelSource& source) {

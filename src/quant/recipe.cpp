@@ -24,9 +24,10 @@ std::int64_t layer_of(std::string_view name) {
   return layer;
 }
 
-bool is_value_projection(std::string_view name) {
-  return name.ends_with(".attn_v.weight") || name.ends_with(".attn_qkv.weight");
-}
+bool is_value_projection(std::string_view name) { return name.ends_with(".attn_v.weight"); }
+
+/// Q, K and V in one matrix, whose part that matters most (V) cannot have a type of its own.
+bool is_fused_projection(std::string_view name) { return name.ends_with(".attn_qkv.weight"); }
 
 bool is_down_projection(std::string_view name) {
   return layer_of(name) >= 0 && name.find(".ffn_down") != std::string_view::npos;
@@ -71,8 +72,8 @@ Expected<ModelFacts> read_facts(const ModelSource& source) {
   DLLM_TRY(const std::int64_t heads, model_integer(source.metadata, *arch, "attention.head_count", 0));
   DLLM_TRY(const std::int64_t kv_heads, model_integer(source.metadata, *arch, "attention.head_count_kv", heads));
   facts.small_values = facts.layers == 80 && heads != kv_heads;
-  facts.value_projections =
-      std::ranges::count_if(source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name); });
+  facts.value_projections = std::ranges::count_if(
+      source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name) || is_fused_projection(t.name); });
   return facts;
 }
 
@@ -84,6 +85,11 @@ TensorType value_type(const Recipe& recipe, std::int64_t layer, const ModelFacts
   if (recipe.mix == Mix::kMedium && deserves_more_bits(layer, facts.value_projections)) return TensorType::kQ6_K;
   if (recipe.mix == Mix::kSmall && layer < 4) return TensorType::kQ5_K;
   return recipe.base == TensorType::kQ4_K && facts.small_values ? TensorType::kQ5_K : recipe.base;
+}
+
+TensorType fused_type(const Recipe& recipe) {
+  if (recipe.mix != Mix::kMedium) return recipe.base;
+  return recipe.base == TensorType::kQ4_K ? TensorType::kQ5_K : TensorType::kQ6_K;
 }
 
 TensorType down_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
@@ -101,6 +107,7 @@ TensorType wanted_type(const Recipe& recipe, const RecipeOptions& options, const
   if (options.pure || recipe.mix == Mix::kNone) return recipe.base;
   if (head) return head_type(recipe);
   if (is_value_projection(name)) return value_type(recipe, layer_of(name), facts);
+  if (is_fused_projection(name)) return fused_type(recipe);
   if (is_down_projection(name)) return down_type(recipe, layer_of(name), facts);
   return recipe.base;
 }

@@ -16,12 +16,13 @@ enum class Mix {
   kNone,    ///< it does not
   kHead,    ///< the head gets Q6_K, unless the base is Q8_0
   kSmall,   ///< and the first layers' attn_v and ffn_down get Q5_K (llama.cpp's "_S" of Q4_K)
-  kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K (llama.cpp's "_M")
+  kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K, a fused attn_qkv Q5_K or Q6_K ("_M")
 };
 
 /// A named way to give every tensor of a model its type. Names, file type numbers and the type of each tensor are those
-/// of llama-quantize, with two exceptions: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes,
-/// and "MXFP4" is for every matrix, while llama.cpp's file type of that number is for experts only.
+/// of llama-quantize, with three exceptions: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes;
+/// "MXFP4" is for every matrix, while llama.cpp's file type of that number is for experts only; and its rules for
+/// models of exactly eight experts (Mixtral), of which no diffusion model is one, are left out.
 struct Recipe {
   std::string_view name;
   std::uint32_t file_type;  ///< GGUF `general.file_type`

@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "model/shape.h"
+
 namespace dllm {
 namespace {
 
@@ -195,6 +197,23 @@ TEST(Recipe, AMixNeedsTheNumberOfLayers) {
   EXPECT_EQ(choices.error().code, ErrorCode::kInvalidFile);
   EXPECT_EQ(choices.error().where, "llada.block_count");
   EXPECT_TRUE(choose_types(**find_recipe("Q8_0"), source, {}));
+}
+
+TEST(Recipe, ExpertsAndFusedProjections) {
+  const ModelShape& shape = **find_shape("llada-moe-7b");
+  const ModelSource moe = *shape_source(shape);
+  EXPECT_EQ(type_of("Q4_0", moe, "blk.3.ffn_gate_exps.weight"), "Q4_0");
+  EXPECT_EQ(type_of("Q4_0", moe, "blk.3.ffn_gate_inp.weight"), "F32");
+  EXPECT_EQ(type_of("Q4_K_M", moe, "blk.0.ffn_down_exps.weight"), "Q6_K");
+  EXPECT_EQ(type_of("Q4_K_M", moe, "blk.2.ffn_down_exps.weight"), "Q4_K");
+  EXPECT_EQ(type_of("Q4_K_M", moe, "blk.0.attn_q_norm.weight"), "F32");
+
+  ModelSource fused = outline({});
+  for (std::int64_t layer = 0; layer < 32; ++layer)
+    fused.tensors.push_back({fmt::format("blk.{}.attn_qkv.weight", layer), TensorType::kF16, {4096, 12288}, {}, 0});
+  EXPECT_EQ(type_of("Q4_K_M", fused, "blk.0.attn_qkv.weight"), "Q5_K");
+  EXPECT_EQ(type_of("Q5_K_M", fused, "blk.9.attn_qkv.weight"), "Q6_K");
+  EXPECT_EQ(type_of("Q4_K_S", fused, "blk.0.attn_qkv.weight"), "Q4_K");
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 //
 // A chunk is as many tiles of HLEN keys as scores fit: within it softmax needs no rescaling and P V stays in the
 // accumulators; from chunk to chunk maxima, sums and outputs are rescaled.
+//
+// The array and the vector unit work on neighbouring blocks: the scores of a block are multiplied while the softmax of
+// the block before it runs, and outputs are collected a block later.
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +14,7 @@
 #include "base/try.h"
 #include "npu/compiler/attention_plan.h"
 #include "npu/compiler/context.h"
+#include "npu/compiler/softmax.h"
 
 namespace dllm::npu {
 namespace {
@@ -44,11 +48,25 @@ class AttentionLowering {
     e_.set_csr(Csr::kBmmCols, hlen());
     e_.set_csr(Csr::kBmmHeadStride, hlen());
     e_.set_csr(Csr::kBmmLayout, 1);
-    load(0);
-    for (std::size_t j = 0; j < jobs_.size(); ++j) {
-      if (j + 1 < jobs_.size()) load(j + 1);
-      compute(j);
+    list_blocks();
+    load(0, false);
+    load(1, false);
+    load(0, true);
+    multiply_keys(0);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      // K of a job is done with when its last block's scores are; V when its last block is.
+      if (block.last_of_job) load(block.job + 2, false);
+      if (block.first_of_job) load(block.job + 1, true);
+      if (i + 1 < blocks_.size()) multiply_keys(i + 1);
+      // A later chunk rescales what the one before has collected.
+      const bool waits = !jobs_[block.job].first_chunk;
+      if (i > 0 && waits) collect(i - 1);
+      softmax(i);
+      if (i > 0 && !waits) collect(i - 1);
+      multiply_values(i);
     }
+    collect(blocks_.size() - 1);
     for (const Buffer& b : {scores_, values_, sums_, maxima_, scratch_}) c_.release(b);
     return {};
   }
@@ -104,28 +122,53 @@ class AttentionLowering {
     }
   }
 
+  /// Up to block_ rows of a job in one slab of queries: the unit of the pipeline.
+  struct Block {
+    std::size_t job = 0, group = 0;  ///< group: blocks of one slab and rows, chunk after chunk
+    std::int64_t slab = 0;
+    std::int64_t row = 0, count = 0;  ///< of the sequence
+    std::int64_t base = 0;            ///< the sequence's first row in the step
+    bool first_of_job = false, last_of_job = false;
+  };
+  void list_blocks() {
+    std::vector<std::int64_t> base(1, 0);
+    for (const SequenceSpec& s : c_.spec.sequences)
+      base.push_back(base.back() + static_cast<std::int64_t>(s.positions.size()));
+    std::size_t group = 0;
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+      const Job& job = jobs_[j];
+      const std::size_t first = blocks_.size();
+      for (std::int64_t slab = job.first_slab; slab < job.first_slab + job.slabs; ++slab)
+        for (std::int64_t row = job.first_row; row < job.first_row + job.rows; row += block_) {
+          if (job.first_chunk) ++group;
+          blocks_.push_back({j, group, slab, row, std::min(block_, job.first_row + job.rows - row), base[job.sequence],
+                             false, false});
+        }
+      blocks_[first].first_of_job = blocks_.back().last_of_job = true;
+    }
+  }
+
   Expected<void> buffers() {
     std::int64_t rows = 0, tiles = 1;
     for (const Job& job : jobs_) {
       rows = std::max(rows, std::min(block_, round_up(job.rows, m_.blen)));
       tiles = std::max(tiles, static_cast<std::int64_t>(job.tiles));
+      running_ = running_ || !job.last_chunk;
     }
     rows_ = rows;
-    DLLM_TRY(scores_, c_.acquire(rows * tiles, "scores"));
-    DLLM_TRY(values_, c_.acquire(rows, "weighted values"));
-    DLLM_TRY(sums_, c_.acquire(rows, "sums"));
-    DLLM_TRY(maxima_, c_.acquire(rows, "maxima"));
-    DLLM_TRY(scratch_, c_.acquire(1, "a row of intermediate results"));
+    tiles_most_ = tiles;
+    DLLM_TRY(scores_, c_.acquire(2 * rows * tiles, "scores"));
+    DLLM_TRY(values_, c_.acquire(2 * rows, "weighted values"));
+    DLLM_TRY(sums_, c_.acquire(2 * rows, "sums"));
+    DLLM_TRY(maxima_, c_.acquire(running_ ? rows : 1, "maxima"));
+    DLLM_TRY(scratch_, c_.acquire(kSoftmaxScratch, "rows of intermediate results"));
     return {};
   }
 
-  /// Rows of VLEN lanes that hide keys: [pattern] {limit, factor}.
-  struct Mask {
-    Buffer limit, factor;
-  };
+  /// Rows of VLEN lanes that hide keys, by sequence and pattern.
   Expected<void> masks() {
     for (const SequenceTiles& plan : tiles_) {
-      std::vector<Mask> of_sequence;
+      std::vector<SoftmaxRows::Mask> of_sequence;
       for (const std::vector<bool>& pattern : plan.patterns) {
         std::vector<Bf16> limit(static_cast<std::size_t>(m_.vlen)), factor(limit.size());
         for (std::size_t lane = 0; lane < limit.size(); ++lane) {
@@ -133,10 +176,9 @@ class AttentionLowering {
           limit[lane] = visible ? 0x7f80 : kLowest;
           factor[lane] = visible ? kBf16One : Bf16{0};
         }
-        Mask mask;
-        DLLM_TRY(mask.limit, c_.constant_row(limit));
-        DLLM_TRY(mask.factor, c_.constant_row(factor));
-        of_sequence.push_back(mask);
+        DLLM_TRY(const Buffer low, c_.constant_row(limit));
+        DLLM_TRY(const Buffer zero, c_.constant_row(factor));
+        of_sequence.push_back({low.row, zero.row});
       }
       masks_.push_back(std::move(of_sequence));
     }
@@ -174,176 +216,138 @@ class AttentionLowering {
     return static_cast<std::uint32_t>(c_.layout.mram.kv[job % 2] + static_cast<std::uint64_t>(row * m_.mlen));
   }
 
-  /// Transfers of a job's K and V, runs of adjacent tiles at once.
-  void load(std::size_t j) {
+  /// Transfers of a job's K or V, runs of adjacent tiles at once.
+  void load(std::size_t j, bool value) {
+    if (j >= jobs_.size()) return;
     const Job& job = jobs_[j];
     const SequenceSpec& s = c_.spec.sequences[job.sequence];
     const KvPlace place = kv_place(s);
     const std::int64_t capacity = round_up(s.capacity, m_.hlen);
     const std::vector<std::int64_t>& tiles = tiles_[job.sequence].tiles;
     const bool strided = m_.vlen != m_.mlen;
-    e_.set_address(kKAddress, s.cache + place.k_offset);
-    e_.set_address(kVAddress, s.cache + place.v_offset);
+    const std::uint32_t address = value ? kVAddress : kKAddress;
+    e_.set_address(address, s.cache + (value ? place.v_offset : place.k_offset));
     e_.set_scale(place.scale_offset);
     if (strided) e_.set_stride(static_cast<std::uint32_t>(m_.vlen));
     for (const std::int64_t group : job.kv_groups)
-      for (const bool value : {false, true})
-        for (std::size_t first = 0; first < job.tiles;) {
-          std::size_t end = first + 1;
-          while (end < job.tiles && tiles[job.first_tile + end] == tiles[job.first_tile + end - 1] + 1) ++end;
-          const std::int64_t lane = group * m_.mlen, slab = lane / m_.vlen;
-          const std::int64_t offset =
-              (slab * capacity + tiles[job.first_tile + first] * m_.hlen) * m_.vlen + lane % m_.vlen;
-          e_.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(end - first) * hlen());
-          const Gp to = e_.reg(tile_address(j, group, first, value)), from = e_.reg(static_cast<std::uint32_t>(offset));
-          e_.transfer(Op::H_PREFETCH_M, to, from, value ? kVAddress : kKAddress, strided, 1);
-          first = end;
-        }
-  }
-
-  void compute(std::size_t j) {
-    const Job& job = jobs_[j];
-    std::int64_t base = 0;  // of the sequence's rows in the step
-    for (std::size_t s = 0; s < job.sequence; ++s)
-      base += static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
-    for (std::int64_t slab = job.first_slab; slab < job.first_slab + job.slabs; ++slab)
-      for (std::int64_t row = job.first_row; row < job.first_row + job.rows; row += block_) {
-        const std::int64_t count = std::min(block_, job.first_row + job.rows - row);
-        multiply_keys(j, slab, base + row, count);
-        for (const RowRun& run : tiles_[job.sequence].runs) {
-          const std::int64_t first = std::max(run.first, row), end = std::min(run.first + run.count, row + count);
-          if (first < end) softmax(job, run, first - row, end - first, slab, base + first);
-        }
-        multiply_values(j, slab);
-        collect(job, slab, base + row, count);
+      for (std::size_t first = 0; first < job.tiles;) {
+        std::size_t end = first + 1;
+        while (end < job.tiles && tiles[job.first_tile + end] == tiles[job.first_tile + end - 1] + 1) ++end;
+        const std::int64_t lane = group * m_.mlen, slab = lane / m_.vlen;
+        const std::int64_t offset =
+            (slab * capacity + tiles[job.first_tile + first] * m_.hlen) * m_.vlen + lane % m_.vlen;
+        e_.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(end - first) * hlen());
+        const Gp to = e_.reg(tile_address(j, group, first, value)), from = e_.reg(static_cast<std::uint32_t>(offset));
+        e_.transfer(Op::H_PREFETCH_M, to, from, address, strided, 1);
+        first = end;
       }
   }
 
-  std::uint32_t score_row(std::int64_t tile, std::int64_t row) const {
-    return c_.address(scores_.row + tile * rows_ + row);
+  // Buffers of neighbouring blocks alternate; sums belong to a group of chunks.
+  std::int64_t score_row(std::size_t i, std::size_t tile) const {
+    return scores_.row + (static_cast<std::int64_t>(i % 2) * tiles_most_ + static_cast<std::int64_t>(tile)) * rows_;
   }
+  std::int64_t value_row(std::size_t i) const { return values_.row + static_cast<std::int64_t>(i % 2) * rows_; }
+  std::int64_t sum_row(const Block& b) const { return sums_.row + static_cast<std::int64_t>(b.group % 2) * rows_; }
 
-  void multiply_keys(std::size_t j, std::int64_t slab, std::int64_t row, std::int64_t count) {
-    const Job& job = jobs_[j];
-    e_.set_csr(Csr::kBmmRows, static_cast<std::uint32_t>(round_up(count, m_.blen)));
+  void multiply_keys(std::size_t i) {
+    const Block& b = blocks_[i];
+    set_rows(b);
     e_.set_csr(Csr::kBmmScale, std::bit_cast<std::uint32_t>(o_.scale));
     for (std::int64_t u = 0; u < lane_groups(); ++u) {
-      const LaneGroup& lane = lanes(slab, u);
+      const LaneGroup& lane = lanes(b.slab, u);
       e_.set_csr(Csr::kBmmGroup, static_cast<std::uint32_t>(lane.sharing));
       const auto offset = static_cast<std::uint32_t>(u * m_.mlen);
-      const Gp q = e_.reg(c_.address(q_, slab, row) + offset);
-      for (std::size_t t = 0; t < job.tiles; ++t) {
-        const Gp k = e_.reg(tile_address(j, lane.kv_group, t, false) + static_cast<std::uint32_t>(lane.kv_lane)),
-                 s = e_.reg(score_row(static_cast<std::int64_t>(t), 0) + offset);
+      const Gp q = e_.reg(c_.address(q_, b.slab, b.base + b.row) + offset);
+      for (std::size_t t = 0; t < jobs_[b.job].tiles; ++t) {
+        const Gp k = e_.reg(tile_address(b.job, lane.kv_group, t, false) + static_cast<std::uint32_t>(lane.kv_lane)),
+                 s = e_.reg(c_.address(score_row(i, t)) + offset);
         e_.multiply_tile(Op::M_BTMM, k, q);
         e_.write_out(Op::M_BMM_WO, s);
       }
     }
   }
 
-  void multiply_values(std::size_t j, std::int64_t slab) {
-    const Job& job = jobs_[j];
+  void multiply_values(std::size_t i) {
+    const Block& b = blocks_[i];
+    set_rows(b);
     e_.set_csr(Csr::kBmmScale, std::bit_cast<std::uint32_t>(1.0f));
     for (std::int64_t u = 0; u < lane_groups(); ++u) {
-      const LaneGroup& lane = lanes(slab, u);
+      const LaneGroup& lane = lanes(b.slab, u);
       e_.set_csr(Csr::kBmmGroup, static_cast<std::uint32_t>(lane.sharing));
       const auto offset = static_cast<std::uint32_t>(u * m_.mlen);
-      for (std::size_t t = 0; t < job.tiles; ++t) {
-        const Gp v = e_.reg(tile_address(j, lane.kv_group, t, true) + static_cast<std::uint32_t>(lane.kv_lane)),
-                 p = e_.reg(score_row(static_cast<std::int64_t>(t), 0) + offset);
+      for (std::size_t t = 0; t < jobs_[b.job].tiles; ++t) {
+        const Gp v = e_.reg(tile_address(b.job, lane.kv_group, t, true) + static_cast<std::uint32_t>(lane.kv_lane)),
+                 p = e_.reg(c_.address(score_row(i, t)) + offset);
         e_.multiply_tile(Op::M_BMM, v, p);
       }
-      e_.write_out(Op::M_BMM_WO, e_.reg(c_.address(values_.row) + offset));
+      e_.write_out(Op::M_BMM_WO, e_.reg(c_.address(value_row(i)) + offset));
+    }
+  }
+  void set_rows(const Block& b) { e_.set_csr(Csr::kBmmRows, static_cast<std::uint32_t>(round_up(b.count, m_.blen))); }
+
+  /// Probabilities in place of the scores, run by run of rows that see the same keys.
+  void softmax(std::size_t i) {
+    const Block& b = blocks_[i];
+    const Job& job = jobs_[b.job];
+    for (const RowRun& run : tiles_[job.sequence].runs) {
+      const std::int64_t first = std::max(run.first, b.row), end = std::min(run.first + run.count, b.row + b.count);
+      if (first >= end) continue;
+      SoftmaxRows rows{.scores = score_row(i, 0) + first - b.row,
+                       .stride = rows_,
+                       .tiles = static_cast<std::int64_t>(job.tiles),
+                       .sums = sum_row(b) + first - b.row,
+                       .scratch = scratch_.row,
+                       .count = end - first,
+                       .masks = {},
+                       .running = running_ && !(job.first_chunk && job.last_chunk),
+                       .first_chunk = job.first_chunk,
+                       .maxima = maxima_.row + first - b.row,
+                       .out = 0};
+      if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
+      for (std::size_t t = 0; t < job.tiles; ++t) {
+        const std::int32_t pattern = run.patterns[job.first_tile + t];
+        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{}
+                                                    : masks_[job.sequence][static_cast<std::size_t>(pattern)]);
+      }
+      emit_softmax(c_, rows);
     }
   }
 
-  /// Probabilities of rows [first, first + count) of the block, in place; maxima and sums. `out_row`: the first of them
-  /// in the step.
-  void softmax(const Job& job, const RowRun& run, std::int64_t first, std::int64_t count, std::int64_t slab,
-               std::int64_t out_row) {
-    const auto tiles = static_cast<std::int64_t>(job.tiles);
-    const Gp s = e_.reg(score_row(0, first)), m = e_.reg(c_.address(maxima_.row + first)),
-             l = e_.reg(c_.address(sums_.row + first)), t = e_.reg(c_.address(scratch_.row)), p = e_.reg();
-    const Gp o = job.first_chunk ? Gp() : e_.reg(c_.address(out_, slab, out_row));
-    const Step next = e_.step(rows_ * c_.vlen());
-    const auto pattern = [&](std::int64_t tile) {
-      return run.patterns[job.first_tile + static_cast<std::size_t>(tile)];
-    };
-    const auto mask = [&](std::int64_t tile) -> const Mask& {
-      return masks_[job.sequence][static_cast<std::size_t>(pattern(tile))];
-    };
-    const auto each_tile = [&](auto body) {
-      e_.copy(p, s);
-      for (std::int64_t tile = 0; tile < tiles; ++tile) {
-        body(tile);
-        if (tile + 1 < tiles) e_.advance(p, next);
+  /// The chunk's P V to the output rows; after the last chunk divided by the sums.
+  void collect(std::size_t i) {
+    const Block& b = blocks_[i];
+    const Job& job = jobs_[b.job];
+    const bool only = job.first_chunk && job.last_chunk;
+    const std::optional<Buffer>& slots = slots_[static_cast<std::size_t>(b.slab)];
+    const Gp used = slots ? e_.reg(c_.address(slots->row)) : Gp();
+    const auto rows = [&](std::int64_t first, std::int64_t count, std::int64_t group) {
+      if (count == 0) return;
+      std::vector<Gp> v, l, o;
+      for (std::int64_t g = 0; g < group; ++g) {
+        v.push_back(e_.reg(c_.address(value_row(i) + first + g)));
+        l.push_back(e_.reg(c_.address(sum_row(b) + first + g)));
+        o.push_back(e_.reg(c_.address(out_, b.slab, b.base + b.row + first + g)));
       }
-    };
-    // target <- op over the tiles, lane by lane; the first tile's row if there is only one.
-    const auto combine = [&](Op op) -> const Gp& {
-      if (tiles == 1) return s;
-      e_.advance_from(p, s, next);
-      for (std::int64_t tile = 1; tile < tiles; ++tile) {
-        e_.vector_vv(op, t, tile == 1 ? s : t, p);
-        if (tile + 1 < tiles) e_.advance(p, next);
-      }
-      return t;
-    };
-    e_.loop(count, [&] {
-      each_tile([&](std::int64_t tile) {
-        if (pattern(tile) == kAllVisible) return;
-        const Gp limit = e_.reg(c_.address(mask(tile).limit.row));
-        e_.vector_vv(Op::V_MIN_VV, p, p, limit);
-      });
-      const Gp& top = combine(Op::V_MAX_VV);
-      if (job.first_chunk) {
-        e_.vector_v(Op::V_RED_MAX_SEG, m, top);
-      } else {
-        e_.vector_v(Op::V_RED_MAX_SEG, t, top);
-        e_.vector_vv(Op::V_MAX_VV, t, t, m);
-        e_.vector_vv(Op::V_SUB_VV, m, m, t);
-        e_.vector_v(Op::V_EXP_V, m, m);
-        e_.vector_vv(Op::V_MUL_VV, l, l, m);
-        e_.vector_vv(Op::V_MUL_VV, o, o, m);
-        e_.shift(m, t, Gp(), 1);
-      }
-      each_tile([&](std::int64_t tile) {
-        e_.vector_vv(Op::V_SUB_VV, p, p, m);
-        e_.vector_v(Op::V_EXP_V, p, p);
-        if (pattern(tile) == kAllVisible) return;
-        const Gp factor = e_.reg(c_.address(mask(tile).factor.row));
-        e_.vector_vv(Op::V_MUL_VV, p, p, factor);
-      });
-      const Gp& sum = combine(Op::V_ADD_VV);
-      if (job.first_chunk) {
-        e_.vector_v(Op::V_RED_SUM_SEG, l, sum);
-      } else {
-        e_.vector_v(Op::V_RED_SUM_SEG, t, sum);
-        e_.vector_vv(Op::V_ADD_VV, l, l, t);
-      }
-      if (job.last_chunk) {
-        e_.vector_v(Op::V_RECI_V, l, l);
-        if (slots_[static_cast<std::size_t>(slab)]) {
-          const Gp used = e_.reg(c_.address(slots_[static_cast<std::size_t>(slab)]->row));
-          e_.vector_vv(Op::V_MUL_VV, l, l, used);
+      e_.loop(count / group, [&] {
+        const auto each = [&](auto emit) {
+          for (std::size_t g = 0; g < v.size(); ++g) emit(g);
+        };
+        if (!only && job.first_chunk) each([&](std::size_t g) { e_.shift(o[g], v[g], Gp(), 1); });
+        if (!job.first_chunk) each([&](std::size_t g) { e_.vector_vv(Op::V_ADD_VV, o[g], o[g], v[g]); });
+        if (job.last_chunk) {
+          each([&](std::size_t g) { e_.vector_v(Op::V_RECI_V, l[g], l[g]); });
+          if (slots) each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, l[g], l[g], used); });
+          each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, o[g], only ? v[g] : o[g], l[g]); });
         }
-      }
-      for (const Gp* pointer : {&s, &m, &l}) e_.add(*pointer, *pointer, c_.vlen());
-      if (!job.first_chunk) e_.add(o, o, c_.vlen());
-    });
-  }
-
-  /// The chunk's P V to the output rows.
-  void collect(const Job& job, std::int64_t slab, std::int64_t row, std::int64_t count) {
-    const Gp v = e_.reg(c_.address(values_.row)), l = e_.reg(c_.address(sums_.row)),
-             o = e_.reg(c_.address(out_, slab, row));
-    e_.loop(count, [&] {
-      const bool only = job.first_chunk && job.last_chunk;
-      if (!only && job.first_chunk) e_.shift(o, v, Gp(), 1);
-      if (!job.first_chunk) e_.vector_vv(Op::V_ADD_VV, o, o, v);
-      if (job.last_chunk) e_.vector_vv(Op::V_MUL_VV, o, only ? v : o, l);
-      for (const Gp* pointer : {&v, &l, &o}) e_.add(*pointer, *pointer, c_.vlen());
-    });
+        each([&](std::size_t g) {
+          for (const Gp* pointer : {&v[g], &l[g], &o[g]}) e_.add(*pointer, *pointer, group * c_.vlen());
+        });
+      });
+    };
+    constexpr std::int64_t kTogether = 4;
+    rows(0, b.count / kTogether * kTogether, kTogether);
+    rows(b.count / kTogether * kTogether, b.count % kTogether, 1);
   }
 
   StepContext& c_;
@@ -354,9 +358,11 @@ class AttentionLowering {
   std::vector<LaneGroup> lanes_;
   std::vector<SequenceTiles> tiles_;
   std::vector<Job> jobs_;
-  std::vector<std::vector<Mask>> masks_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<SoftmaxRows::Mask>> masks_;
   std::vector<std::optional<Buffer>> slots_;
-  std::int64_t block_ = 0, rows_ = 0;
+  std::int64_t block_ = 0, rows_ = 0, tiles_most_ = 1;
+  bool running_ = false;
   Buffer scores_, values_, sums_, maxima_, scratch_;
 };
 

@@ -178,11 +178,11 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Attention& o) {
     const MachineConfig& m = layout_.machine;
-    // Scores of BLEN-row blocks may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of
+    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of
     // MLEN lanes that one slab of queries needs.
     const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
     const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
-    const std::int64_t by_scores = rows / 8 / block;
+    const std::int64_t by_scores = rows / 16 / block;
     const std::int64_t by_kv = layout_.mram.kv_rows / (2 * m.hlen * (m.vlen / m.mlen));
     const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / m.hlen - 1;
     layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
@@ -196,9 +196,7 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Route&) { return no_experts(); }
   Expected<void> add(const op::Experts&) { return no_experts(); }
-  static Expected<void> no_experts() {
-    return unsupported("layers of experts are not compiled", "dense models are");
-  }
+  static Expected<void> no_experts() { return unsupported("layers of experts are not compiled", "dense models are"); }
   template <class O>
   Expected<void> add(const O&) {
     return {};

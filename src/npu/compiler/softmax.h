@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "npu/compiler/context.h"
+
+namespace dllm::npu {
+
+/// Softmax over a chunk's scores for some rows of a block, in place. The scores of row r and tile t stand in VRAM row
+/// `scores + t * stride + r`, all heads of the row side by side, HLEN keys each.
+struct SoftmaxRows {
+  std::int64_t scores = 0, stride = 0, tiles = 1;
+  std::int64_t sums = 0;     ///< row r's sums go to VRAM row sums + r
+  std::int64_t scratch = 0;  ///< kSoftmaxScratch rows
+  std::int64_t count = 0;    ///< rows
+  struct Mask {
+    std::int64_t limit = -1, factor = -1;  ///< VRAM rows that hide keys; -1: all are visible
+  };
+  std::vector<Mask> masks;  ///< by tile
+  /// Over several chunks: running maxima, and from the second chunk on the outputs to be rescaled.
+  bool running = false, first_chunk = true;
+  std::int64_t maxima = 0, out = 0;
+};
+inline constexpr std::int64_t kSoftmaxScratch = 2;
+
+void emit_softmax(StepContext& c, const SoftmaxRows& rows);
+
+}  // namespace dllm::npu
