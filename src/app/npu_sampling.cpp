@@ -182,7 +182,9 @@ class NpuSampling final : public Verb {
                    "batch, block, vocab, steps, chunk or preload, as in batch=2,4,8"};
     DLLM_TRY(const std::vector<std::int64_t> values, numbers(sweep_.substr(equals + 1), "--sweep"));
     std::vector<std::int64_t> lanes = {0};
-    if (!lanes_.empty()) DLLM_TRY(lanes, numbers(lanes_, "--lanes"));
+    if (!lanes_.empty()) {
+      DLLM_TRY(lanes, numbers(lanes_, "--lanes"));
+    }
     const std::int64_t before = *target;
     std::string table =
         fmt::format("vlen,{},total_cycles,time_ms,memory_gbps,sram_paper_bytes,sram_allocated_bytes,bound_ms\n", key);
