@@ -130,8 +130,9 @@ class NpuSampling final : public Verb {
     if (const auto form = npu::sampling_form_from_name(form_))
       shape_.form = *form;
     else if (serial)
-      shape_.form =
-          shape_.chunk > 0 && shape_.chunk < shape_.vocab ? npu::SamplingForm::kChunked : npu::SamplingForm::kPublished;
+      shape_.form = sweep_.starts_with("chunk=") || (shape_.chunk > 0 && shape_.chunk < shape_.vocab)
+                        ? npu::SamplingForm::kChunked
+                        : npu::SamplingForm::kPublished;
     else
       shape_.form = npu::SamplingForm::kOnePass;
     as_published_ = published_ == "yes" || (published_ != "no" && serial && shape_.form != npu::SamplingForm::kOnePass);

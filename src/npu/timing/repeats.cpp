@@ -62,11 +62,11 @@ void RepeatedPeriod::add(std::uint32_t period, TimingSnapshot snapshot) {
   if (snapshots_.size() == period) snapshots_.push_back(std::move(snapshot));
 }
 
-bool RepeatedPeriod::settled(std::uint32_t period, std::uint32_t count, double tolerance) {
+bool RepeatedPeriod::settled(std::uint32_t period, std::uint32_t count, double tolerance, Cycle shortest) {
   if (period < 3 || period + 1 >= count || snapshots_.size() != period + 1) return false;
   const auto last = static_cast<double>(snapshots_[period].front() - snapshots_[period - 1].front());
   const auto before = static_cast<double>(snapshots_[period - 1].front() - snapshots_[period - 2].front());
-  if (std::abs(last - before) > tolerance * last) return false;
+  if (last < static_cast<double>(shortest) || std::abs(last - before) > tolerance * last) return false;
   left_out_ = count - 1 - period;
   return true;
 }

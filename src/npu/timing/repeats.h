@@ -32,8 +32,9 @@ struct TimingSnapshot {
 class RepeatedPeriod {
  public:
   void add(std::uint32_t period, TimingSnapshot snapshot);
-  /// At the beginning of `period` of `count`: whether it and the following ones but the last need no simulation.
-  bool settled(std::uint32_t period, std::uint32_t count, double tolerance);
+  /// At the beginning of `period` of `count`: whether it and the following ones but the last need no simulation. Never
+  /// for periods shorter than `shortest`: too few refreshes fall into them for one to stand for another.
+  bool settled(std::uint32_t period, std::uint32_t count, double tolerance, Cycle shortest);
   /// Adds what was left out to the report of what was simulated. `regions`: as TimingReport::regions.
   void restore(const PeriodicRegions& periods, std::vector<RegionTiming>& regions, TimingReport& report) const;
 

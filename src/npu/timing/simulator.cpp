@@ -11,6 +11,9 @@
 namespace dllm::npu {
 namespace {
 
+/// One refresh more or less changes a period of this many by less than 1 %: each takes a tenth of its interval.
+constexpr Cycle kRefreshesPerPeriod = 16;
+
 /// The innermost region of every instruction. Regions are in order of `begin`, so later ones are the inner ones.
 std::vector<std::uint32_t> innermost_regions(const Program& program) {
   std::vector<std::uint32_t> result(program.size(), 0);
@@ -101,7 +104,12 @@ void TimingSimulator::period_begins() {
     return;
   }
   repeated_.add(period, snapshot());
-  skipping_ = repeated_.settled(period, static_cast<std::uint32_t>(periods_.begins.size()), options_.tolerance);
+  const dram::MemoryConfig& memory = memory_.config();
+  const Cycle shortest = memory.refresh == dram::RefreshMode::kNone
+                             ? 0
+                             : kRefreshesPerPeriod * memory_.cycle_of(memory.standard.timing.refi);
+  skipping_ =
+      repeated_.settled(period, static_cast<std::uint32_t>(periods_.begins.size()), options_.tolerance, shortest);
 }
 
 /// One after the other; the published emulator's accounts.
