@@ -10,6 +10,7 @@
 
 #include "dllm/model.h"
 #include "format/npy.h"
+#include "model/hf_text.h"
 #include "model/model.h"
 #include "model/testing/hf_directory.h"
 #include "quant/convert.h"
@@ -204,9 +205,24 @@ TEST(GoldenModelImport, ChecksWhatItStacks) {
     EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.config[key] = value; }).find(key), std::string::npos);
 }
 
-TEST(GoldenModelImport, TheMaskIsThePublishedOneWhereNoFileNamesIt) {
-  // The tokenizer's id 260 is <|mdm_mask|>, so this vocabulary never needs the published id, which lies outside it.
-  EXPECT_EQ(import_error("llada-moe", [](testing::HfCheckpoint& c) { c.config.erase("mask_token_id"); }), "");
+TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
+  const TempDirectory directory;
+  testing::HfCheckpoint checkpoint = testing::make_checkpoint({});
+  checkpoint.config.erase("mask_token_id");
+  for (json& token : checkpoint.tokenizer["added_tokens"])
+    if (token["content"] == "<|mdm_mask|>") token["content"] = "<|reserved|>";
+  checkpoint.write(directory.path());
+  const auto config = HfConfig::parse(testing::read_text(directory.file("config.json")), "config.json");
+  ASSERT_TRUE(config);
+  const auto mask_with = [&](TokenId published) -> std::optional<std::int64_t> {
+    Metadata meta;
+    if (!add_hf_text(directory.path(), *config, {testing::kTinyRows, published}, meta)) return std::nullopt;
+    return *meta.integer("tokenizer.ggml.mask_token_id");
+  };
+  EXPECT_EQ(mask_with(260), 260);                                 // a control token
+  EXPECT_EQ(mask_with(265), 265);                                 // a row without a token
+  EXPECT_EQ(mask_with(70), std::nullopt);                         // a word
+  EXPECT_EQ(mask_with(testing::kTinyRows + 1000), std::nullopt);  // not of this vocabulary
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,

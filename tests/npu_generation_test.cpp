@@ -110,13 +110,13 @@ TEST(NpuBackend, AnswersAsTheCpuDoes) {
 std::vector<SequenceStep> two_steps(Backend& backend, std::vector<std::unique_ptr<KvCache>>& caches) {
   std::vector<SequenceStep> batch(2);
   for (std::size_t s = 0; s < 2; ++s) {
-    caches.push_back(*backend.make_cache(40));
+    caches.push_back(*backend.make_cache(120));
     batch[s].cache = caches.back().get();
-    const Position n = s == 0 ? 40 : 24;
+    const Position n = s == 0 ? 120 : 100;
     for (Position p = 0; p < n; ++p)
-      batch[s].plan.rows.push_back({p, static_cast<TokenId>(100 + 7 * p + static_cast<int>(s))});
+      batch[s].plan.rows.push_back({p, static_cast<TokenId>((100 + 7 * p + static_cast<int>(s)) % 700)});
     batch[s].plan.visible = {{0, n}};
-    for (std::int32_t i = 5; i < n; i += 3) batch[s].plan.scored.push_back(i);
+    for (std::int32_t i = 5; i < n; i += 9) batch[s].plan.scored.push_back(i);
     batch[s].request.logits = true;
   }
   return batch;
@@ -125,13 +125,16 @@ std::vector<SequenceStep> two_steps(Backend& backend, std::vector<std::unique_pt
 /// Sequences of a batch do not see each other, and a batch that is too large is run in halves.
 TEST(NpuBackend, BatchesChangeNothing) {
   npu::MachineConfig config = machine("mxint4:32:plena", "mxint4:32:plena");
+  // Keys per chunk of softmax follow from the device: here from its matrix SRAM, which stays.
+  config.mram_elements = std::uint64_t{64 * 64} * 16;
   const auto roomy = npu_backend(config);
-  config.vram_elements = std::uint64_t{128} * 640;
+  config.vram_elements = std::uint64_t{128} * 1700;
   const auto tight = npu_backend(config);
   std::vector<std::unique_ptr<KvCache>> caches;
   auto together = two_steps(*roomy, caches), halves = two_steps(*tight, caches), alone = two_steps(*roomy, caches);
   const auto all = roomy->forward(together), split = tight->forward(halves);
   ASSERT_TRUE(all.has_value() && split.has_value()) << (split ? "" : split.error().message());
+  ASSERT_EQ(roomy->layout().chunk_tiles, tight->layout().chunk_tiles);
   EXPECT_EQ(roomy->counters().steps, 1u);
   EXPECT_EQ(tight->counters().steps, 2u);
   for (std::size_t s = 0; s < 2; ++s) {
@@ -148,7 +151,7 @@ TEST(NpuBackend, WhatDoesNotFitIsSaid) {
   ASSERT_FALSE(small_heads.has_value());
   EXPECT_NE(small_heads.error().message().find("array.hlen=32"), std::string::npos);
   config = machine("mxint8:32:ocp", "mxint8:32:ocp");
-  config.vram_elements = std::uint64_t{128} * 520;
+  config.vram_elements = std::uint64_t{128} * 1024;
   const auto tight = npu_backend(config);
   std::vector<std::unique_ptr<KvCache>> caches;
   auto batch = two_steps(*tight, caches);

@@ -58,6 +58,12 @@ class Pass {
     for (const RowRef& ref : rows_) {
       const auto begin = weight(o.table).begin() + static_cast<std::ptrdiff_t>(ref.row.token) * desc_.width;
       value(o.out).emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+      for (const RowMixture& mixture : ref.step->plan.mixtures)
+        if (ref.step->plan.rows[static_cast<std::size_t>(mixture.row)].position == ref.row.position)
+          for (const MixedToken& mixed : mixture.tokens)
+            for (std::size_t i = 0; i < width; ++i)
+              value(o.out).back()[i] += static_cast<double>(mixed.weight) *
+                                        weight(o.table)[static_cast<std::size_t>(mixed.token) * width + i];
     }
   }
 

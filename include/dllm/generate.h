@@ -44,6 +44,10 @@ struct GenerateOptions {
   std::int32_t drain_rounds = 2;     ///< revision: last passes over what is not final
   bool leave_one_out = false;        ///< revision: looks behind the window show the mask instead of the token
   bool remask_visible = false;       ///< revision: tokens of the window below remask_threshold become masks again
+  double smooth = 0;                 ///< IterSmooth: most weight of the expected embedding in a mask; 0: off
+  double smooth_first = 0.15;        ///< IterSmooth: weight after the first pass
+  double smooth_step = 0.02;         ///< IterSmooth: growth of the weight, fall of the threshold, per pass
+  std::int32_t smooth_top = 64;      ///< IterSmooth: likeliest tokens in the expectation; 0: all, for checks
   double eps = 1e-3;                 ///< last timestep of Dream's schedule
   double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
 

@@ -161,7 +161,7 @@ class Bench final : public Verb {
   }
 
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
-    std::map<std::int32_t, cpu::Peaks> peaks;
+    std::map<std::int32_t, MaybePeaks> peaks;
     for (const std::int32_t threads : threads_) {
       if (!peak_ && (no_peak_ || !wants("step"))) break;
       watch.progress("measuring the machine's peaks");
@@ -175,14 +175,12 @@ class Bench final : public Verb {
         BenchOptions options = options_;
         options.load = model_flags_.load;
         options.load.threads = threads;
-        const auto known = peaks.find(threads);
-        DLLM_CHECK_OK(
-            measure_model(path, options, known == peaks.end() ? MaybePeaks() : known->second, output, watch, progress));
+        DLLM_CHECK_OK(measure_model(path, options, peaks[threads], output, watch, progress));
       }
     return {};
   }
 
-  Expected<void> measure_model(const std::string& path, const BenchOptions& options, const MaybePeaks& peaks,
+  Expected<void> measure_model(const std::string& path, const BenchOptions& options, MaybePeaks& peaks,
                                BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
     const BenchSink add = [&](const Json& record) {
       progress.clear();

@@ -67,8 +67,8 @@ nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 /// One record per batch x context x rows. A sequence's rows are the last ones of its context, over a cache that holds
 /// it. Errors:
 /// kUsage (context beyond the model's, `scored`), kResource, kCancelled.
-Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, const MaybePeaks& peaks,
-                           const BenchWatch& watch, const BenchSink& sink);
+Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
+                           const BenchSink& sink);
 
 /// One record per prompt length. Prompts are random tokens of the seed.
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,

@@ -165,7 +165,10 @@ class Bench(CliCase):
         self.assertEqual((peak["test"], step["test"]), ("peak", "step"))
         self.assertGreater(peak["read_gbps"], 0)
         if peak["int8"]:
-            self.assertAlmostEqual(step["peak_percent"], 100 * step["gops"] / peak["int8"]["gops"], places=6)
+            # Peaks are measured again behind each case, and the best counts.
+            self.assertGreaterEqual(step["peak_gops"], peak["int8"]["gops"])
+            self.assertAlmostEqual(step["peak_percent"], 100 * step["gops"] / step["peak_gops"], places=6)
+            self.assertGreaterEqual(step["read_gbps"], peak["read_gbps"])
 
     def test_generation(self):
         record, = self.records("generate", "-m", self.model, "-p", "5", "-n", "16", "--algorithm", "low-confidence",

@@ -41,6 +41,9 @@ class NpuCompile final : public Verb {
     number("--batch", "sequences", work_.batch);
     number("--rows", "positions of each sequence that run, the last of its context", work_.rows);
     number("--context", "positions of each sequence, all visible", work_.context);
+    flags.add({.names = {"--reduced-head"},
+               .help = "arg-max and confidence on chip: no logits in memory",
+               .apply = into(reduced_)});
     flags.group("Output");
     flags.add({.names = {"--emit"},
                .value = "FORM",
@@ -69,7 +72,9 @@ class NpuCompile final : public Verb {
     DLLM_TRY(const npu::ModelLayout layout, npu::make_layout(any, present, machine, work_.context));
     DLLM_TRY(const npu::StepSpec spec, npu::make_step(any, layout, work_));
     const Graph graph = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
-    DLLM_TRY(const npu::StepProgram step, npu::compile_step(graph, layout, spec));
+    npu::CompileOptions options;
+    if (reduced_) options.head = npu::HeadMode::kReduced;
+    DLLM_TRY(const npu::StepProgram step, npu::compile_step(graph, layout, spec, options));
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     DLLM_TRY(const npu::Listing listing, npu::list_step(graph, layout, spec, device, step));
     std::string text;
@@ -105,6 +110,7 @@ class NpuCompile final : public Verb {
   DeviceFlags device_;
   npu::StepWorkload work_{.batch = 16, .rows = 32, .context = 256};
   std::int64_t layers_ = 0;
+  bool reduced_ = false;
   std::string emit_ = "summary", file_;
 };
 

@@ -15,6 +15,18 @@ struct PlanRow {
   friend bool operator==(const PlanRow&, const PlanRow&) = default;
 };
 
+/// A token whose embedding is added to a row's, times `weight`.
+struct MixedToken {
+  TokenId token = 0;
+  float weight = 0;
+};
+
+/// What a row reads besides its token: x = E[token] + sum of weight E[mixed token], in the given order.
+struct RowMixture {
+  std::int32_t row = 0;  ///< index into StepPlan::rows
+  std::vector<MixedToken> tokens;
+};
+
 /// One denoising step of one sequence, of any method: which positions run, what they may see, which are predicted.
 struct StepPlan {
   /// Strictly ascending positions, in any pattern. Each row's K/V replace the cached ones before attention.
@@ -25,6 +37,7 @@ struct StepPlan {
   std::int32_t causal_block = 0;
   /// Indices into `rows`, ascending: the rows whose prediction is wanted. No other row reaches the LM head.
   std::vector<std::int32_t> scored;
+  std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read their token alone
 };
 
 /// A token treated apart in the reduction of the logits.

@@ -21,7 +21,7 @@ class Profile;
 
 /// How activations meet quantized weights.
 enum class CpuActivations {
-  kAuto,  ///< int8 wherever the weight's format has an integer kernel
+  kAuto,  ///< int8 wherever the weight's format has an integer kernel; rounded to BF16 beside BF16 weights
   kInt8,  ///< the same, by name
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };

@@ -65,8 +65,10 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   last_position_ = -1;
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
+    auto mixture = plan.mixtures.begin();
     for (const PlanRow& row : plan.rows) {
-      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token});
+      const bool mixed = mixture != plan.mixtures.end() && &row - plan.rows.data() == mixture->row;
+      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -211,7 +213,15 @@ void Executor::row(const op::Embed& o, std::int64_t r) {
   const WeightView& table = weight(o.table);
   const Codec& format = codec(table.type);
   const std::int64_t n = width(o.out), token = rows_[static_cast<std::size_t>(r)].token;
-  format.dequantize(table.data.data() + token * format.row_bytes(n), value(o.out) + r * n, n);
+  float* out = value(o.out) + r * n;
+  format.dequantize(table.data.data() + token * format.row_bytes(n), out, n);
+  const auto* mixture = rows_[static_cast<std::size_t>(r)].mixture;
+  if (mixture == nullptr) return;
+  std::vector<float> other(static_cast<std::size_t>(n));
+  for (const MixedToken& mixed : *mixture) {
+    format.dequantize(table.data.data() + mixed.token * format.row_bytes(n), other.data(), n);
+    for (std::int64_t i = 0; i < n; ++i) out[i] += mixed.weight * other[static_cast<std::size_t>(i)];
+  }
 }
 
 void Executor::row(const op::RmsNorm& o, std::int64_t r) {

@@ -51,6 +51,7 @@ class Executor {
     std::int32_t sequence;
     Position position;
     TokenId token;
+    const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
   };
 
   void begin(std::span<const SequenceStep> batch);

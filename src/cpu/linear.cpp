@@ -42,7 +42,9 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   args.packed = packed->panels;
   args.regular = packed->regular;
   if (packs_floats(*packed->format)) {
-    args.groups = groups_.of(kernels_, pool_, value, x, rows, args.k);
+    const RowGroups::View view = groups_.of(kernels_, pool_, *packed, value, x, rows);
+    args.groups = view.groups;
+    args.form = view.form;
     return args;
   }
   const bool exact = exact_activations(*packed);

@@ -94,6 +94,12 @@ Expected<Peaks> measure(int threads) {
 
 }  // namespace
 
+void raise(Peaks& peaks, const Peaks& again) {
+  for (Peaks::Rate Peaks::* rate : {&Peaks::int8, &Peaks::bf16, &Peaks::f32})
+    if ((again.*rate).per_second > (peaks.*rate).per_second) peaks.*rate = again.*rate;
+  peaks.read_bytes_per_second = std::max(peaks.read_bytes_per_second, again.read_bytes_per_second);
+}
+
 Expected<Peaks> measure_peaks(int threads) {
   try {
     return measure(threads);

@@ -24,4 +24,7 @@ struct Peaks {
 /// 256 MiB while it runs. Errors: kResource.
 Expected<Peaks> measure_peaks(int threads);
 
+/// The higher of each rate: whatever is measured beside a peak should be bounded by the best of its time.
+void raise(Peaks& peaks, const Peaks& again);
+
 }  // namespace dllm::cpu

@@ -1,26 +1,42 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/thread_pool.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
+#include "cpu/packed_weights.h"
 
 namespace dllm::cpu {
 
-/// The rows of one value in groups, as products with packed floats read them (kernel_set.h). q, k and v read one input:
-/// what is grouped stays until another value comes.
+/// The rows of one value in groups, as products with packed floats read them (RowForm). q, k and v read one input: what
+/// is grouped stays until another value comes, in every form that was asked for.
 class RowGroups {
  public:
-  /// Of x[rows][k]; `value` names x uniquely until clear(). Throws std::bad_alloc.
-  const float* of(const KernelSet& kernels, ThreadPool& pool, std::int64_t value, const float* x, std::int64_t rows,
-                  std::int64_t k);
+  struct View {
+    const float* groups;
+    RowForm form;
+  };
+  /// Rows of x[rows][k] for `weight`, in pairs where the set, the weight and the rows allow it; `value` names x
+  /// uniquely until clear(). Throws std::bad_alloc.
+  View of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value, const float* x,
+          std::int64_t rows);
   /// Nothing is held any more.
-  void clear() { value_ = -1; }
+  void clear() {
+    for (Slot& slot : slots_) slot.value = -1;
+  }
 
  private:
-  Buffer memory_;
-  std::int64_t value_ = -1;
+  struct Slot {
+    Buffer memory;
+    std::int64_t value = -1;
+    bool regular = false;
+  };
+  Slot& group(const KernelSet& kernels, ThreadPool& pool, RowForm form, std::int64_t value, const float* x,
+              std::int64_t rows, std::int64_t k);
+
+  std::array<Slot, 3> slots_;  ///< by form
 };
 
 }  // namespace dllm::cpu

@@ -17,7 +17,8 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       options_(std::move(options)),
       cache_(cache),
       unconditional_(unconditional),
-      drafts_(options_.drafts) {
+      drafts_(options_.drafts),
+      soft_masks_(options_.smooth) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -77,9 +78,14 @@ Position Denoiser::settled() const {
 }
 
 DecodeContext Denoiser::context() const {
-  return {
-      canvas_,      window_,         window_step_, window_masks_at_start_, static_cast<std::uint32_t>(counters_.steps),
-      options_.rng, options_.latency};
+  return {canvas_,
+          window_,
+          window_step_,
+          window_masks_at_start_,
+          static_cast<std::uint32_t>(counters_.steps),
+          options_.rng,
+          options_.latency,
+          soft_masks_.least_threshold()};
 }
 
 std::vector<Position> Denoiser::draft_positions() const {
@@ -177,7 +183,12 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   StepPlan plan;
   plan.causal_block = desc_.causal_block;
   plan.visible = decision.visible;
-  for (Position p : rows) plan.rows.push_back({p, shown(p)});
+  for (Position p : rows) {
+    plan.rows.push_back({p, shown(p)});
+    const auto mixture = soft_masks_.mixture(p);
+    if (canvas_.masked(p) && plan.rows.back().token == canvas_.mask() && !mixture.empty())
+      plan.mixtures.push_back({static_cast<std::int32_t>(plan.rows.size()) - 1, {mixture.begin(), mixture.end()}});
+  }
 
   score_of_wanted_.clear();
   for (Position p : wanted) {
@@ -209,6 +220,7 @@ ScoreRequest Denoiser::request() {
       request.rules.push_back({id, true, false});
     }
   method_.decoder->configure(request);
+  soft_masks_.configure(request);
   queries_ = method_.decoder->queries(context());
   for (const TokenQuery& query : queries_) {
     const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), query.position);
@@ -268,10 +280,27 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     if (const auto next = method_.window->next(canvas_))
       apply(step, drafts_.accept(canvas_, {window_.end, next->range.end}, feedback.drafts));
   method_.window->observe(feedback);
+  keep_expectations(scores[0]);
   ++window_step_;
   ++counters_.steps;
   find_stop();
   return step;
+}
+
+/// For the masks that are still there, what the pass expects of them (IterSmooth).
+void Denoiser::keep_expectations(const Scores& scores) {
+  if (!soft_masks_.on() || scores.rows.empty()) return;
+  const std::size_t top = scores.top.size() / scores.rows.size(), logits = scores.logits.size() / scores.rows.size();
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    const auto row = static_cast<std::size_t>(score_of_wanted_[i]);
+    if (canvas_.masked(wanted_[i])) {
+      soft_masks_.record(wanted_[i], scores.rows[row], std::span(scores.top).subspan(row * top, top),
+                         std::span(scores.logits).subspan(row * logits, logits));
+    } else {
+      soft_masks_.forget(wanted_[i]);
+    }
+  }
+  soft_masks_.end_pass();
 }
 
 void Denoiser::apply(DenoiseStep& step, std::span<const Edit> edits) {

@@ -10,6 +10,7 @@
 #include "decode/canvas.h"
 #include "decode/decoder.h"
 #include "decode/drafts.h"
+#include "decode/soft_masks.h"
 #include "decode/window.h"
 #include "dllm/error.h"
 
@@ -45,6 +46,7 @@ struct DenoiseOptions {
   SuffixPolicy suffix = SuffixPolicy::kFull;
   Position suffix_near = 32;
   DraftConfig drafts{};
+  SmoothConfig smooth{};
 };
 
 /// What one step did.
@@ -99,6 +101,7 @@ class Denoiser {
   bool force_progress(DenoiseStep& step, std::span<const Candidate> options);
   void apply(DenoiseStep& step, std::span<const Edit> edits);
   std::optional<Position> stop_candidate() const;
+  void keep_expectations(const Scores& scores);
   StepPlan plan(const std::vector<Position>& wanted);
   ScoreRequest request();
   std::vector<Candidate> candidates(const Scores& scores) const;
@@ -126,6 +129,7 @@ class Denoiser {
   std::vector<TokenQuery> queries_;
   std::vector<SequenceStep> prepared_;
   Drafts drafts_;
+  SoftMasks soft_masks_;
   DenoiseCounters counters_;
   std::optional<Position> stop_;
 };

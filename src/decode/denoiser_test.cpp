@@ -68,8 +68,8 @@ Outcome run(FakeBackend& backend, const Scenario& scenario, std::unique_ptr<Cach
     const auto scores = *backend.forward(batch);
     const auto step = denoiser.absorb(scores);
     EXPECT_TRUE(step);
-    const bool may_look_only = scenario.decoder == "origin" || scenario.decoder == "draft-edit" ||
-                               scenario.decoder == "revision";
+    const bool may_look_only =
+        scenario.decoder == "origin" || scenario.decoder == "draft-edit" || scenario.decoder == "revision";
     EXPECT_FALSE(step->edits.empty() && !may_look_only) << "a pass without progress";
     result.windows.push_back(step->window);
     for (const Edit& edit : step->edits)

@@ -144,6 +144,12 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
   if (method.decoder->greedy() && resolved.temperature > 0)
     return bad(fmt::format("'{}' is defined for greedy predictions only", resolved.algorithm), "--temperature",
                "leave the option out");
+  ScoreRequest request;
+  method.decoder->configure(request);
+  if (resolved.smooth > 0 && (request.distribution != ScoreDistribution::kRaw || resolved.algorithm == "revision"))
+    return bad(fmt::format("'{}' cannot be smoothed", resolved.algorithm), "--smooth", "give another --algorithm");
+  if (resolved.smooth > 0 && (!desc.mask || resolved.cfg_scale != 0))
+    return bad("smoothing needs masks, and predictions without guidance", "--smooth");
   return method;
 }
 
@@ -166,7 +172,11 @@ DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc&
           .drafts = {.acceptance =
                          resolved.draft_acceptance == "instant" ? DraftAcceptance::kInstant : DraftAcceptance::kRecheck,
                      .threshold = resolved.draft_threshold,
-                     .show = resolved.show_drafts}};
+                     .show = resolved.show_drafts},
+          .smooth = {.gain = resolved.smooth,
+                     .first = resolved.smooth_first,
+                     .per_pass = resolved.smooth_step,
+                     .top = resolved.smooth_top}};
 }
 
 }  // namespace dllm

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "decode/registry.h"
+#include "engine/method_options.h"
 
 namespace dllm {
 namespace {
@@ -137,158 +138,6 @@ std::vector<OptionSpec> decoding_options() {
   };
 }
 
-std::vector<OptionSpec> window_options() {
-  constexpr std::string_view group = "Windows' own";
-  return {
-      {"latency",
-       {"--latency"},
-       &O::latency,
-       "adaptive, lookahead: file with the cost of steps (dllm bench latency), or auto: measured once and kept; the "
-       "same file gives the same decisions",
-       group,
-       {}},
-      {"objective",
-       {"--objective"},
-       &O::objective,
-       "adaptive, lookahead: grow while a step stays within --allowance, or to the best commits per millisecond",
-       group,
-       {"allowance", "rate"}},
-      {"allowance",
-       {"--allowance"},
-       &O::allowance,
-       "share by which the step of a grown window may cost more",
-       group,
-       {},
-       0,
-       1e3},
-      {"max_window",
-       {"--max-window"},
-       &O::max_window,
-       "adaptive, lookahead: widest window, drafts included; 0: four blocks",
-       group,
-       {},
-       0,
-       kMaxPositions},
-      {"lookahead_masks",
-       {"--lookahead-masks"},
-       &O::lookahead_masks,
-       "lookahead: draft behind a block that has at most so many masks left",
-       group,
-       {},
-       0,
-       kMaxPositions},
-      {"draft_acceptance",
-       {"--draft-acceptance"},
-       &O::draft_acceptance,
-       "lookahead: accept a draft when its block's first pass confirms it, or at once",
-       group,
-       {"recheck", "instant"}},
-      {"draft_threshold",
-       {"--draft-threshold"},
-       &O::draft_threshold,
-       "lookahead: confidence from which a draft is accepted",
-       group,
-       {},
-       0,
-       2},
-      {"show_drafts",
-       {"--show-drafts"},
-       &O::show_drafts,
-       "lookahead: the model reads drafts above the threshold instead of masks",
-       group,
-       {}},
-      {"slide_at_once",
-       {"--slide-at-once"},
-       &O::slide_at_once,
-       "sliding: committed positions leave the window before a pass has read them",
-       group,
-       {}},
-  };
-}
-
-std::vector<OptionSpec> cache_options() {
-  constexpr std::string_view group = "Caches' own";
-  return {
-      {"refresh",
-       {"--refresh"},
-       &O::refresh,
-       "prefix, dual, vicinity: a full pass for every block, or only for the first",
-       group,
-       {"block", "once"}},
-      {"refresh_interval",
-       {"--refresh-interval"},
-       &O::refresh_interval,
-       "prefix, dual, vicinity, delayed: a full pass after so many others; 0: none on this account",
-       group,
-       {},
-       0,
-       kMaxInt},
-      {"prefix_look",
-       {"--prefix-look"},
-       &O::prefix_look,
-       "vicinity: rows in front of the window that are recomputed with it",
-       group,
-       {},
-       0,
-       kMaxPositions},
-      {"after_look",
-       {"--after-look"},
-       &O::after_look,
-       "vicinity: rows behind the window that are recomputed with it",
-       group,
-       {},
-       0,
-       kMaxPositions},
-      {"cache_warmup",
-       {"--cache-warmup"},
-       &O::cache_warmup,
-       "vicinity: full passes at the beginning of an answer",
-       group,
-       {},
-       0,
-       kMaxInt},
-      {"cache_delay",
-       {"--cache-delay"},
-       &O::cache_delay,
-       "delayed: passes with its token before a row is kept",
-       group,
-       {},
-       1,
-       kMaxInt},
-      {"prompt_interval",
-       {"--prompt-interval"},
-       &O::prompt_interval,
-       "partial: the prompt is recomputed every so many passes",
-       group,
-       {},
-       1,
-       kMaxInt},
-      {"response_interval",
-       {"--response-interval"},
-       &O::response_interval,
-       "partial: the whole answer is recomputed every so many passes",
-       group,
-       {},
-       1,
-       kMaxInt},
-      {"refresh_share",
-       {"--refresh-share"},
-       &O::refresh_share,
-       "partial: share of the answer recomputed in the passes between",
-       group,
-       {},
-       0,
-       1},
-      {"suffix",
-       {"--suffix"},
-       &O::suffix,
-       "masks behind the window that exist for the model: all, the nearest, none",
-       group,
-       {"full", "near", "none"}},
-      {"suffix_near", {"--suffix-near"}, &O::suffix_near, "--suffix near: how many", group, {}, 0, kMaxPositions},
-  };
-}
-
 std::vector<OptionSpec> decoder_options() {
   constexpr std::string_view group = "Decoders' own";
   return {
@@ -373,64 +222,6 @@ std::vector<OptionSpec> decoder_options() {
   };
 }
 
-std::vector<OptionSpec> revision_options() {
-  constexpr std::string_view group = "Revision (--algorithm revision)";
-  return {
-      {"visible_threshold",
-       {"--visible-threshold"},
-       &O::visible_threshold,
-       "confidence from which a token is shown; it is looked at again until it is final",
-       group,
-       {},
-       0,
-       2},
-      {"stable_threshold",
-       {"--stable-threshold"},
-       &O::stable_threshold,
-       "confidence from which a token is final",
-       group,
-       {},
-       0,
-       2},
-      {"refresh_rows",
-       {"--refresh-rows"},
-       &O::refresh_rows,
-       "tokens behind the window looked at again in each pass",
-       group,
-       {},
-       0,
-       kMaxPositions},
-      {"max_revisions",
-       {"--max-revisions"},
-       &O::max_revisions,
-       "how often one position may change its token",
-       group,
-       {},
-       0,
-       kMaxInt},
-      {"drain_rounds",
-       {"--drain-rounds"},
-       &O::drain_rounds,
-       "passes over what is not final when no mask is left",
-       group,
-       {},
-       0,
-       kMaxInt},
-      {"leave_one_out",
-       {"--leave-one-out"},
-       &O::leave_one_out,
-       "looks behind the window show the mask instead of the token",
-       group,
-       {}},
-      {"remask_visible",
-       {"--remask-visible"},
-       &O::remask_visible,
-       "tokens of the window whose probability falls below --remask-threshold become masks again",
-       group,
-       {}},
-  };
-}
-
 std::vector<OptionSpec> sampling_options() {
   constexpr std::string_view group = "Sampling";
   return {
@@ -465,8 +256,7 @@ std::vector<OptionSpec> sampling_options() {
 
 std::vector<OptionSpec> all_options() {
   std::vector<OptionSpec> table = answer_options();
-  for (const auto& part : {decoding_options(), window_options(), cache_options(), decoder_options(), revision_options(),
-                           sampling_options()})
+  for (const auto& part : {decoding_options(), method_options(), decoder_options(), sampling_options()})
     table.insert(table.end(), part.begin(), part.end());
   return table;
 }

@@ -11,7 +11,8 @@
 //
 // Every set computes every float with the same operations in the same order (16 lanes, fused multiply-adds where the
 // source says fma, one fixed tree for sums over lanes), so all sets agree BIT FOR BIT with `scalar`, which is the
-// oracle. That is why VDPBF16PS and the like are absent: they round differently.
+// oracle. VDPBF16PS is used where it is such a chain of fused multiply-adds (RowForm); BFDOT and BFMMLA of Arm, which
+// round pairs or quads differently and not the same on all processors, are not.
 
 namespace dllm::cpu {
 
@@ -43,8 +44,19 @@ void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k,
 /// Rows of floats for products with packed floats lie in groups of six, [k][6], each zero-filled to six rows: one
 /// pointer reaches every row of a tile, and rows of 4096 floats would share their sets of the L1 cache. The numbers
 /// beyond the last are for stores of whole vectors (interleave) and keep groups off each other's sets.
+///
+/// Beside BF16 weights rows are rounded to BF16 first, to nearest even: the products are exact in float32 then, and
+/// VDPBF16PS adds them one after the other, each with one rounding, in the order k + 1, k of every pair (measured: Zen
+/// 5; Intel's manual says the same). Two fused multiply-adds in that order are what every set computes. The instruction
+/// also takes subnormal numbers for zero, so it runs only if there can be none: if weights and rows are all zero or
+/// within [2^-55, 2^55), products and sums are multiples of 2^-124.
 inline constexpr std::int64_t kRowGroup = 6;
-constexpr std::int64_t row_group_stride(std::int64_t k) { return k * kRowGroup + 32; }
+enum class RowForm : std::uint8_t {
+  kFloats,   ///< [k][6], for F32 and F16 weights
+  kRounded,  ///< [k][6] of floats that are BF16 numbers
+  kPairs,  ///< [k / 2][6] of words, k below k + 1: for sets that say bf16_dots(), regular weights and rows, and even k
+};
+constexpr std::int64_t row_group_stride(std::int64_t k) { return (k + 15) / 16 * 16 * kRowGroup + 32; }
 
 /// out[m][n - out_origin] = sum_k x[m][k] w[n][k] + bias[n]
 struct LinearArgs {
@@ -59,7 +71,8 @@ struct LinearArgs {
   const float* x = nullptr;  ///< [rows][k]: runs over weights as they stand if it is set
   // Packed weights:
   const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)] for packed floats, from interleave()
-  std::int64_t first_row = 0;     ///< of the rows in `groups`
+  RowForm form = RowForm::kFloats;
+  std::int64_t first_row = 0;  ///< of the rows in `groups`
   const PackedFormat* format = nullptr;
   const PackedLayout* layout = nullptr;
   const std::uint8_t* packed = nullptr;  ///< panels
@@ -154,9 +167,11 @@ struct KernelSet {
   /// that it shows in the result.
   void (*quantize_row)(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales,
                        std::int32_t* sums);
-  /// One group of `count` <= 6 rows of k values, k apart, to [k][6], with zeros for what is missing of six rows. Writes
-  /// row_group_stride(k) floats at most.
-  void (*interleave)(const float* x, std::int64_t k, std::int64_t count, float* out);
+  /// One group of `count` <= 6 rows of k values, k apart, with zeros for what is missing of six rows. Writes
+  /// row_group_stride(k) floats at most. Returns whether rows that were rounded are regular (RowForm).
+  bool (*interleave)(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out);
+  /// Whether this processor runs products with rows in pairs.
+  bool (*bf16_dots)();
   /// Whether the int8 family knows the format; if not, only the float family (through the codec) runs it.
   bool (*runs_int8)(TensorType type);
   /// Outputs [n_begin, n_end); n_begin is a multiple of kPanel. A result depends on its row of x and of w only: not on

@@ -35,6 +35,7 @@ constinit const KernelSet kKernels = {
     .name = DLLM_STRINGIFY(DLLM_ISA),
     .quantize_row = quantize_row,
     .interleave = interleave,
+    .bf16_dots = bf16_dots,
     .runs_int8 = runs_int8,
     .linear = linear,
     .rms_norm = rms_norm,

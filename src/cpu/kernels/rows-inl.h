@@ -61,18 +61,22 @@ void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
   }
 }
 
-void to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
+/// BF16 in the upper half of each lane; what is below belongs to no one.
+inline I32 round_to_bf16(F32 x) {
   const I32 magnitude = set1(std::int32_t{0x7fffffff}), infinity = set1(std::int32_t{0x7f800000});
+  const I32 bits = as_i32(x);
+  // Half a unit less one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
+  const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
+  const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
+  return as_i32(
+      select_greater(bit_and(bits, magnitude), infinity, as_f32(set1(std::int32_t{0x7fc00000})), as_f32(rounded)));
+}
+
+void to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const int count = count_of(i, n);
-    const I32 bits = as_i32(load_n(x + i, count));
-    // Half a unit less one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
-    const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
-    const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
-    const F32 kept =
-        select_greater(bit_and(bits, magnitude), infinity, as_f32(set1(std::int32_t{0x7fc00000})), as_f32(rounded));
     std::uint16_t words[16];
-    store_words(words, shift_right<16>(as_i32(kept)));
+    store_words(words, shift_right<16>(round_to_bf16(load_n(x + i, count))));
     __builtin_memcpy(out + i, words, static_cast<std::size_t>(count) * 2);
   }
 }

@@ -201,26 +201,38 @@ class Check {
     }
   }
 
-  /// Packed weights against the oracle's kernel for weights as they stand: the order of additions is the same. With
-  /// rows that begin within a group too.
+  /// Packed weights against the oracle. F32 and F16: against its kernel for weights as they stand, since the order of
+  /// additions is the same; BF16: in pairs, too, where the set takes them. With rows that begin within a group.
   void packed_floats(const LinearArgs& plain, TensorType type, const std::vector<std::byte>& weight,
                      const std::vector<float>& x, std::int64_t n) {
     testing::TestMatrix matrix(type, weight, n, plain.k);
-    testing::TestGroups groups(set_, x, plain.rows);
+    const bool bf16 = type == TensorType::kBF16;
+    const RowForm form = bf16 ? RowForm::kRounded : RowForm::kFloats;
+    testing::TestGroups expected_rows(oracle_, form, x, plain.rows), rows(set_, form, x, plain.rows);
+    testing::TestGroups pairs(set_, RowForm::kPairs, x, plain.rows);
     LinearArgs packed;
     matrix.add_to(packed);
-    packed.k = plain.k, packed.rows = plain.rows, packed.groups = groups.floats(), packed.n = n;
-    for (std::int64_t row : {std::int64_t{0}, plain.rows / 2, plain.rows - 1}) {
-      LinearArgs expected = from_row(plain, row), actual = from_row(packed, row);
-      expected.rows = actual.rows = plain.rows - row;
-      compare("linear (packed floats)", (plain.rows - row) * n, [&](const KernelSet& s, float* out) {
+    packed.k = plain.k, packed.rows = plain.rows, packed.n = n, packed.form = form, packed.groups = rows.floats();
+    LinearArgs oracle = plain;
+    if (bf16) oracle = packed, oracle.groups = expected_rows.floats();
+    compare_rows(oracle, packed, n, "linear (packed floats)");
+    if (!bf16 || !set_.bf16_dots() || plain.k % 2 != 0 || !pairs.regular || !matrix.regular()) return;
+    packed.form = RowForm::kPairs, packed.groups = pairs.floats();
+    compare_rows(oracle, packed, n, "linear (BF16 pairs)");
+  }
+
+  void compare_rows(const LinearArgs& oracle, const LinearArgs& own, std::int64_t n, const char* what) {
+    for (std::int64_t row : {std::int64_t{0}, own.rows / 2, own.rows - 1}) {
+      bool first = true;  // the oracle runs first, and the set under test may be the oracle
+      const std::vector<float> bias = random_floats(random_, n);
+      compare(what, (own.rows - row) * n, [&](const KernelSet& s, float* out) {
         alignas(64) static unsigned char scratch[kLinearScratchBytes];
-        LinearArgs& args = &s == &oracle_ ? expected : actual;
-        args.out = out, args.out_stride = n;
+        LinearArgs args = from_row(first ? oracle : own, row);
+        first = false;
+        args.rows = own.rows - row, args.out = out, args.out_stride = n, args.bias = row == 0 ? bias.data() : nullptr;
         s.linear(args, 0, n, scratch);
       });
     }
-    linear(packed, n, "linear (packed floats)");
   }
 
   void int8_linear(const testing::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {

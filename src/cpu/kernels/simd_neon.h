@@ -172,6 +172,8 @@ inline void store_bytes(std::int8_t* p, const I32& a) {
   vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
 
+inline bool bf16_dots() { return false; }
+
 inline U8 load_bytes(const std::uint8_t* p) {
   return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
 }

@@ -203,6 +203,8 @@ inline void store_bytes(std::int8_t* p, const I32& a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.lane[i]);
 }
 
+inline bool bf16_dots() { return false; }
+
 inline U8 load_bytes(const std::uint8_t* p) {
   U8 r;
   __builtin_memcpy(&r, p, sizeof r);

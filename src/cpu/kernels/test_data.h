@@ -135,14 +135,17 @@ class TestMatrix {
 /// Rows in groups, as packed floats take them.
 class TestGroups {
  public:
-  TestGroups(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+  TestGroups(const KernelSet& set, RowForm form, const std::vector<float>& x, std::int64_t rows)
       : values_((rows + kRowGroup - 1) / kRowGroup * row_group_stride(static_cast<std::int64_t>(x.size()) / rows) * 4) {
     const std::int64_t k = static_cast<std::int64_t>(x.size()) / rows;
     for (std::int64_t row = 0; row < rows; row += kRowGroup)
-      set.interleave(x.data() + row * k, k, rows - row < kRowGroup ? rows - row : kRowGroup,
-                     floats() + row / kRowGroup * row_group_stride(k));
+      regular = set.interleave(form, x.data() + row * k, k, rows - row < kRowGroup ? rows - row : kRowGroup,
+                               floats() + row / kRowGroup * row_group_stride(k)) &&
+                regular;
   }
   float* floats() { return reinterpret_cast<float*>(values_.data()); }
+
+  bool regular = true;
 
  private:
   AlignedBytes values_;

@@ -7,8 +7,11 @@
 // stable threshold, or gives way to a token of the visible threshold that is likelier (A14). Inside the window that
 // happens in every pass. Behind the window up to `refresh_rows` visible tokens are forwarded and scored with each pass,
 // folded into its batch: the scattered rows share the weights' stream, so on a machine without a second processor this
-// beats a second path. Their K/V are made anew on the way. With leave_one_out these rows show the mask instead, which
-// is what the model was trained on; their K/V are then a mask's until the next pass mends them.
+// beats a second path. Their K/V are made anew on the way.
+//
+// With leave_one_out a looked-at row shows the mask instead, which is what the model was trained on: the token is
+// judged by what the others say. Its K/V are then a mask's until the next pass mends them, and tokens inside the window
+// are not looked at. In one pass all looked-at rows are left out together.
 //
 // When no mask is left, up to `drain_rounds` more passes look at everything visible; then it is accepted.
 #include <algorithm>
@@ -35,7 +38,7 @@ class Revision : public Decoder {
     refreshed_ = refresh_set(context.window.begin);
     std::vector<Position> now = Decoder::wanted(context);
     for (const auto& [position, state] : visible_)
-      if (context.window.contains(position)) now.push_back(position);
+      if (looks_inside(context, position)) now.push_back(position);
     now.insert(now.end(), refreshed_.begin(), refreshed_.end());
     std::sort(now.begin(), now.end());
     return now;
@@ -91,7 +94,7 @@ class Revision : public Decoder {
     if (!open.empty() && again && drained_ < config_.drain_rounds) {
       ++drained_;
       draining_ = true;
-      refreshed_.clear();
+      refreshed_ = open;
       return open;
     }
     for (Position position : open) visible_.erase(position);
@@ -107,8 +110,13 @@ class Revision : public Decoder {
     bool dirty = false;       ///< another token since its K/V were made
   };
 
+  /// Inside the window a token is context for its neighbours: showing its mask would take that away.
+  bool looks_inside(const DecodeContext& context, Position position) const {
+    return !config_.leave_one_out && context.window.contains(position);
+  }
+
   bool looks_at(const DecodeContext& context, Position position) const {
-    return draining_ || context.window.contains(position) ||
+    return draining_ || looks_inside(context, position) ||
            std::binary_search(refreshed_.begin(), refreshed_.end(), position);
   }
 

@@ -14,11 +14,11 @@ class Threshold : public Decoder {
  public:
   explicit Threshold(const DecoderConfig& config) : threshold_(config.threshold) {}
 
-  std::vector<Edit> decode(const DecodeContext&, std::span<const Candidate> candidates) override {
+  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     double best = -std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : candidates)
       if (candidate.eligible) best = std::max(best, candidate.confidence);
-    const double bound = std::min(threshold_, best - kTieWidth);
+    const double bound = std::min(std::max(threshold_, context.least_threshold), best - kTieWidth);
     std::vector<Edit> edits;
     for (const Candidate& candidate : candidates)
       if (candidate.eligible && candidate.confidence >= bound) edits.push_back(commit(candidate));

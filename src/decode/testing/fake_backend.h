@@ -35,6 +35,7 @@ class FakeBackend : public Backend {
   std::vector<StepPlan> plans;
   /// Lets a test spoil or steer scores.
   std::function<void(RowScore&)> tamper;
+  bool tops = false;  ///< lists of one token are answered
 
  private:
   class Cache : public KvCache {
@@ -96,6 +97,7 @@ class FakeBackend : public Backend {
            ++query)
         scores.queried.push_back(logit(score, query->token, h));
       scores.rows.push_back(score);
+      if (tops) scores.top.push_back({score.token, score.logit});
     }
     return scores;
   }

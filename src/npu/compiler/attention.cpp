@@ -199,13 +199,8 @@ class AttentionLowering {
     return {};
   }
 
-  KvPlace kv_place(const SequenceSpec& s) const {
-    // Checked when K and V were stored.
-    const KvLayout layout = *kv_layout(c_.graph, c_.layout, s.capacity);
-    for (const KvPlace& place : layout.layers)
-      if (place.layer == o_.layer) return place;
-    return {};
-  }
+  /// Of a layer that was stored: it has a place.
+  KvPlace kv_place(const SequenceSpec& s) { return *c_.kv_place(s.capacity, o_.layer); }
 
   /// Address in matrix SRAM of a tile of K or V.
   std::uint32_t tile_address(std::size_t job, std::int64_t kv_group, std::size_t tile, bool value) const {

@@ -213,6 +213,17 @@ Expected<Buffer> StepContext::rope_rows(const RopePlace& rope) {
   return buffer;
 }
 
+Expected<KvPlace> StepContext::kv_place(std::int64_t capacity, std::int32_t layer) {
+  auto found = kv_layouts_.find(capacity);
+  if (found == kv_layouts_.end()) {
+    DLLM_TRY(KvLayout made, kv_layout(graph, layout, capacity));
+    found = kv_layouts_.emplace(capacity, std::move(made)).first;
+  }
+  for (const KvPlace& place : found->second.layers)
+    if (place.layer == layer) return place;
+  return Error{ErrorCode::kUnsupported, fmt::format("nothing stores K and V of layer {}", layer), "npu compiler", ""};
+}
+
 Expected<std::uint64_t> StepContext::hbm_area(std::uint64_t bytes, std::string_view what) {
   constexpr std::uint64_t kAlign = 4096;
   const std::uint64_t at = step_next_;

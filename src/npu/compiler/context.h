@@ -89,6 +89,8 @@ class StepContext {
   Expected<Buffer> rope_rows(const RopePlace& rope);
 
   // Bytes in HBM.
+  /// Where a layer's K and V lie in a cache of so many positions. Errors: as kv_layout().
+  Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
   /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
   void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
@@ -120,6 +122,7 @@ class StepContext {
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
+  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
   std::uint64_t step_next_ = 0;
 };
 
@@ -156,6 +159,11 @@ struct MatrixSink {
   std::optional<std::uint32_t> second;  ///< where each slab of a second matrix goes, if there is one
   /// Emitted after each slab; moves `slab` to the next one.
   std::function<void(const Gp& slab)> finish_slab;
+  /// Emitted behind every block of rows of the first matrix, from the second slab on: vector work on the slab before,
+  /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the present slab.
+  std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
+  /// Instead of finish_slab behind the last slab.
+  std::function<void(const Gp& slab)> finish_last = {};
 };
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
@@ -163,6 +171,8 @@ void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::i
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
 void swiglu_constants(Emitter& e);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
+/// `count` rows in place, two at a time so that one's latency is the other's work; `scratch`: two rows. Moves both.
+void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch);
 /// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: lanes without a
 /// column are operands of what reads the value.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);

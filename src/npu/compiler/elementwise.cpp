@@ -32,6 +32,31 @@ void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp&
   e.vector_vv(Op::V_MUL_VV, out, t, up);
 }
 
+void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch) {
+  Emitter& e = c.e;
+  struct Row {
+    const Gp *gate, *up;
+    Gp t;
+  };
+  const Gp other_gate = e.reg(), other_up = e.reg();
+  const Row rows[] = {{&gate, &up, e.reg(c.address(scratch))}, {&other_gate, &other_up, e.reg(c.address(scratch + 1))}};
+  e.add(other_gate, gate, c.vlen());
+  e.add(other_up, up, c.vlen());
+  e.loop(count / 2, [&] {
+    for (const Row& r : rows) e.vector_vf(Op::V_SUB_VF, r.t, *r.gate, 0, 1);
+    for (const Row& r : rows) e.vector_v(Op::V_EXP_V, r.t, r.t);
+    for (const Row& r : rows) e.vector_vf(Op::V_ADD_VF, r.t, r.t, kOne);
+    for (const Row& r : rows) e.vector_v(Op::V_RECI_V, r.t, r.t);
+    for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, r.t, r.t, *r.gate);
+    for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, *r.gate, r.t, *r.up);
+    for (const Row& r : rows)
+      for (const Gp* p : {r.gate, r.up}) e.add(*p, *p, 2 * c.vlen());
+  });
+  if (count % 2 == 0) return;
+  swiglu_row(e, rows[0].t, gate, up, gate);
+  for (const Gp* p : {&gate, &up}) e.add(*p, *p, c.vlen());
+}
+
 Expected<void> lower(StepContext& c, const op::SwiGlu& o) {
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
@@ -42,6 +67,36 @@ Expected<void> lower(StepContext& c, const op::SwiGlu& o) {
              [&](std::span<const Gp> p) { swiglu_row(c.e, t, p[0], p[1], p[2]); });
   c.release(scratch);
   return {};
+}
+
+/// In place, one rotation, two rows at a time.
+static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t tables, std::int64_t scratch,
+                         std::int64_t distance) {
+  Emitter& e = c.e;
+  const auto count = static_cast<std::int64_t>(c.rows.size());
+  struct Row {
+    Gp x, cos, sin, t;
+  };
+  Row rows[2];
+  for (std::int64_t g = 0; g < 2; ++g)
+    rows[g] = {e.reg(c.address(x.row + g)), e.reg(), e.reg(), e.reg(c.address(scratch + g))};
+  const Gp up = e.reg(static_cast<std::uint32_t>(distance));
+  e.loop(x.slabs, [&] {
+    for (std::int64_t g = 0; g < 2; ++g) {
+      e.load(rows[g].cos, c.address(tables + g));
+      e.load(rows[g].sin, c.address(tables + count + g));
+    }
+    e.loop(count / 2, [&] {
+      for (const Row& r : rows) e.shift(r.t, r.x, up, 2);
+      for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, r.t, r.t, r.sin);
+      for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, r.x, r.x, r.cos);
+      for (const Row& r : rows) e.vector_vv(Op::V_ADD_VV, r.x, r.x, r.t);
+      for (const Row& r : rows)
+        for (const Gp* p : {&r.x, &r.cos, &r.sin}) e.add(*p, *p, 2 * c.vlen());
+    });
+    if (x.slabs == 1) return;
+    for (const Row& r : rows) e.add(r.x, r.x, (x.stride - count) * c.vlen());
+  });
 }
 
 /// out = x cos + rotated x sin, the signs in the tables; see RopePlace.
@@ -56,6 +111,11 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
   const auto count = static_cast<std::int64_t>(c.rows.size());
   Emitter& e = c.e;
   e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(c.machine.hlen));
+  if (rope->tables == 2 && x.row == out.row && count % 2 == 0) {
+    rotate_pairs(c, x, tables.row, scratch.row, rope->distance);
+    c.release(scratch);
+    return {};
+  }
   const Gp t = e.reg(c.address(scratch.row)), up = e.reg(static_cast<std::uint32_t>(rope->distance)),
            px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), cos = e.reg();
   const Step to_sin = e.step(count * c.vlen());

@@ -105,6 +105,13 @@ Step Emitter::step(std::int64_t value) {
 
 void Emitter::advance(const Gp& target, const Step& step) { advance_from(target, target, step); }
 
+void Emitter::retreat(const Gp& target, const Step& step) {
+  if (step.reg.index() != 0)
+    subtract(target, target, step.reg);
+  else
+    add(target, target, -std::int64_t{step.value});
+}
+
 void Emitter::advance_from(const Gp& target, const Gp& source, const Step& step) {
   if (step.reg.index() != 0)
     add(target, source, step.reg);
@@ -154,6 +161,14 @@ void Emitter::reduce(Op op, std::uint32_t f, const Gp& rs1, bool masked) {
   i.set(Field::kRd, f);
   i.set(Field::kRs1, rs1.index());
   i.set(Field::kRs3, masked ? 1 : 0);
+}
+
+void Emitter::max_index(const Gp& index, const Gp& rs1, const Gp& first, std::uint32_t max) {
+  Instruction& i = append(Op::V_RED_MAX_IDX);
+  i.set(Field::kRd, index.index());
+  i.set(Field::kRs1, rs1.index());
+  i.set(Field::kRs2, first.index());
+  i.set(Field::kRs3, max);
 }
 
 void Emitter::shift(const Gp& rd, const Gp& rs1, const Gp& amount, std::uint32_t mode) {

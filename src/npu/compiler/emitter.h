@@ -52,6 +52,7 @@ class Emitter {
   void multiply(const Gp& target, const Gp& source, const Gp& other);
   Step step(std::int64_t value);
   void advance(const Gp& target, const Step& step);
+  void retreat(const Gp& target, const Step& step);
   void advance_from(const Gp& target, const Gp& source, const Step& step);
 
   /// Runs the body `count` times; without instructions of its own for 0 and 1.
@@ -62,6 +63,8 @@ class Emitter {
   void vector_vf(Op op, const Gp& rd, const Gp& rs1, std::uint32_t f, std::uint32_t funct = 0, bool masked = false);
   void vector_v(Op op, const Gp& rd, const Gp& rs1, bool masked = false);
   void reduce(Op op, std::uint32_t f, const Gp& rs1, bool masked = false);
+  /// f[max] and `index` follow the largest lane of rs1, `first` being lane 0's index.
+  void max_index(const Gp& index, const Gp& rs1, const Gp& first, std::uint32_t max);
   void shift(const Gp& rd, const Gp& rs1, const Gp& amount, std::uint32_t mode);
   void scalar(Op op, std::uint32_t rd, std::uint32_t rs1, std::uint32_t rs2 = 0);
   void load_fp(std::uint32_t f, Bf16 value);

@@ -43,7 +43,11 @@ Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64
   if (machine.matrix_kv != machine.vector_kv)
     return unsupported(fmt::format("K and V are stored as {} and read as {}", mx_format_name(machine.vector_kv),
                                    mx_format_name(machine.matrix_kv)));
-  return LaneMap{heads * head_dim, head_dim, group, slots_for(group, machine.heads()), machine.hlen};
+  return LaneMap{.width = heads * head_dim,
+                 .head_dim = head_dim,
+                 .group = group,
+                 .slots = slots_for(group, machine.heads()),
+                 .hlen = machine.hlen};
 }
 
 class Allocator {
@@ -170,7 +174,7 @@ class LayoutBuilder {
     RopePlace place;
     place.spec = o;
     if (!present(o.factors)) place.spec.factors = kNoId;
-    place.distance = o.layout == RopeLayout::kInterleaved ? 1 : o.dims / 2;
+    place.distance = o.dims / 2;
     place.tables = 2 * place.distance == layout_.machine.hlen ? 2 : 3;
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()), kBf16Format);
     layout_.ropes.push_back(place);
@@ -219,17 +223,24 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
   std::map<std::int32_t, const op::Attention*> attention;
   for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Attention>(&any)) attention[o->layer] = o;
+  std::map<ValueId, std::int64_t> interleaved;  // values that interleaved RoPE makes: its columns
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->layout == RopeLayout::kInterleaved)
+      interleaved[o->out] = o->dims;
+  std::map<std::int32_t, std::int64_t> of_keys;  // by layer
   // Backwards: what attention reads decides how its producers write.
   for (auto any = graph.ops.rbegin(); any != graph.ops.rend(); ++any) {
     if (const auto* o = std::get_if<op::Attention>(&*any)) {
       DLLM_TRY(at(o->q), head_map(o->heads, o->head_dim, o->heads / o->kv_heads, machine));
       at(o->out) = at(o->q);
+      at(o->q).interleaved = interleaved[o->q];
     } else if (const auto* kv = std::get_if<op::StoreKv>(&*any)) {
       const auto found = attention.find(kv->layer);
       if (found == attention.end())
         return unsupported(fmt::format("K and V of layer {} that no attention reads", kv->layer));
       DLLM_TRY(at(kv->k), head_map(found->second->kv_heads, found->second->head_dim, 1, machine));
       at(kv->v) = at(kv->k);
+      at(kv->k).interleaved = of_keys[kv->layer] = interleaved[kv->k];
     } else if (const auto* rope = std::get_if<op::Rope>(&*any)) {
       at(rope->x) = at(rope->out);
       if (!at(rope->x).heads()) return unsupported("RoPE on a value that is not made of heads");
@@ -239,6 +250,8 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
         return unsupported("RMSNorm in groups that are not the heads of attention");
     }
   }
+  for (const auto& [layer, o] : attention)
+    if (at(o->q).interleaved != of_keys[layer]) return unsupported("queries and keys that RoPE turns differently");
   for (const dllm::Op& any : graph.ops) {
     const auto same = [&](ValueId a, ValueId b) { return at(a) == at(b); };
     bool fits = true;

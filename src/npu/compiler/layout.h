@@ -17,22 +17,26 @@ namespace dllm::npu {
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-/// Columns of an activation -> lanes. Plain values lie as they are; values made of heads give every head a slot of HLEN
-/// lanes, and every KV head a power of two of query slots (28 query heads on 4 KV heads: 4 x 8 slots), because M_BTMM
-/// works on MLEN / HLEN heads of which equal numbers share a matrix. Lanes without a column are zero.
+/// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) lie as halves (j, j + dims/2) in queries
+/// and keys, whose scores do not notice: one rotation of the lanes then serves both. Plain values lie as they are;
+/// values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
+/// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
+/// Lanes without a column are zero.
 struct LaneMap {
   std::int64_t width = 0;     ///< columns
   std::int64_t head_dim = 0;  ///< 0: plain
   std::int64_t group = 1;     ///< heads per KV head
   std::int64_t slots = 1;     ///< slots per KV head
   std::int64_t hlen = 0;
+  std::int64_t interleaved = 0;  ///< columns of a head that are pairs of interleaved RoPE
 
   bool heads() const { return head_dim != 0; }
   std::int64_t slot_of(std::int64_t head) const { return head / group * slots + head % group; }
   std::int64_t slot_count() const { return width / head_dim / group * slots; }
   std::int64_t lane(std::int64_t column) const {
-    return heads() ? slot_of(column / head_dim) * hlen + column % head_dim : column;
+    return heads() ? slot_of(column / head_dim) * hlen + lane_in_head(column % head_dim) : column;
   }
+  std::int64_t lane_in_head(std::int64_t d) const { return d < interleaved ? d / 2 + d % 2 * (interleaved / 2) : d; }
   /// One past the last lane that may hold a column.
   std::int64_t used() const { return heads() ? slot_count() * hlen : width; }
   friend bool operator==(const LaneMap&, const LaneMap&) = default;

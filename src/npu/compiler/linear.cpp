@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::uint32_t kWeightAddress = 2;  // HBM address register
 
+// Words of INT_MEM: the present slab's address, and from kOffsetWord on the next panel's element offset per matrix.
+constexpr std::uint32_t kSlabWord = 0, kOffsetWord = 1;
+
 /// Emits the transfer of one panel whose element offset and target are in registers.
 void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const Gp& offset, std::int64_t lanes) {
   c.e.set_address(kWeightAddress, w.tensor.base);
@@ -41,9 +44,9 @@ class Product {
     panel_elements_ = s.panel * s.k_tiles * m_.mlen;
     slot_ = e_.reg(static_cast<std::uint32_t>(c_.layout.mram.weight[c_.panels_done % 2]));
     y_ = e_.reg(sink_.first);
-    store(kSlab, y_);
-    store(kOffset, e_.reg(static_cast<std::uint32_t>(panel_elements_)));
-    if (count_ == 2) store(kOffset + 1, Gp());
+    store(kSlabWord, y_);
+    store(kOffsetWord, e_.reg(static_cast<std::uint32_t>(panel_elements_)));
+    if (count_ == 2) store(kOffsetWord + 1, Gp());
     const std::int64_t slabs = ceil_div(s.panels(), per_slab_), last_first = (slabs - 1) * per_slab_;
     const std::int64_t last_lanes = s.panel_lanes(last_first);
     // Slabs are alike as long as the panel behind them is a full one.
@@ -52,16 +55,26 @@ class Product {
       slab(per_slab_, s.panel, next_lanes);
       finish_slab();
     };
-    e_.loop(alike, [&] { full_slab(s.panel); });
-    if (alike < slabs - 1) full_slab(last_lanes);
+    std::int64_t looped = alike;
+    if (sink_.behind_block && slabs > 1) {  // the first slab has none before it
+      full_slab(alike > 0 ? s.panel : last_lanes);
+      behind_ = true;
+      looped = std::max<std::int64_t>(0, alike - 1);
+    }
+    e_.loop(looped, [&] { full_slab(s.panel); });
+    if (alike < slabs - 1 && (!behind_ || alike > 0)) full_slab(last_lanes);
     slab(s.panels() - last_first, s.panel_lanes(s.panels() - 1), 0);
-    finish_slab();
+    if (sink_.finish_last) {
+      fetch(kSlabWord, y_);
+      sink_.finish_last(y_);
+    } else {
+      finish_slab();
+    }
     c_.panels_done += count_ * s.panels();
     c_.next_matrix += static_cast<std::size_t>(count_);
   }
 
  private:
-  enum Word : std::uint32_t { kSlab, kOffset };
   void store(std::uint32_t word, const Gp& source) { e_.store_int(source, Gp(), scratch_word(m_, word)); }
   void fetch(std::uint32_t word, const Gp& target) { e_.load_int(target, Gp(), scratch_word(m_, word)); }
   const WeightPlace& place(std::int64_t i) const {
@@ -76,12 +89,16 @@ class Product {
     for (std::int64_t i = 0; i < count_; ++i) {
       if (i == 1) e_.load(y_, *sink_.second);
       const std::int64_t alike = last == full ? panels - 1 : std::max<std::int64_t>(0, panels - 2);
+      bool behind = behind_ && i == 0;  // with the slab's first panel
       const auto one = [&](std::int64_t following, std::int64_t matrix, std::int64_t lanes) {
         load_next(matrix, following);
-        compute(lanes);
+        compute(lanes, behind);
         swap();
+        behind = false;
       };
-      e_.loop(alike, [&] { one(full, i, full); });
+      std::int64_t looped = alike;
+      if (behind && alike > 0) one(full, i, full), --looped;
+      e_.loop(looped, [&] { one(full, i, full); });
       if (alike < panels - 1) one(last, i, full);
       if (i + 1 < count_) {
         one(first, i + 1, last);
@@ -90,14 +107,14 @@ class Product {
       } else {
         prefetch_first_panel(c_, c_.next_matrix + static_cast<std::size_t>(count_),
                              (c_.panels_done + count_ * shape().panels()) % 2);
-        compute(last);
+        compute(last, behind);
       }
     }
   }
 
   /// Starts the transfer of a matrix's next panel into the other buffer.
   void load_next(std::int64_t matrix, std::int64_t lanes) {
-    const auto word = kOffset + static_cast<std::uint32_t>(matrix);
+    const auto word = kOffsetWord + static_cast<std::uint32_t>(matrix);
     const Gp offset = e_.reg();
     fetch(word, offset);
     const Gp other = other_slot();
@@ -115,35 +132,40 @@ class Product {
     e_.copy(slot_, other);
   }
   void finish_slab() {
-    fetch(kSlab, y_);
+    fetch(kSlabWord, y_);
     sink_.finish_slab(y_);
-    store(kSlab, y_);
+    store(kSlabWord, y_);
   }
 
   /// All rows times one panel; moves y_ behind the panel's lanes.
-  void compute(std::int64_t lanes) {
+  void compute(std::int64_t lanes, bool behind) {
     const Gp x = e_.reg(x_);
     const std::int64_t row_step = std::int64_t{m_.blen} * m_.vlen;
     e_.loop(blocks_, [&] {
-      columns(lanes, x);
+      columns(lanes, x, behind);
       e_.add(x, x, row_step);
       e_.add(y_, y_, row_step);
     });
     e_.add(y_, y_, lanes - blocks_ * row_step);
   }
 
-  void columns(std::int64_t lanes, const Gp& x) {
+  void columns(std::int64_t lanes, const Gp& x, bool behind) {
     const Gp w = e_.reg(), y = e_.reg();
     e_.copy(w, slot_);
     e_.copy(y, y_);
     const Step next_tile = e_.step(lanes * m_.mlen), next_block = e_.step(std::int64_t{m_.blen} * m_.mlen);
     const Step next_slab = e_.step(x_stride_ * m_.vlen - (m_.vlen - m_.mlen));
-    e_.loop(lanes / m_.blen, [&] {
-      contract(x, w, next_tile, next_slab);
-      e_.write_out(Op::M_MM_WO, y);
-      e_.advance(w, next_block);
-      e_.add(y, y, m_.blen);
-    });
+    // Work behind the block is spread, so that the vector unit is done before the array's queue is.
+    const std::int64_t blocks = lanes / m_.blen, parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      e_.loop(blocks / parts, [&] {
+        contract(x, w, next_tile, next_slab);
+        e_.write_out(Op::M_MM_WO, y);
+        e_.advance(w, next_block);
+        e_.add(y, y, m_.blen);
+      });
+      if (behind) sink_.behind_block(y_, part * (m_.blen / parts), m_.blen / parts);
+    }
   }
 
   /// One BLEN x BLEN block: the sum over the K tiles.
@@ -190,6 +212,7 @@ class Product {
   std::uint32_t x_;
   std::int64_t x_stride_, blocks_, panel_elements_ = 0, per_slab_ = 1;
   const MatrixSink& sink_;
+  bool behind_ = false;
   Gp slot_, y_;
 };
 
@@ -232,22 +255,30 @@ Expected<void> lower(StepContext& c, const GatedLinear& o) {
   const ValuePlace x = c.place(o.gate.x);
   DLLM_TRY(const ValuePlace y, c.place_output(o.act.out));
   DLLM_TRY(const Buffer up, c.acquire(y.stride, "one slab of the second factor"));
-  DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
-  const std::int64_t n = c.matrices[c.next_matrix].place->matrix.n;
-  clear_tail(c, n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
-  const std::int64_t rows = c.value_rows(o.act.out);
-  const MatrixSink sink{c.address(y.row), c.address(up.row), [&](const Gp& slab) {
-                          const Gp p = c.e.reg(), q = c.e.reg(c.address(up.row)), t = c.e.reg(c.address(scratch.row));
-                          c.e.copy(p, slab);
-                          swiglu_constants(c.e);
-                          c.e.loop(rows, [&] {
+  DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  swiglu_constants(c.e);
+  const std::int64_t slab_lanes = y.stride * c.vlen();
+  const MatrixSink sink{c.address(y.row), c.address(up.row), [&](const Gp& slab) { c.e.add(slab, slab, slab_lanes); },
+                        [&](const Gp& block, std::int64_t first, std::int64_t count) {
+                          const Gp p = c.e.reg(), q = c.e.reg();
+                          c.e.load_int(q, Gp(), scratch_word(c.machine, kSlabWord));
+                          c.e.subtract(q, block, q);
+                          c.e.add(q, q, c.address(up.row));
+                          c.e.add(p, block, -slab_lanes);
+                          if (first > 0)
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
+                          // A row's operations follow each other here: results chain from pipe to pipe, and the array,
+                          // which takes a port of vector SRAM in every cycle, leaves only one.
+                          const Gp t = c.e.reg(c.address(scratch.row));
+                          c.e.loop(count, [&] {
                             swiglu_row(c.e, t, p, q, p);
-                            c.e.add(p, p, c.vlen());
-                            c.e.add(q, q, c.vlen());
+                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, c.vlen());
                           });
-                          c.e.add(slab, slab, y.stride * c.vlen());
                         }};
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
+  const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
+  swiglu_rows(c, c.value_rows(o.act.out), p, q, scratch.row);
   c.release(up);
   c.release(scratch);
   return {};

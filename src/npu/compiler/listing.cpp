@@ -37,19 +37,21 @@ Expected<Listing> list_step(const Graph& graph, const ModelLayout& layout, const
   // Bounds take the peak of the memory, so no simulation of it is needed.
   DLLM_TRY(const CostModel model, CostModel::create(device, device.memory_gbps()));
   DLLM_TRY(const StepCost cost, model.evaluate(graph, {static_cast<std::int64_t>(spec.sequences.size()), keys_of(spec),
-                                                       /*fused_head=*/false}));
+                                                       /*fused_head=*/step.logit_rows == 0}));
   Listing listing;
   for (const OperatorRegion& region : step.operators) {
     ListedOperator line{region.name, "", region.begin, region.end};
+    double array = 0, others = 0;  // operators lowered as one may overlap
     for (const std::int32_t op : region.ops) {
       const OperatorCost& c = cost.operators[static_cast<std::size_t>(op)];
       line.kind += (line.kind.empty() ? "" : "+") + std::string(op_name(graph.ops[static_cast<std::size_t>(op)]));
       line.macs += c.macs;
       line.matrix_cycles += c.matrix;
-      line.lower_bound += c.lower_bound;
+      (c.macs > 0 ? array : others) += c.lower_bound;
       line.read_bytes += c.read_bytes;
       line.write_bytes += c.write_bytes;
     }
+    line.lower_bound = std::max(array, others);
     listing.operators.push_back(std::move(line));
   }
   return listing;

@@ -10,7 +10,8 @@
 namespace dllm::npu {
 
 /// One region of the program beside its closed-form bounds, in cycles of the device's clock. `lower_bound`: no schedule
-/// of tiles is faster (analytic/cost_model.h), sums over the graph operators that the region covers.
+/// of tiles is faster (analytic/cost_model.h); of operators lowered as one, the larger of the array's and the others'
+/// sum.
 struct ListedOperator {
   std::string name;
   std::string kind;

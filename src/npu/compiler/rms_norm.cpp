@@ -1,6 +1,7 @@
 // RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab.
 
 #include <array>
+#include <vector>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -8,43 +9,62 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kSum = 1, kInverse = 2, kEps = 3;
+constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // sums of up to four rows, then constants
 
-/// kSum <- 1 / sqrt(kSum * 1/n + eps), each step rounded to BF16.
-void factor(Emitter& e) {
-  e.scalar(Op::S_MUL_FP, kSum, kSum, kInverse);
-  e.scalar(Op::S_ADD_FP, kSum, kSum, kEps);
-  e.scalar(Op::S_SQRT_FP, kSum, kSum);
-  e.scalar(Op::S_RECI_FP, kSum, kSum);
+/// f <- 1 / sqrt(f * 1/n + eps), each step rounded to BF16.
+void factor(Emitter& e, std::uint32_t f) {
+  e.scalar(Op::S_MUL_FP, f, f, kInverse);
+  e.scalar(Op::S_ADD_FP, f, f, kEps);
+  e.scalar(Op::S_SQRT_FP, f, f);
+  e.scalar(Op::S_RECI_FP, f, f);
 }
 
-void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
-                std::int64_t rows) {
+/// `group` rows take turns, so that the sum's latency is another row's work. They share one row for their squares: a
+/// sum takes them as they leave the multiplier.
+void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& squares,
+                std::int64_t first, std::int64_t count, std::int64_t group) {
+  if (count < group) return;
   Emitter& e = c.e;
-  const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), p = e.reg(), g = e.reg(), q = e.reg();
-  const Step slab = e.step(x.stride * c.vlen()), out_slab = e.step(out.stride * c.vlen());
-  e.loop(rows, [&] {
-    e.load_fp(kSum, 0);
-    e.copy(p, px);
-    for (std::int64_t s = 0; s < x.slabs; ++s) {
-      e.vector_vv(Op::V_MUL_VV, scratch, p, p);
-      e.reduce(Op::V_RED_SUM, kSum, scratch);
-      if (s + 1 < x.slabs) e.advance(p, slab);
+  struct Row {
+    Gp x, out;
+    std::uint32_t f;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t g = 0; g < group; ++g)
+    rows.push_back({e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)),
+                    kSum + static_cast<std::uint32_t>(g)});
+  const Step next = e.step(x.stride * c.vlen());  // out has the same rows
+  const Gp g = e.reg();
+  const auto each = [&](auto emit) {
+    for (const Row& row : rows) emit(row);
+  };
+  e.loop(count / group, [&] {
+    each([&](const Row& r) { e.load_fp(r.f, 0); });
+    for (std::int64_t s = 0; s < x.slabs; ++s)
+      each([&](const Row& r) {
+        e.vector_vv(Op::V_MUL_VV, squares, r.x, r.x);
+        e.reduce(Op::V_RED_SUM, r.f, squares);
+        if (s + 1 == x.slabs) return;
+        e.advance(r.x, next);
+        e.advance(r.out, next);
+      });
+    each([&](const Row& r) { factor(e, r.f); });
+    // The slabs backwards: the pointers stand at the last one.
+    e.add(g, gain, (x.slabs - 1) * c.vlen());
+    for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
+      each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
+      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
+      if (s == 0) break;
+      each([&](const Row& r) {
+        e.retreat(r.x, next);
+        e.retreat(r.out, next);
+      });
+      e.add(g, g, -c.vlen());
     }
-    factor(e);
-    e.copy(p, px);
-    e.copy(q, py);
-    e.copy(g, gain);
-    for (std::int64_t s = 0; s < x.slabs; ++s) {
-      e.vector_vf(Op::V_MUL_VF, q, p, kSum);
-      e.vector_vv(Op::V_MUL_VV, q, q, g);
-      if (s + 1 == x.slabs) break;
-      e.advance(p, slab);
-      e.advance(q, out_slab);
-      e.add(g, g, c.vlen());
-    }
-    e.add(px, px, c.vlen());
-    e.add(py, py, c.vlen());
+    each([&](const Row& r) {
+      e.add(r.x, r.x, group * c.vlen());
+      e.add(r.out, r.out, group * c.vlen());
+    });
   });
 }
 
@@ -62,7 +82,7 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
         e.set_mask(mask);
         e.load_fp(kSum, 0);
         e.reduce(Op::V_RED_SUM, kSum, scratch, true);
-        factor(e);
+        factor(e, kSum);
         e.vector_vf(Op::V_MUL_VF, py, py, kSum, 0, true);
         e.add(mask, mask, mask);
       });
@@ -90,7 +110,13 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   c.e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
   c.e.load_fp(kEps, f32_to_bf16(o.eps));
   const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
-  (by_head ? heads : whole_rows)(c, x, out, g, t, c.value_rows(o.x));
+  const std::int64_t rows = c.value_rows(o.x), fours = rows / 4 * 4;
+  if (by_head) {
+    heads(c, x, out, g, t, rows);
+  } else {
+    whole_rows(c, x, out, g, t, 0, fours, 4);
+    whole_rows(c, x, out, g, t, fours, rows - fours, 1);
+  }
   c.release(scratch);
   return {};
 }

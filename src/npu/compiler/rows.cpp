@@ -53,19 +53,17 @@ Expected<void> lower(StepContext& c, const op::StoreKv& o) {
   Emitter& e = c.e;
   std::int64_t first_row = 0;
   for (const SequenceSpec& s : c.spec.sequences) {
-    DLLM_TRY(const KvLayout kv, kv_layout(c.graph, c.layout, s.capacity));
-    const KvPlace* place = nullptr;
-    for (const KvPlace& p : kv.layers)
-      if (p.layer == o.layer) place = &p;
-    for (const auto& [value, base] : {std::pair{o.k, place->k_offset}, std::pair{o.v, place->v_offset}}) {
+    DLLM_TRY(const KvPlace place, c.kv_place(s.capacity, o.layer));
+    const std::int64_t capacity = round_up(s.capacity, c.machine.hlen);
+    for (const auto& [value, base] : {std::pair{o.k, place.k_offset}, std::pair{o.v, place.v_offset}}) {
       const ValuePlace x = c.place(value);
       e.set_address(kCacheAddress, s.cache + base);
-      e.set_scale(place->scale_offset);
+      e.set_scale(place.scale_offset);
       for_runs(s, [&](std::size_t first, std::size_t count) {
         e.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(count));
         for (std::int64_t slab = 0; slab < x.slabs; ++slab) {
           const Gp from = e.reg(c.address(x, slab, first_row + static_cast<std::int64_t>(first))),
-                   to = e.reg(static_cast<std::uint32_t>((slab * kv.capacity + s.positions[first]) * c.vlen()));
+                   to = e.reg(static_cast<std::uint32_t>((slab * capacity + s.positions[first]) * c.vlen()));
           e.transfer(Op::H_STORE_V, from, to, kCacheAddress, false, 1, kKvStoreTag);
         }
       });

@@ -1,5 +1,7 @@
 // The LM head: a matrix product whose output never exists as a whole. Slabs of VLEN logits alternate between two
-// buffers; each is stored while the next is computed.
+// buffers; each is stored, or reduced, while the next is computed.
+
+#include <fmt/format.h>
 
 #include <array>
 
@@ -10,53 +12,166 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::uint32_t kLogitAddress = 7;
+constexpr Bf16 kMinusInfinity = 0xff80, kLowest = 0xff7f;
+
+class Head {
+ public:
+  Head(StepContext& context, const op::ScoreHead& o)
+      : c_(context),
+        e_(context.e),
+        x_(context.place(o.x)),
+        vocab_(context.graph.weights[static_cast<std::size_t>(o.weight)].shape[1]),
+        rows_(context.spec.scored()) {
+    has_bias_ = o.bias != kNoId && c_.layout.find(o.bias, WeightUse::kRow) != nullptr;
+  }
+
+  Expected<void> run(const op::ScoreHead& o) {
+    DLLM_TRY(buffers_, c_.acquire(2 * x_.stride, "logits"));
+    if (has_bias_) {
+      DLLM_TRY(bias_, c_.resident(o.bias, WeightUse::kRow));
+    }
+    const bool reduced = c_.options.head == HeadMode::kReduced;
+    DLLM_CHECK_OK(reduced ? prepare_reduction() : prepare_store());
+    e_.store_int(Gp(), Gp(), offset_word());
+    if (has_bias_) e_.store_int(e_.reg(c_.address(bias_.row)), Gp(), bias_word());
+    const auto finish = [&](const Gp& slab, bool last) {
+      if (has_bias_) add_bias(slab);
+      reduced ? reduce(slab, last) : store(slab);
+      const Gp both = e_.reg(c_.address(buffers_.row) + c_.address(buffers_.row + x_.stride));
+      e_.subtract(slab, both, slab);
+    };
+    const MatrixSink sink{.first = c_.address(buffers_.row),
+                          .second = {},
+                          .finish_slab = [&](const Gp& slab) { finish(slab, false); },
+                          .behind_block = {},
+                          .finish_last = [&](const Gp& slab) { finish(slab, true); }};
+    lower_matrix(c_, c_.address(x_.row), x_.stride, x_.stride / c_.machine.blen, sink);
+    if (reduced) finish_reduction();
+    c_.release(buffers_);
+    return {};
+  }
+
+ private:
+  // Between slabs these stand in INT_MEM: inside a product all registers are taken.
+  std::uint32_t offset_word() const { return scratch_word(c_.machine, 4); }
+  std::uint32_t bias_word() const { return scratch_word(c_.machine, 5); }
+  std::int64_t slabs() const { return ceil_div(vocab_, c_.vlen()); }
+
+  void add_bias(const Gp& slab) {
+    const Gp row = e_.reg(), bias = e_.reg();
+    e_.load_int(bias, Gp(), bias_word());
+    e_.copy(row, slab);
+    e_.loop(x_.stride, [&] {
+      e_.vector_vv(Op::V_ADD_VV, row, row, bias);
+      e_.add(row, row, c_.vlen());
+    });
+    e_.add(bias, bias, c_.vlen());
+    e_.store_int(bias, Gp(), bias_word());
+  }
+
+  Expected<void> prepare_store() {
+    DLLM_TRY(c_.result.logits, c_.hbm_area(static_cast<std::uint64_t>(slabs() * x_.stride * c_.vlen() * 2), "logits"));
+    c_.result.logit_rows = x_.stride;
+    return {};
+  }
+
+  void store(const Gp& slab) {
+    const Gp offset = e_.reg();
+    e_.load_int(offset, Gp(), offset_word());
+    e_.set_address(kLogitAddress, c_.result.logits);
+    e_.set_csr(Csr::kFormatActivation, mx_format_number({}));
+    e_.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(x_.stride));
+    e_.transfer(Op::H_STORE_V, slab, offset, kLogitAddress, false, 0);
+    e_.add(offset, offset, x_.stride * c_.vlen());
+    e_.store_int(offset, Gp(), offset_word());
+  }
+
+  // One-pass softmax over slabs: running maximum m with its token, running sum s relative to it (npu-reference C.5).
+  // FP_MEM: m of all rows, then s.
+  enum Fp : std::uint32_t { kMax = 1, kOld = 2, kShrink = 3, kSum = 4 };
+
+  Expected<void> prepare_reduction() {
+    const auto rows = static_cast<std::uint32_t>(rows_);
+    c_.result.predicted = kTokenWords + static_cast<std::uint32_t>(c_.rows.size());
+    c_.result.confidence = rows;
+    if (std::uint64_t{c_.result.predicted} + rows + kScratchWords > c_.machine.int_words ||
+        std::uint64_t{2} * rows > c_.machine.fp_words)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} scored rows need {} words of FP_MEM and {} of INT_MEM", rows, 2 * rows,
+                               c_.result.predicted + rows + kScratchWords),
+                   "npu compiler", "fewer rows, or --set sram.fp_words=N and sram.int_words=N with a larger N"};
+    DLLM_TRY(scratch_, c_.acquire(1, "a row of intermediate results"));
+    std::vector<Bf16> limit(static_cast<std::size_t>(c_.vlen()), kLowest), factor(limit.size());
+    const std::int64_t last = vocab_ - (slabs() - 1) * c_.vlen();
+    for (std::size_t lane = 0; lane < static_cast<std::size_t>(last); ++lane)
+      limit[lane] = 0x7f80, factor[lane] = kBf16One;
+    if (last < c_.vlen()) {
+      DLLM_TRY(limit_, c_.constant_row(limit));
+      DLLM_TRY(factor_, c_.constant_row(factor));
+    }
+    e_.load_fp(kMax, kMinusInfinity);
+    const Gp word = e_.reg(0);
+    e_.loop(rows_, [&] {
+      e_.store_fp_word(kMax, word, 0);
+      e_.store_fp_word(0, word, c_.result.confidence);
+      e_.store_int(Gp(), word, c_.result.predicted);
+      e_.add(word, word, 1);
+    });
+    return {};
+  }
+
+  void reduce(const Gp& slab, bool last) {
+    const bool partial = last && factor_.rows != 0;
+    const Gp p = e_.reg(), first = e_.reg(), word = e_.reg(0), token = e_.reg(), t = e_.reg(c_.address(scratch_.row));
+    const Gp limit = partial ? e_.reg(c_.address(limit_.row)) : Gp(),
+             factor = partial ? e_.reg(c_.address(factor_.row)) : Gp();
+    e_.copy(p, slab);
+    e_.load_int(first, Gp(), offset_word());
+    e_.loop(rows_, [&] {
+      if (partial) e_.vector_vv(Op::V_MIN_VV, p, p, limit);
+      e_.load_fp_word(kMax, word, 0);
+      e_.load_int(token, word, c_.result.predicted);
+      e_.scalar(Op::S_MV_FP, kOld, kMax);
+      e_.max_index(token, p, first, kMax);
+      e_.scalar(Op::S_SUB_FP, kShrink, kOld, kMax);
+      e_.scalar(Op::S_EXP_FP, kShrink, kShrink);
+      e_.load_fp_word(kSum, word, c_.result.confidence);
+      e_.scalar(Op::S_MUL_FP, kSum, kSum, kShrink);
+      e_.vector_vf(Op::V_SUB_VF, t, p, kMax);
+      e_.vector_v(Op::V_EXP_V, t, t);
+      if (partial) e_.vector_vv(Op::V_MUL_VV, t, t, factor);
+      e_.reduce(Op::V_RED_SUM, kSum, t);
+      e_.store_fp_word(kMax, word, 0);
+      e_.store_fp_word(kSum, word, c_.result.confidence);
+      e_.store_int(token, word, c_.result.predicted);
+      e_.add(p, p, c_.vlen());
+      e_.add(word, word, 1);
+    });
+    e_.add(first, first, c_.vlen());
+    e_.store_int(first, Gp(), offset_word());
+  }
+
+  void finish_reduction() {
+    const Gp word = e_.reg(c_.result.confidence);
+    e_.loop(rows_, [&] {
+      e_.load_fp_word(kSum, word, 0);
+      e_.scalar(Op::S_RECI_FP, kSum, kSum);
+      e_.store_fp_word(kSum, word, 0);
+      e_.add(word, word, 1);
+    });
+    c_.release(scratch_);
+  }
+
+  StepContext& c_;
+  Emitter& e_;
+  ValuePlace x_;
+  std::int64_t vocab_, rows_;
+  bool has_bias_ = false;
+  Buffer buffers_, bias_, scratch_, limit_, factor_;
+};
 
 }  // namespace
 
-Expected<void> lower(StepContext& c, const op::ScoreHead& o) {
-  const ValuePlace x = c.place(o.x);
-  const std::int64_t vocab = c.graph.weights[static_cast<std::size_t>(o.weight)].shape[1];
-  const std::int64_t slabs = ceil_div(vocab, c.vlen());
-  DLLM_TRY(const Buffer buffers, c.acquire(2 * x.stride, "logits"));
-  DLLM_TRY(c.result.logits, c.hbm_area(static_cast<std::uint64_t>(slabs * x.stride * c.vlen() * 2), "logits"));
-  c.result.logit_rows = x.stride;
-  Emitter& e = c.e;
-  const bool biased = o.bias != kNoId && c.layout.find(o.bias, WeightUse::kRow) != nullptr;
-  Buffer bias;
-  if (biased) {
-    DLLM_TRY(bias, c.resident(o.bias, WeightUse::kRow));
-  }
-  // Element offset in HBM and the bias row of the slab, between slabs in INT_MEM: inside, all registers are taken.
-  const std::uint32_t offset_word = scratch_word(c.machine, 2), bias_word = scratch_word(c.machine, 3);
-  e.store_int(Gp(), Gp(), offset_word);
-  if (biased) e.store_int(e.reg(c.address(bias.row)), Gp(), bias_word);
-  const std::uint32_t first = c.address(buffers.row), second = c.address(buffers.row + x.stride);
-  const MatrixSink sink{first, {}, [&](const Gp& slab) {
-                          if (biased) {
-                            const Gp row = e.reg(), b = e.reg();
-                            e.load_int(b, Gp(), bias_word);
-                            e.copy(row, slab);
-                            e.loop(x.stride, [&] {
-                              e.vector_vv(Op::V_ADD_VV, row, row, b);
-                              e.add(row, row, c.vlen());
-                            });
-                            e.add(b, b, c.vlen());
-                            e.store_int(b, Gp(), bias_word);
-                          }
-                          const Gp offset = e.reg();
-                          e.load_int(offset, Gp(), offset_word);
-                          e.set_address(kLogitAddress, c.result.logits);
-                          e.set_csr(Csr::kFormatActivation, mx_format_number({}));
-                          e.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(x.stride));
-                          e.transfer(Op::H_STORE_V, slab, offset, kLogitAddress, false, 0);
-                          e.add(offset, offset, x.stride * c.vlen());
-                          e.store_int(offset, Gp(), offset_word);
-                          const Gp both = e.reg(first + second);
-                          e.subtract(slab, both, slab);
-                        }};
-  lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
-  c.release(buffers);
-  return {};
-}
+Expected<void> lower(StepContext& c, const op::ScoreHead& o) { return Head(c, o).run(o); }
 
 }  // namespace dllm::npu

@@ -31,7 +31,7 @@ struct StepSpec {
 /// Where the LM head's results go.
 enum class HeadMode : std::uint8_t {
   kLogits,   ///< BF16 logits to HBM, for a reduction on the host
-  kReduced,  ///< arg-max and confidence per scored row stay on chip: INT_MEM and FP_MEM
+  kReduced,  ///< logits stay on chip: arg-max and its probability per scored row, in INT_MEM and FP_MEM
 };
 
 struct CompileOptions {
@@ -71,6 +71,8 @@ struct StepProgram {
   std::int64_t vram_rows = 0;             ///< of VLEN, at most in use
   std::uint64_t logits = 0;               ///< kLogits: HBM, BF16 [slab][logit_rows][VLEN]
   std::int64_t logit_rows = 0;
+  /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
+  std::uint32_t predicted = 0, confidence = 0;
 };
 
 /// Token ids of the step's rows stand from here in INT_MEM.

@@ -71,8 +71,9 @@ void write_rows(const WeightPlace& place, const WeightView& view, std::int64_t l
 void write_head_row(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
   const std::vector<float> values = decode_rows(view, 0, 1);
   std::vector<float> row(static_cast<std::size_t>(m.vlen), 0.0f);
-  for (std::size_t lane = 0; lane < row.size(); ++lane)
-    if (const std::size_t j = lane % static_cast<std::size_t>(m.hlen); j < values.size()) row[lane] = values[j];
+  for (std::size_t head = 0; head < row.size(); head += static_cast<std::size_t>(m.hlen))
+    for (std::size_t j = 0; j < values.size(); ++j)
+      row[head + static_cast<std::size_t>(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
   write_bf16(row, hbm + place.tensor.base);
 }
 
@@ -93,9 +94,8 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
     const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * spec.scale));
     const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle)),
                minus = f64_to_bf16(-std::sin(angle));
-    const bool interleaved = spec.layout == RopeLayout::kInterleaved;
-    const auto low = static_cast<std::size_t>(interleaved ? 2 * j : j),
-               high = static_cast<std::size_t>(interleaved ? 2 * j + 1 : j + half);
+    // In lanes, both layouts are halves (LaneMap).
+    const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
     for (std::size_t head = 0; head < vlen; head += hlen) {
       rows[head + low] = rows[head + high] = cos;
       rows[vlen + head + high] = sin;                                   // from the lane below

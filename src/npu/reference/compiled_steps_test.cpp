@@ -60,9 +60,10 @@ class Bench {
   }
 
   /// Runs the step on both and compares.
-  void run(const StepSpec& spec, const std::vector<std::size_t>& cache_of, bool keep_values) {
+  void run(const StepSpec& spec, const std::vector<std::size_t>& cache_of, bool keep_values,
+           HeadMode head = HeadMode::kLogits) {
     const Graph graph = test::tiny_graph(shape_, {spec.rows(), spec.scored()});
-    auto compiled = compile_step(graph, layout_, spec, {.keep_values = keep_values});
+    auto compiled = compile_step(graph, layout_, spec, {.head = head, .keep_values = keep_values});
     ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
     MachineState& state = machine_->state();
     std::vector<TokenId> tokens;
@@ -77,7 +78,7 @@ class Bench {
     for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
     const reference::StepResult expected = executor_->run(graph, spec, tokens, caches);
     if (keep_values) compare_values(graph, *compiled, expected);
-    compare_logits(*compiled, expected);
+    head == HeadMode::kLogits ? compare_logits(*compiled, expected) : compare_predictions(*compiled, expected);
   }
 
  private:
@@ -97,6 +98,15 @@ class Bench {
             ASSERT_EQ(got, expected.values[id][r][lane]) << graph.values[id].name << " row " << r << " lane " << lane;
           }
         }
+    }
+  }
+
+  void compare_predictions(const StepProgram& compiled, const reference::StepResult& expected) {
+    for (std::size_t r = 0; r < expected.logits.size(); ++r) {
+      const auto one = reference::reduce_logits(expected.logits[r], static_cast<std::size_t>(layout_.machine.vlen));
+      EXPECT_EQ(machine_->state().int_mem[compiled.predicted + r], one.token) << "row " << r;
+      EXPECT_EQ(machine_->state().fp_mem[compiled.confidence + r], one.confidence) << "row " << r;
+      EXPECT_GT(bf16_to_f32(one.confidence), 0.0f);
     }
   }
 
@@ -198,6 +208,17 @@ TEST_P(CompiledSteps, SharedBuffersChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CompiledSteps, testing::ValuesIn(cases()), [](const auto& p) { return p.param.name; });
+
+/// Logits never leave the chip.
+TEST(CompiledSteps, ReducedHead) {
+  for (const std::int64_t vocab : {200, 192, 40}) {
+    Bench bench({.vocab = vocab}, small_machine());
+    bench.add_cache(40);
+    bench.run({{bench.sequence(0, range(0, 37), {{0, 37}}, {1, 2, 3, 30, 31})}}, {0}, false, HeadMode::kReduced);
+    bench.run({{bench.sequence(0, range(5, 9), {{0, 37}}, {0, 1, 2, 3, 4, 5, 6, 7, 8})}}, {0}, true,
+              HeadMode::kReduced);
+  }
+}
 
 TEST(CompiledSteps, CausalBlocks) {
   Bench bench({}, small_machine());

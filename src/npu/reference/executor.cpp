@@ -123,7 +123,8 @@ std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight,
   std::vector<Bf16> out;
   for (const QuantizedRow& row : w) {
     WindowSum sum(m_.matrix_input, m_.weight, m_.contraction_bits);
-    for (std::size_t first = 0; first < end; first += tile) sum.add(a, first, {.row = &row, .first = first}, tile, group);
+    for (std::size_t first = 0; first < end; first += tile)
+      sum.add(a, first, {.row = &row, .first = first}, tile, group);
     out.push_back(sum.bf16());
   }
   if (bias != kNoId && weights_[static_cast<std::size_t>(bias)].present()) {
@@ -205,6 +206,28 @@ void Executor::run(const op::GatherScored& o) {
     for (const std::int32_t i : s.scored) value(o.out)[target++] = value(o.x)[first + static_cast<std::size_t>(i)];
     first += s.positions.size();
   }
+}
+
+Prediction reduce_logits(const std::vector<Bf16>& logits, std::size_t vlen) {
+  Prediction result;
+  Bf16 maximum = 0xff80, sum = 0;
+  for (std::size_t first = 0; first < logits.size(); first += vlen) {
+    const std::size_t end = std::min(first + vlen, logits.size());
+    const Bf16 before = maximum;
+    for (std::size_t i = first; i < end; ++i)
+      if (order_key(logits[i]) > order_key(maximum)) {
+        maximum = logits[i];
+        result.token = static_cast<std::uint32_t>(i);
+      }
+    sum = bf16_mul(sum, bf16_exp(bf16_sub(before, maximum)));
+    std::vector<float> tree(vlen, 0.0f);
+    for (std::size_t i = first; i < end; ++i) tree[i - first] = bf16_to_f32(bf16_exp(bf16_sub(logits[i], maximum)));
+    for (std::size_t n = vlen / 2; n > 0; n /= 2)
+      for (std::size_t i = 0; i < n; ++i) tree[i] = tree[2 * i] + tree[2 * i + 1];
+    sum = round(bf16_to_f32(sum) + tree[0]);
+  }
+  result.confidence = bf16_reciprocal(sum);
+  return result;
 }
 
 }  // namespace dllm::npu::reference

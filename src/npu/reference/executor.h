@@ -23,6 +23,14 @@ struct StepResult {
   Rows logits;               ///< [scored][vocabulary]
 };
 
+/// The most probable token of a row of logits and its probability, as HeadMode::kReduced defines them: one pass over
+/// slabs of `vlen` logits, running maximum and sum in BF16, each slab's sum in an FP32 tree on top of the running one.
+struct Prediction {
+  std::uint32_t token = 0;
+  Bf16 confidence = 0;
+};
+Prediction reduce_logits(const std::vector<Bf16>& logits, std::size_t vlen);
+
 /// The meaning of a graph in the NPU's number formats, operator by operator: BF16 vectors, FP32 sums in trees, MX
 /// operands, the array's windows. It knows lane maps and the sizes that appear in the numerics (MLEN, HLEN, VLEN, keys
 /// per chunk), and nothing of programs, addresses or buffers. Compiled programs must give the same bits.

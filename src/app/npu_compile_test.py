@@ -1,0 +1,77 @@
+"""`dllm npu compile` and `--backend npu` from outside.
+
+    python3 npu_compile_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import unittest
+
+from cli_case import CliCase
+
+SMALL = """name = "small"
+architecture = "llada"
+vocab = 300
+width = 128
+layers = 2
+heads = 4
+kv_heads = 2
+head_dim = 32
+ffn_width = 192
+"""
+DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
+EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mxint8:32:ocp", "--set",
+              "numerics.activation=mxint8:32:ocp"]
+
+
+class NpuCompile(CliCase):
+    def arguments(self, *more):
+        shape = self.dir / "small.toml"
+        shape.write_text(SMALL)
+        return ["npu", "compile", "--shape", shape, *DEVICE, "--batch", 2, "--rows", 8, "--context", 40, *more]
+
+    def test_json_covers_the_program(self):
+        step = json.loads(self.ok(*self.arguments("--emit", "json")).stdout)
+        operators = step["operators"]
+        self.assertEqual(operators[0]["operator"], "embed")
+        self.assertEqual(operators[-1]["operator"], "score_head")
+        for before, after in zip(operators, operators[1:]):
+            self.assertEqual(before["first_instruction"] + before["instructions"], after["first_instruction"])
+        self.assertEqual(operators[-1]["first_instruction"] + operators[-1]["instructions"] + 1, step["instructions"])
+        fused = [o for o in operators if o["operator"] == "linear+linear+swiglu"]
+        self.assertEqual(len(fused), 2)
+        self.assertEqual(fused[0]["macs"], 2 * 16 * 128 * 192)
+        self.assertGreater(fused[0]["lower_bound_cycles"], 0)
+        self.assertLess(step["vram_rows"], 65536)
+
+    def test_assembly_assembles_to_the_same_words(self):
+        step, words, again = self.dir / "step.asm", self.dir / "step.bin", self.dir / "again.bin"
+        self.ok(*self.arguments("--emit", "asm", "-o", step))
+        self.ok(*self.arguments("--emit", "bin", "-o", words))
+        self.ok("npu", "asm", step, "-o", again, "--strict")
+        self.assertEqual(words.read_bytes(), again.read_bytes())
+        self.assertIn(".profile blk.1.attn_mix  ; attention, ", step.read_text())
+
+    def test_programs_run(self):
+        for head in [[], ["--reduced-head"]]:
+            words = self.dir / "run.bin"
+            self.ok(*self.arguments("--emit", "bin", "-o", words, *head))
+            result = json.loads(self.ok("npu", "run", words, *DEVICE, "--no-data", "--timing", "-o", "json").stdout)
+            self.assertGreater(result["timing"]["total_cycles"], 1000)
+        self.assertEqual(result["counts"].get("V_RED_MAX_IDX"), 16 * 5)
+
+    def test_errors(self):
+        narrow = [a for a in self.arguments() if a not in ("--set", "array.hlen=32")]
+        self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
+        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=1100")))
+        self.assertIn("within the context", self.fails(2, *self.arguments("--context", "4")))
+        self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
+
+    def test_text_from_compiled_programs(self):
+        cpu = self.ok("run", "-n", 32, "Reverse: a b c").stdout
+        npu = self.ok("run", "-n", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
+        self.assertEqual(npu, cpu)
+        self.assertIn("add --backend npu", self.fails(2, "run", "--set", "array.hlen=32", "x"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+// No include guard: the end of simd_avx2.h.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+// Codes and their products for panel tiles (panels-inl.h).
+inline void store_bytes(std::uint8_t* p, U8 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
+}
+inline U8 and_bytes(U8 a, std::uint8_t bits) {
+  const __m256i mask = _mm256_set1_epi8(static_cast<char>(bits));
+  return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+}
+inline U8 or_bytes(U8 a, U8 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+/// Left, or right if negative, within words of 16 bits: bits of the neighbouring byte come in.
+template <int kLeft>
+inline U8 shift_bits(U8 a) {
+  if constexpr (kLeft < 0) return {_mm256_srli_epi16(a.lo, -kLeft), _mm256_srli_epi16(a.hi, -kLeft)};
+  return {_mm256_slli_epi16(a.lo, kLeft), _mm256_slli_epi16(a.hi, kLeft)};
+}
+/// table[index], of 16 bytes.
+inline U8 look_up(const std::uint8_t* table, U8 index) {
+  const __m256i values = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
+}
+
+/// The next 16 k of a row: where they are, since broadcasts come from memory.
+struct Quads {
+  const std::int8_t* at;
+};
+inline Quads load_quads(const std::int8_t* p) { return {p}; }
+template <int kLane>
+inline __m256i quad(Quads x) {
+  std::int32_t four;
+  __builtin_memcpy(&four, x.at + 4 * kLane, 4);
+  return _mm256_set1_epi32(four);
+}
+
+/// Additions stay where they are written: GCC moves those of a chain to its end, with all summands alive until then.
+inline __m256i settled(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+/// The sum of a group's products: begin, a step per quad (or two), end.
+template <int kMost>
+struct Dots {
+#ifdef DLLM_AVX_VNNI
+  static constexpr int kRows = 6;
+  static constexpr bool kTwoSteps = false;
+  using Sum = I32;
+  using Ready = U8;
+  static Ready ready(U8 w) { return w; }
+  static Sum begin(std::int32_t correction) { return set1(correction); }
+  template <int kLane>
+  static Sum step(Sum sum, Ready w, Quads x) {
+    const __m256i a = quad<kLane>(x);
+    return {_mm256_dpbusd_avx_epi32(sum.lo, w.lo, a), _mm256_dpbusd_avx_epi32(sum.hi, w.hi, a)};
+  }
+  static I32 end(Sum sum, std::int32_t) { return sum; }
+#else
+  static_assert(kMost <= 63);  // two quads fit 16 bits
+  static constexpr int kRows = 4;
+  static constexpr bool kTwoSteps = true;
+  using Sum = I32;
+  using Ready = U8;
+  static Ready ready(U8 w) { return w; }
+  static Sum begin(std::int32_t correction) { return set1(correction); }
+  template <int kLane>
+  static Sum two_steps(Sum sum, Ready v, Ready w, Quads x) {
+    const __m256i a = quad<kLane>(x), b = quad<kLane + 1>(x), ones = _mm256_set1_epi16(1);
+    const __m256i lo = _mm256_add_epi16(_mm256_maddubs_epi16(v.lo, a), _mm256_maddubs_epi16(w.lo, b));
+    const __m256i hi = _mm256_add_epi16(_mm256_maddubs_epi16(v.hi, a), _mm256_maddubs_epi16(w.hi, b));
+    return {settled(_mm256_add_epi32(sum.lo, _mm256_madd_epi16(lo, ones))),
+            settled(_mm256_add_epi32(sum.hi, _mm256_madd_epi16(hi, ones)))};
+  }
+  static I32 end(Sum sum, std::int32_t) { return sum; }
+#endif
+};
+
+#ifndef DLLM_AVX_VNNI
+/// Eight quads fit 16 bits.
+template <>
+struct Dots<15> {
+  static constexpr int kRows = 5;
+  static constexpr bool kTwoSteps = false;
+  using Sum = U8;  ///< of 16-bit lanes
+  using Ready = U8;
+  static Ready ready(U8 w) { return w; }
+  static Sum begin(std::int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  template <int kLane>
+  static Sum step(Sum sum, Ready w, Quads x) {
+    const __m256i a = quad<kLane>(x);
+    return {settled(_mm256_add_epi16(sum.lo, _mm256_maddubs_epi16(w.lo, a))),
+            settled(_mm256_add_epi16(sum.hi, _mm256_maddubs_epi16(w.hi, a)))};
+  }
+  static I32 end(Sum sum, std::int32_t correction) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return add(I32{_mm256_madd_epi16(sum.lo, ones), _mm256_madd_epi16(sum.hi, ones)}, set1(correction));
+  }
+};
+
+/// Bytes: |w| with w = u - 128 is at most 128, so that a pair of products fits 16 bits; x takes the sign of w. The zero
+/// point needs no correction then.
+template <>
+struct Dots<255> {
+  static constexpr int kRows = 4;
+  static constexpr bool kTwoSteps = false;
+  using Sum = I32;
+  struct Ready {
+    U8 magnitude, value;
+  };
+  static Ready ready(U8 u) {
+    const __m256i flip = _mm256_set1_epi8(static_cast<char>(0x80));
+    const U8 value = {_mm256_xor_si256(u.lo, flip), _mm256_xor_si256(u.hi, flip)};
+    return {{_mm256_abs_epi8(value.lo), _mm256_abs_epi8(value.hi)}, value};
+  }
+  static Sum begin(std::int32_t) { return set1(std::int32_t{0}); }
+  static __m256i one(__m256i sum, __m256i magnitude, __m256i value, __m256i a) {
+    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(a, value));
+    return settled(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+  }
+  template <int kLane>
+  static Sum step(Sum sum, const Ready& w, Quads x) {
+    const __m256i a = quad<kLane>(x);
+    return {one(sum.lo, w.magnitude.lo, w.value.lo, a), one(sum.hi, w.magnitude.hi, w.value.hi, a)};
+  }
+  static I32 end(Sum sum, std::int32_t) { return sum; }
+};
+#endif
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA
