@@ -17,10 +17,9 @@ std::string layers(int count, int odd_one = -1) {
   std::string text = ".profile begin\nli gp9, 65536\nH_PREFETCH_V gp9, gp0, a0, 0, 0\nC_FENCE 0\n.endprofile\n";
   for (int l = 0; l < count; ++l) {
     const std::string blk = "blk." + std::to_string(l);
-    text +=
-        ".profile " + blk + ".product\n  li gp1, " + std::to_string(l * 65536) + "\n  C_SET_ADDR_REG a1, gp0, gp1\n";
+    text += ".profile " + blk + ".product\n  li gp1, " + std::to_string(l << 21) + "\n  C_SET_ADDR_REG a1, gp0, gp1\n";
     text += "  li gp2, 0\n  li gp3, 0\n  li gp6, 131072\n";
-    text += "  .loop gp4, 8\n    H_PREFETCH_M gp2, gp3, a1, 0, 0\n    S_ADDI_INT gp3, gp3, 4096\n";
+    text += "  .loop gp4, 256\n    H_PREFETCH_M gp2, gp3, a1, 0, 0\n    S_ADDI_INT gp3, gp3, 4096\n";
     text += "    M_MM 0, gp2, gp9\n    M_MM 0, gp2, gp9\n    M_MM_WO gp6, 0, 0\n    S_ADDI_INT gp2, gp2, 4096\n";
     text += "    S_ADDI_INT gp6, gp6, 4\n  .endloop\n.endprofile\n";
     text += ".profile " + blk + ".act\n  li gp5, 131072\n";
