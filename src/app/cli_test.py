@@ -49,9 +49,12 @@ class Usage(CliCase):
         script = self.dir / "completion.bash"
         script.write_text(self.ok("--completion", "bash").stdout)
         ask = (f"source {script}; COMP_WORDS=(dllm run --algorithm fa); COMP_CWORD=3; _dllm; echo ${{COMPREPLY[@]}};"
-               "COMP_WORDS=(dllm qu); COMP_CWORD=1; _dllm; echo ${COMPREPLY[@]}")
+               "COMP_WORDS=(dllm qu); COMP_CWORD=1; _dllm; echo ${COMPREPLY[@]};"
+               "COMP_WORDS=(dllm npu sam); COMP_CWORD=2; _dllm; echo ${COMPREPLY[@]};"
+               "COMP_WORDS=(dllm npu sampling --form one); COMP_CWORD=4; _dllm; echo ${COMPREPLY[@]};"
+               "COMP_WORDS=(dllm npu sampling --iss); COMP_CWORD=3; _dllm; echo ${COMPREPLY[0]}")
         answer = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
-        self.assertEqual(answer.stdout.split(), ["factor", "quantize"], answer.stderr)
+        self.assertEqual(answer.stdout.split(), ["factor", "quantize", "sampling", "one-pass", "--issue"], answer.stderr)
 
     def test_full_disk(self):
         if not os.path.exists("/dev/full"):

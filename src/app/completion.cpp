@@ -8,11 +8,31 @@ namespace {
 
 std::vector<std::pair<std::string, Flags>> all_flags(std::vector<std::unique_ptr<Verb>>& keep) {
   std::vector<std::pair<std::string, Flags>> result;
-  for (const VerbEntry& entry : verbs()) {
-    if (entry.group != nullptr) continue;  // the scripts complete one word; groups have --help
-    keep.push_back(entry.make());          // the flags refer to its members
+  const auto add = [&](const VerbEntry& entry) {
+    keep.push_back(entry.make());  // the flags refer to its members
     result.emplace_back(entry.name, declared_flags(entry, *keep.back()));
+  };
+  for (const VerbEntry& entry : verbs()) {
+    if (entry.group == nullptr) add(entry);
+    if (entry.group != nullptr)
+      for (const VerbEntry& inner : entry.group()) add(inner);
   }
+  return result;
+}
+
+/// "isa" of "npu isa".
+std::string_view last_word(std::string_view name) { return name.substr(name.rfind(' ') + 1); }
+
+std::string inner_names(const VerbEntry& group) {
+  std::string names;
+  for (const VerbEntry& entry : group.group()) names += (names.empty() ? "" : " ") + std::string(last_word(entry.name));
+  return names;
+}
+
+std::vector<const VerbEntry*> groups() {
+  std::vector<const VerbEntry*> result;
+  for (const VerbEntry& entry : verbs())
+    if (entry.group != nullptr) result.push_back(&entry);
   return result;
 }
 
@@ -37,9 +57,17 @@ std::string bash_script(const std::vector<std::pair<std::string, Flags>>& all) {
       "  COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    COMPREPLY=($(compgen -W '{} --help --version --completion' -- \"$word\"))\n    return\n  fi\n"
-      "  case \"${{COMP_WORDS[1]}} $before\" in\n"
-      "    '--completion --completion') COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n",
+      "  local verb=\"${{COMP_WORDS[1]}}\"\n  case \"$verb\" in\n",
       verb_names());
+  for (const VerbEntry* group : groups())
+    script += fmt::format(
+        "    {0})\n      if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
+        "        COMPREPLY=($(compgen -W '{1} --help' -- \"$word\"))\n        return\n      fi\n"
+        "      verb=\"{0} ${{COMP_WORDS[2]}}\" ;;\n",
+        group->name, inner_names(*group));
+  script +=
+      "  esac\n  case \"$verb $before\" in\n"
+      "    '--completion --completion') COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return ;;\n";
   for (const auto& [verb, flags] : all)
     for (const Flag& flag : flags.flags()) {
       if (flag.choices.empty()) continue;
@@ -48,11 +76,11 @@ std::string bash_script(const std::vector<std::pair<std::string, Flags>>& all) {
       script += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n",
                             fmt::join(patterns, "|"), fmt::join(flag.choices, " "));
     }
-  script += "  esac\n  case \"${COMP_WORDS[1]}\" in\n";
+  script += "  esac\n  case \"$verb\" in\n";
   for (const auto& [verb, flags] : all) {
     std::string names = "--help";
     for (const Flag& flag : flags.flags()) names += fmt::format(" {}", fmt::join(flag.names, " "));
-    script += fmt::format("    {}) flags='{}' ;;\n", verb, names);
+    script += fmt::format("    '{}') flags='{}' ;;\n", verb, names);
   }
   script +=
       "  esac\n"
@@ -81,8 +109,18 @@ std::string zsh_script(const std::vector<std::pair<std::string, Flags>>& all) {
   script +=
       "    )\n    _describe verb verbs\n    _arguments '--help[help]' '--version[version]' '--completion[script]'\n"
       "    return\n  fi\n  local verb=${words[2]}\n  shift words; (( CURRENT-- ))\n  case $verb in\n";
+  for (const VerbEntry* group : groups()) {
+    script += fmt::format("    {})\n      if (( CURRENT == 2 )); then\n        local -a inner=(\n", group->name);
+    for (const VerbEntry& entry : group->group())
+      script += fmt::format("          '{}:{}'\n", last_word(entry.name), zsh_text(entry.summary));
+    script += fmt::format(
+        "        )\n        _describe verb inner\n        return\n      fi\n"
+        "      verb=\"{} ${{words[2]}}\"\n      shift words; (( CURRENT-- ))\n      ;;\n",
+        group->name);
+  }
+  script += "  esac\n  case $verb in\n";
   for (const auto& [verb, flags] : all) {
-    script += fmt::format("    {})\n      _arguments '--help[print this help]'", verb);
+    script += fmt::format("    '{}')\n      _arguments '--help[print this help]'", verb);
     for (const Flag& flag : flags.flags())
       for (const std::string& name : flag.names) {
         std::string value;
@@ -99,14 +137,30 @@ std::string zsh_script(const std::vector<std::pair<std::string, Flags>>& all) {
   return script + "  esac\n}\n_dllm \"$@\"\n";
 }
 
+/// When a verb's flags apply. A group's verb may have the name of another one: `dllm run`, `dllm npu run`.
+std::string fish_condition(std::string_view verb) {
+  const auto space = verb.find(' ');
+  std::string text = fmt::format("__fish_seen_subcommand_from {}", last_word(verb));
+  if (space != std::string_view::npos)
+    return fmt::format("__fish_seen_subcommand_from {}; and {}", verb.substr(0, space), text);
+  for (const VerbEntry* group : groups()) text += fmt::format("; and not __fish_seen_subcommand_from {}", group->name);
+  return text;
+}
+
 std::string fish_script(const std::vector<std::pair<std::string, Flags>>& all) {
   std::string script = "# fish completion of dllm; generated: dllm --completion fish\n";
   for (const VerbEntry& entry : verbs())
     script +=
         fmt::format("complete -c dllm -n __fish_use_subcommand -f -a {} -d '{}'\n", entry.name, escape(entry.summary));
+  for (const VerbEntry* group : groups())
+    for (const VerbEntry& entry : group->group())
+      script += fmt::format(
+          "complete -c dllm -n '__fish_seen_subcommand_from {0}; and not __fish_seen_subcommand_from {1}' -f -a {2} "
+          "-d '{3}'\n",
+          group->name, inner_names(*group), last_word(entry.name), escape(entry.summary));
   for (const auto& [verb, flags] : all)
     for (const Flag& flag : flags.flags()) {
-      script += fmt::format("complete -c dllm -n '__fish_seen_subcommand_from {}'", verb);
+      script += fmt::format("complete -c dllm -n '{}'", fish_condition(verb));
       for (const std::string& name : flag.names)
         script += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
                   : name.size() == 2     ? fmt::format(" -s {}", name.substr(1))

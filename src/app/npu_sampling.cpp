@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "app/npu_flags.h"
+#include "app/npu_program.h"
 #include "app/npu_timing_flags.h"
 #include "app/options.h"
 #include "app/report.h"
@@ -12,6 +13,7 @@
 #include "base/try.h"
 #include "npu/analytic/sampling.h"
 #include "npu/sampling/kernel.h"
+#include "npu/sampling/plot.h"
 #include "npu/sampling/reference.h"
 
 namespace dllm::app {
@@ -52,6 +54,23 @@ class NpuSampling final : public Verb {
                .choices = {"published", "chunked", "one-pass"},
                .apply = into(form_, {"published", "chunked", "one-pass"})});
     issue_.add(flags);
+    flags.group("Sweep");
+    flags.add({.names = {"--sweep"},
+               .value = "KEY=N,N,...",
+               .help = "one run per value of batch, block, vocab, steps, chunk or preload",
+               .apply = into(sweep_)});
+    flags.add({.names = {"--lanes"},
+               .value = "N,N,...",
+               .help = "a line of the sweep per VLEN",
+               .default_text = "the profile's",
+               .apply = into(lanes_)});
+    flags.add(
+        {.names = {"--csv"}, .value = "FILE", .help = "the sweep as a table", .takes_path = true, .apply = into(csv_)});
+    flags.add({.names = {"--svg"},
+               .value = "FILE",
+               .help = "the sweep's latency as a plot; one of its on-chip memory beside it, FILE-sram.svg",
+               .takes_path = true,
+               .apply = into(svg_)});
     flags.group("Output");
     flags.add({.names = {"--emit"},
                .value = "WHAT",
@@ -76,6 +95,7 @@ class NpuSampling final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     resolve_form();
+    if (!sweep_.empty()) return sweep(session);
     DLLM_TRY(const npu::Device device, device());
     DLLM_TRY(const npu::SamplingKernel kernel, npu::build_sampling(device, shape_));
     if (!emit_.empty()) {
@@ -110,22 +130,105 @@ class NpuSampling final : public Verb {
     if (const auto form = npu::sampling_form_from_name(form_))
       shape_.form = *form;
     else if (serial)
-      shape_.form =
-          shape_.chunk > 0 && shape_.chunk < shape_.vocab ? npu::SamplingForm::kChunked : npu::SamplingForm::kPublished;
+      shape_.form = sweep_.starts_with("chunk=") || (shape_.chunk > 0 && shape_.chunk < shape_.vocab)
+                        ? npu::SamplingForm::kChunked
+                        : npu::SamplingForm::kPublished;
     else
       shape_.form = npu::SamplingForm::kOnePass;
     as_published_ = published_ == "yes" || (published_ != "no" && serial && shape_.form != npu::SamplingForm::kOnePass);
     if (as_published_) issue_.options.compat_scale64 = true;
   }
 
-  Expected<npu::Device> device() const {
+  /// `vlen`: instead of the profile's; 0: that.
+  Expected<npu::Device> device(std::int64_t vlen = 0) const {
     std::vector<npu::Override> overrides;
     if (as_published_) overrides = npu::published_sampling_overrides();
+    if (vlen > 0) overrides.push_back({"array.vlen", fmt::format("{}", vlen)});
     for (const std::string& text : device_.sets) {
       DLLM_TRY(npu::Override one, npu::parse_override(text));
       overrides.push_back(std::move(one));
     }
     return npu::load_device(device_.name, overrides);
+  }
+
+  static Expected<std::vector<std::int64_t>> numbers(const std::string& text, const char* flag) {
+    std::vector<std::int64_t> values;
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', from), text.size());
+      const auto value = parse_number<std::int64_t>(text.substr(from, comma - from));
+      if (!value || *value < 1)
+        return Error{ErrorCode::kUsage, fmt::format("'{}' is no list of numbers", text), flag, ""};
+      values.push_back(*value);
+      from = comma + 1;
+    }
+    return values;
+  }
+
+  std::int64_t* swept(std::string_view key) {
+    const std::pair<std::string_view, std::int64_t*> keys[] = {{"batch", &shape_.batch}, {"block", &shape_.block},
+                                                               {"vocab", &shape_.vocab}, {"steps", &shape_.steps},
+                                                               {"chunk", &shape_.chunk}, {"preload", &shape_.preload}};
+    for (const auto& [name, target] : keys)
+      if (name == key) return target;
+    return nullptr;
+  }
+
+  /// One run per value and VLEN: a table, and plots of time and on-chip memory.
+  Expected<ExitCode> sweep(Session& session) {
+    const std::size_t equals = std::min(sweep_.find('='), sweep_.size());
+    const std::string key = sweep_.substr(0, equals);
+    std::int64_t* target = swept(key);
+    if (target == nullptr || equals == sweep_.size())
+      return Error{ErrorCode::kUsage, fmt::format("'{}' sweeps nothing", sweep_), "--sweep",
+                   "batch, block, vocab, steps, chunk or preload, as in batch=2,4,8"};
+    DLLM_TRY(const std::vector<std::int64_t> values, numbers(sweep_.substr(equals + 1), "--sweep"));
+    std::vector<std::int64_t> lanes = {0};
+    if (!lanes_.empty()) {
+      DLLM_TRY(lanes, numbers(lanes_, "--lanes"));
+    }
+    const std::int64_t before = *target;
+    std::string table =
+        fmt::format("vlen,{},total_cycles,time_ms,memory_gbps,sram_paper_bytes,sram_allocated_bytes,bound_ms\n", key);
+    std::vector<npu::PlotLine> times, memories;
+    for (const std::int64_t vlen : lanes) {
+      npu::PlotLine time, paper, allocated;
+      for (const std::int64_t value : values) {
+        *target = value;
+        DLLM_TRY(const npu::Device device, device(vlen));
+        DLLM_TRY(const npu::SamplingKernel kernel, npu::build_sampling(device, shape_));
+        DLLM_TRY(const npu::TimingReport report, npu::simulate(device, kernel.machine, kernel.program, issue_.options));
+        const npu::SamplingSram sram = npu::sampling_sram(device, load(kernel));
+        const std::int64_t formula = sram.integer + sram.fp + sram.vector;
+        const npu::SamplingLayout& at = kernel.layout;
+        const std::int64_t used = std::int64_t{4} * at.int_words + std::int64_t{2} * at.fp_words +
+                                  2 * static_cast<std::int64_t>(at.vram_rows) * device.array.vlen;
+        const double ms = report.seconds(device) * 1e3;
+        table += fmt::format("{},{},{},{:.6g},{:.4g},{},{},{:.6g}\n", device.array.vlen, value, report.total, ms,
+                             static_cast<double>(report.read_bytes) / (ms * 1e6), formula, used,
+                             npu::sampling_bounds(device, load(kernel)).bound() / device.clock.ghz * 1e-6);
+        const auto x = static_cast<double>(value);
+        time.name = fmt::format("VLEN {}", device.array.vlen);
+        paper.name = time.name + ", the papers' formula";
+        allocated.name = time.name + ", allocated";
+        time.points.emplace_back(x, ms);
+        paper.points.emplace_back(x, static_cast<double>(formula) / 1024);
+        allocated.points.emplace_back(x, static_cast<double>(used) / 1024);
+      }
+      times.push_back(std::move(time));
+      memories.push_back(std::move(paper));
+      memories.push_back(std::move(allocated));
+    }
+    *target = before;
+    session.terminal.out << table;
+    if (!csv_.empty()) DLLM_CHECK_OK(write_bytes(csv_, table));
+    if (svg_.empty()) return kExitOk;
+    const bool log_x = key == "chunk";
+    const std::string title =
+        fmt::format("Sampling, {} form, {} issue", npu::name_of(shape_.form), npu::name_of(issue_.options.issue));
+    DLLM_CHECK_OK(write_bytes(svg_, npu::line_plot(title, key, "time, ms", times, log_x)));
+    const std::string stem = svg_.ends_with(".svg") ? svg_.substr(0, svg_.size() - 4) : svg_;
+    DLLM_CHECK_OK(write_bytes(stem + "-sram.svg", npu::line_plot(title, key, "on-chip memory, KiB", memories, log_x)));
+    return kExitOk;
   }
 
   Expected<void> check(const npu::SamplingKernel& kernel) const {
@@ -216,7 +319,7 @@ class NpuSampling final : public Verb {
   DeviceFlags device_;
   TimingFlags issue_;
   npu::SamplingShape shape_;
-  std::string form_, published_ = "auto", emit_, trace_, output_;
+  std::string form_, published_ = "auto", sweep_, lanes_, csv_, svg_, emit_, trace_, output_;
   bool check_ = false, as_published_ = false;
   std::uint64_t seed_ = 0;
 };

@@ -33,7 +33,7 @@ class Npu(CliCase):
     def test_help(self):
         self.assertIn("Verbs:", self.ok("npu").stdout)
         self.assertEqual(self.ok("npu", "--help").stdout, self.ok("help", "npu").stdout)
-        for verb in "isa asm disasm run sampling".split():
+        for verb in "isa asm disasm run trace step sampling".split():
             self.assertIn(f"usage: dllm npu {verb}", self.ok("npu", verb, "--help").stdout)
             self.assertIn(f"usage: dllm npu {verb}", self.ok("help", "npu", verb).stdout)
         self.assertIn("did you mean 'disasm'", self.fails(2, "npu", "disasn"))
@@ -112,6 +112,51 @@ class Npu(CliCase):
         expected = [float(sum(x[r][i] * w[i][j] for i in range(k))) for r in range(4) for j in range(n)]
         self.assertEqual(read_npy(self.dir / "y.npy"), expected)
         self.assertIn("M_MM 0, gp3, gp0 <MRAM@0:1x64x4 <VRAM@0:1x4x64", (self.dir / "trace.txt").read_text())
+
+    def test_timing(self):
+        gemm = SOURCE / "src/npu/testdata/gemm.asm"
+        formats = ["--number-format", "weight=mxint8:32:ocp", "--number-format", "matrix_input=mxint8:32:ocp"]
+        run = json.loads(self.ok("npu", "run", gemm, *formats, "--timing", "-o", "json").stdout)["timing"]
+        trace = self.dir / "trace.json"
+        traced = json.loads(self.ok("npu", "trace", gemm, "--device", "plena-64", *formats, "--perfetto", trace,
+                                    "-o", "json").stdout)["timing"]
+        self.assertEqual(run["total_cycles"], traced["total_cycles"])  # data makes no difference
+        for engine in run["engines"].values():
+            self.assertEqual(engine["busy_cycles"] + sum(engine["stall_cycles"].values()), run["total_cycles"])
+        self.assertEqual(sum(r["cycles"] for r in run["regions"]), run["total_cycles"])
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertIn("M_MM", {event["name"] for event in events})
+        serial = self.ok("npu", "trace", gemm, "--device", "plena-64", *formats, "--issue", "serial").stdout
+        self.assertIn("serial", serial)
+        self.assertIn("width", self.fails(2, "npu", "trace", gemm, "--issue-width", "99"))
+
+    def test_sampling(self):
+        small = ["npu", "sampling", "--device", "plena-64", "--batch", "2", "--block", "4", "--vocab", "1500"]
+        for form in ("published", "chunked", "one-pass"):
+            found = json.loads(self.ok(*small, "--form", form, "--check", "5", "-o", "json").stdout)
+            self.assertTrue(found["checked"]["equal"])
+            self.assertGreaterEqual(found["total_cycles"], found["bound"]["cycles"])
+        serial = json.loads(self.ok(*small, "--issue", "serial", "-o", "json").stdout)
+        self.assertEqual(serial["total_cycles"], sum(serial[f"{name}_cycles"] for name in
+                                                     ("vector", "scalar", "control", "hidden", "memory")))
+        self.assertTrue(serial["problem"]["published_memory"])
+        self.assertIn("V_TOPK_MASK", self.ok(*small, "--emit", "asm").stdout)
+        plot = self.dir / "sweep.svg"
+        table = self.ok(*small, "--issue", "serial", "--sweep", "steps=1,2,4", "--lanes", "64,128", "--svg", plot).stdout
+        rows = [line.split(",") for line in table.split()[1:]]
+        self.assertEqual([(row[0], row[1]) for row in rows], [(v, s) for v in ("64", "128") for s in ("1", "2", "4")])
+        self.assertGreater(int(rows[2][2]), 3 * int(rows[0][2]))
+        self.assertTrue(plot.read_text().startswith("<svg") and (self.dir / "sweep-sram.svg").exists())
+        self.assertIn("batch, block", self.fails(2, *small, "--sweep", "lanes=1"))
+        self.assertIn("VLEN", self.fails(2, *small, "--chunk", "100"))
+
+    def test_step(self):
+        cache = self.dir / "cache"
+        step = ["npu", "step", "--layers", "1", "--batch", "1", "--timing-cache", cache, "-o", "json"]
+        first, second = (json.loads(self.ok(*step).stdout) for _ in range(2))
+        self.assertEqual((first["from_cache"], second["from_cache"]), (False, True))
+        self.assertEqual(first["timing"], second["timing"])
+        self.assertEqual(first["total_cycles"], second["total_cycles"])
 
 
 if __name__ == "__main__":

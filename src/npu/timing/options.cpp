@@ -36,7 +36,9 @@ nlohmann::ordered_json timing_options_json(const TimingOptions& options) {
                {"chaining", options.chaining},
                {"accumulators", options.accumulators},
                {"asynchronous", options.asynchronous},
-               {"branch_bubble", options.branch_bubble}});
+               {"branch_bubble", options.branch_bubble},
+               {"repeat", options.repeat}});
+  if (options.repeat) json["tolerance"] = options.tolerance;
   return json;
 }
 

@@ -26,6 +26,11 @@ struct TimingOptions {
   bool asynchronous = true;  ///< off: a transfer holds the front end until its last byte
   int branch_bubble = 2;     ///< cycles lost by a C_BNZ that jumps; hardware loops lose none
 
+  /// Periods of equal regions, such as layers, are simulated until two in a row take the same time within `tolerance`;
+  /// those after them but the last are taken from the latest. Off: everything is simulated.
+  bool repeat = false;
+  double tolerance = 0.01;
+
   bool compat_mlen = false;     ///< M_MM takes MLEN cycles instead of BLEN: PLENA's emulator (J 3)
   bool compat_scale64 = false;  ///< one 64-byte scale block per vector, whatever its length: d-PLENA (J 14)
 

@@ -140,8 +140,8 @@ Json timing_json(const TimingReport& report, const Device& device, const Machine
   json["simulation"] = {{"seconds", report.host_seconds},
                         {"instructions_per_second",
                          report.host_seconds > 0 ? static_cast<double>(report.instructions) / report.host_seconds : 0},
-                        {"visits_from_memory", report.skipped_visits},
-                        {"instructions_from_memory", report.skipped_instructions}};
+                        {"periods_repeated", report.skipped_periods},
+                        {"instructions_repeated", report.skipped_instructions}};
   json["config"] = {
       {"timing", timing_options_json(options)}, {"machine", machine_json(machine)}, {"device", device_json(device)}};
   return json;

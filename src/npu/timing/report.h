@@ -63,7 +63,7 @@ struct TimingReport {
   double macs = 0, lane_ops = 0;
   DramTiming dram;
   double joules = 0;
-  std::uint64_t skipped_visits = 0;        ///< region visits taken from memory instead of simulated
+  std::uint64_t skipped_periods = 0;       ///< periods of equal regions taken from one that was simulated
   std::uint64_t skipped_instructions = 0;  ///< instructions of those
   double host_seconds = 0;                 ///< of simulating
 

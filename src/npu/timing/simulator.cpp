@@ -11,6 +11,9 @@
 namespace dllm::npu {
 namespace {
 
+/// One refresh more or less changes a period of this many by less than 1 %: each takes a tenth of its interval.
+constexpr Cycle kRefreshesPerPeriod = 16;
+
 /// The innermost region of every instruction. Regions are in order of `begin`, so later ones are the inner ones.
 std::vector<std::uint32_t> innermost_regions(const Program& program) {
   std::vector<std::uint32_t> result(program.size(), 0);
@@ -57,6 +60,7 @@ TimingSimulator::TimingSimulator(const Device& device, const MachineConfig& mach
   for (UnitQueue* queue :
        {&vector_queue_, &scalar_queue_, &matrix_queue_, &load_queues_[0], &load_queues_[1], &store_queue_})
     queue->starts.assign(depth, 0);
+  if (options.repeat && options.issue == IssueMode::kOverlapped) periods_ = find_periods(program);
   for (AccumulatorTime& acc : accumulators_) acc.drained.assign(static_cast<std::size_t>(options.accumulators), 0);
 }
 
@@ -69,7 +73,43 @@ void TimingSimulator::on_issue(const IssueEvent& event) {
   ++here.instructions;
   ++report_.instructions;
   ++report_.ops[static_cast<std::size_t>(event.instruction->op)].count;
+  if (next_period_ < periods_.begins.size() && event.index == periods_.begins[next_period_]) period_begins();
+  if (skipping_) {
+    ++report_.skipped_instructions;
+    return;
+  }
   options_.issue == IssueMode::kSerial ? serial(event) : overlapped(event);
+}
+
+TimingSnapshot TimingSimulator::snapshot() {
+  for (const Engine engine : {Engine::kMatrix, Engine::kDrain, Engine::kVector, Engine::kScalar})
+    accounts_.settle(engine);
+  transfers_.settle();
+  collect_transfers();
+  TimingSnapshot now;
+  for (std::size_t e = 0; e < kEngines; ++e) now.engines[e] = accounts_[static_cast<Engine>(e)];
+  for (std::size_t op = 0; op < now.op_cycles.size(); ++op) now.op_cycles[op] = report_.ops[op].cycles;
+  for (std::size_t p = 0; p < kPipes; ++p) now.pipes[p] = vector_unit_.pipe_busy(static_cast<Pipe>(p));
+  now.chained = vector_unit_.chained();
+  now.ports = ports_.taken();
+  return now;
+}
+
+/// The middle periods are cut out of the simulated time: the last one follows the reference as if nothing lay between,
+/// with everything that is in flight. finish() puts them back into the report.
+void TimingSimulator::period_begins() {
+  const std::uint32_t period = next_period_++;
+  if (skipping_) {
+    skipping_ = period + 1 < periods_.begins.size();  // the last period is simulated
+    return;
+  }
+  repeated_.add(period, snapshot());
+  const dram::MemoryConfig& memory = memory_.config();
+  const Cycle shortest = memory.refresh == dram::RefreshMode::kNone
+                             ? 0
+                             : kRefreshesPerPeriod * memory_.cycle_of(memory.standard.timing.refi);
+  skipping_ =
+      repeated_.settled(period, static_cast<std::uint32_t>(periods_.begins.size()), options_.tolerance, shortest);
 }
 
 /// One after the other; the published emulator's accounts.
@@ -170,9 +210,15 @@ TimingReport TimingSimulator::finish() {
     regions_[region_].cycles += last_done_ - issued;
     regions_[region_].stall[index_of(Cause::kDrain)] += last_done_ - issued;
   }
-  for (std::size_t e = 0; e < kEngines; ++e) {
-    report_.engines[e] = accounts_[static_cast<Engine>(e)];
-    assert(report_.engines[e].total() == report_.total);
+  for (std::size_t e = 0; e < kEngines; ++e) report_.engines[e] = accounts_[static_cast<Engine>(e)];
+  for (std::size_t p = 0; p < kPipes; ++p) report_.pipes[p] = vector_unit_.pipe_busy(static_cast<Pipe>(p));
+  report_.chained_reads = vector_unit_.chained();
+  report_.port_cycles = ports_.taken();
+  const Cycle simulated = report_.total;
+  repeated_.restore(periods_, regions_, report_);
+  for (const EngineTime& engine : report_.engines) {
+    assert(engine.total() == report_.total);
+    (void)engine;
   }
   for (const RegionTiming& r : regions_) {
     report_.macs += r.macs;
@@ -181,10 +227,7 @@ TimingReport TimingSimulator::finish() {
     report_.write_bytes += r.write_bytes;
   }
   report_.regions = std::move(regions_);
-  for (std::size_t p = 0; p < kPipes; ++p) report_.pipes[p] = vector_unit_.pipe_busy(static_cast<Pipe>(p));
-  report_.chained_reads = vector_unit_.chained();
-  report_.port_cycles = ports_.taken();
-  memory_.advance(report_.total);
+  memory_.advance(simulated);  // its shares of time are those of what was simulated
   DramTiming& dram = report_.dram;
   const dram::DramStandard& standard = memory_.config().standard;
   for (int c = 0; c < memory_.config().channels; ++c)

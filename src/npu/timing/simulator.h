@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "npu/dram/memory_system.h"
+#include "npu/timing/repeats.h"
 #include "npu/timing/report.h"
 #include "npu/timing/transfers.h"
 #include "npu/timing/vector_unit.h"
@@ -51,7 +52,6 @@ class TimingSimulator final : public IssueObserver {
   TimingReport finish();
 
  private:
-  friend class RegionMemo;
   TimingSimulator(const Device& device, const MachineConfig& machine, const Program& program,
                   const TimingOptions& options, dram::MemorySystem memory);
 
@@ -89,6 +89,8 @@ class TimingSimulator final : public IssueObserver {
 
   void executed(const IssueEvent& event, Engine engine, Cycle dispatched, Cycle start, Cycle done, Cycle busy);
   void collect_transfers();
+  void period_begins();
+  TimingSnapshot snapshot();
   RegionTiming& region() { return regions_[region_]; }
 
   const Device& device_;
@@ -125,6 +127,10 @@ class TimingSimulator final : public IssueObserver {
   std::vector<std::uint32_t> region_of_;  ///< [instruction] index into regions_
   std::vector<RegionTiming> regions_;
   std::uint32_t region_ = 0, last_region_ = ~std::uint32_t{0};
+  PeriodicRegions periods_;
+  RepeatedPeriod repeated_;
+  std::uint32_t next_period_ = 0;
+  bool skipping_ = false;
   TimingReport report_;
   Cycle last_done_ = 0;
   TraceSink* sink_ = nullptr;
