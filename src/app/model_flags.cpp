@@ -57,12 +57,13 @@ void ModelFlags::add_loading(Flags& flags) {
              .default_text = "none",
              .takes_path = true,
              .apply = into(load.weight_cache)});
-  flags.add({.names = {"--backend"},
-             .value = "NAME",
-             .help = "what runs the model: this processor, or the simulated NPU with its number formats (bit-exact, slow)",
-             .default_text = "cpu",
-             .choices = {"cpu", "npu"},
-             .apply = into(backend, {"cpu", "npu"})});
+  flags.add(
+      {.names = {"--backend"},
+       .value = "NAME",
+       .help = "what runs the model: this processor, or the simulated NPU with its number formats (bit-exact, slow)",
+       .default_text = "cpu",
+       .choices = {"cpu", "npu"},
+       .apply = into(backend, {"cpu", "npu"})});
   flags.add({.names = {"--device"},
              .value = "NAME|FILE",
              .help = "profile of --backend npu; see dllm npu devices",
@@ -119,14 +120,13 @@ Expected<LanguageModel> open_on_npu(const ModelFlags& flags) {
   }
   DLLM_TRY(const npu::Device device, npu::load_device(flags.device, overrides));
   DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
-  return LanguageModelParts::load(flags.path, flags.load,
-                                  [&machine](const Model& model) -> Expected<std::unique_ptr<Backend>> {
-                                    DLLM_TRY(std::unique_ptr<npu::NpuBackend> backend,
-                                             npu::NpuBackend::create(
-                                                 model.desc(), [&model](StepShape shape) { return model.build(shape); },
-                                                 model.weights(), machine));
-                                    return std::unique_ptr<Backend>(std::move(backend));
-                                  });
+  return LanguageModelParts::load(
+      flags.path, flags.load, [&machine](const Model& model) -> Expected<std::unique_ptr<Backend>> {
+        DLLM_TRY(std::unique_ptr<npu::NpuBackend> backend,
+                 npu::NpuBackend::create(
+                     model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), machine));
+        return std::unique_ptr<Backend>(std::move(backend));
+      });
 }
 
 }  // namespace

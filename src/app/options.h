@@ -27,9 +27,9 @@ struct ModelFlags {
   std::string chat_template, chat_template_file;
   bool raw = false;
   bool verbose = false;
-  std::string backend = "cpu";        ///< or npu: compiled steps on the simulated device
-  std::string device = "dart-2048";   ///< profile of --backend npu
-  std::vector<std::string> sets;      ///< changed keys of the profile
+  std::string backend = "cpu";       ///< or npu: compiled steps on the simulated device
+  std::string device = "dart-2048";  ///< profile of --backend npu
+  std::vector<std::string> sets;     ///< changed keys of the profile
 
   /// -m, -t, --isa, --cache-type, --activations, --weight-cache, --backend, --device, --set, -v
   void add_loading(Flags& flags);

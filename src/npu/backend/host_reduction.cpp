@@ -15,7 +15,9 @@ struct Candidate {
   double key = -kInfinity;
 };
 
-bool better(const TopToken& a, const TopToken& b) { return a.logit > b.logit || (a.logit == b.logit && a.token < b.token); }
+bool better(const TopToken& a, const TopToken& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
 
 /// Equal logits, infinite ones too, have no distance.
 double distance(float a, float b, double beta) {
@@ -74,7 +76,8 @@ class Reduction {
       key = key / r_.temperature + gumbel(r_.rng, RngPurpose::kToken, r_.step, static_cast<std::uint32_t>(position_),
                                           static_cast<std::uint32_t>(t.token));
     const auto offer = [&](Candidate& best) {
-      if (best.token == -1 || key > best.key || (key == best.key && t.token < best.token)) best = {t.token, t.logit, key};
+      if (best.token == -1 || key > best.key || (key == best.key && t.token < best.token))
+        best = {t.token, t.logit, key};
     };
     offer(winner);
     if (choose_[i]) offer(chosen);

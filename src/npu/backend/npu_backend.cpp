@@ -67,7 +67,8 @@ std::string key_of(const StepSpec& spec) {
     put(s.positions.size());
     for (const Position p : s.positions) put(static_cast<std::uint64_t>(p));
     put(s.visible.size());
-    for (const PositionRange& r : s.visible) put(static_cast<std::uint64_t>(r.begin)), put(static_cast<std::uint64_t>(r.end));
+    for (const PositionRange& r : s.visible)
+      put(static_cast<std::uint64_t>(r.begin)), put(static_cast<std::uint64_t>(r.end));
     put(static_cast<std::uint64_t>(s.causal_block));
     put(s.scored.size());
     for (const std::int32_t i : s.scored) put(static_cast<std::uint64_t>(i));
@@ -93,8 +94,9 @@ class NpuBackend::Impl {
     DLLM_TRY(const KvLayout kv, kv_layout(graph_({1, 1}), layout_, capacity));
     const auto base = pool_->acquire(kv.bytes);
     if (!base)
-      return Error{ErrorCode::kResource, fmt::format("no room for a cache of {} bytes in the device's memory", kv.bytes),
-                   "npu backend", "fewer sequences at once, or a shorter context"};
+      return Error{ErrorCode::kResource,
+                   fmt::format("no room for a cache of {} bytes in the device's memory", kv.bytes), "npu backend",
+                   "fewer sequences at once, or a shorter context"};
     // Hidden keys weigh nothing, but their exponents take part in the array's alignment: what an earlier sequence left
     // here must not show in the last bit.
     std::memset(machine_.state().hbm.data() + *base, 0, kv.bytes);
@@ -126,9 +128,8 @@ class NpuBackend::Impl {
   };
 
   Expected<void> run(std::span<const SequenceStep> batch, std::size_t first) {
-    const StepSpec spec = spec_of(batch, [](const SequenceStep& step) {
-      return static_cast<const NpuKvCache&>(*step.cache).base();
-    });
+    const StepSpec spec =
+        spec_of(batch, [](const SequenceStep& step) { return static_cast<const NpuKvCache&>(*step.cache).base(); });
     if (spec.sequences.empty()) return {};
     const auto program = compiled(spec);
     if (!program) {

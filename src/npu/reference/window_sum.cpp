@@ -80,7 +80,8 @@ void WindowSum::add(const QuantizedRow& a, std::size_t first_a, const Terms& ter
   for (const Group& g : groups) top = std::max(top, g.exponent);
   const int reference = any_ ? std::max(reference_, top) : top;
   __int128 value = any_ ? sticky(value_, reference - reference_) : 0;
-  for (const Group& g : groups) value += sticky(static_cast<__int128>(g.sum) * (static_cast<__int128>(1) << guard_), reference - g.exponent);
+  for (const Group& g : groups)
+    value += sticky(static_cast<__int128>(g.sum) * (static_cast<__int128>(1) << guard_), reference - g.exponent);
   value_ = static_cast<std::int64_t>(value);
   reference_ = reference;
   any_ = true;

@@ -22,10 +22,10 @@ struct QuantizedRow {
 /// `lanes.size()` is a multiple of the format's block.
 QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes);
 
-/// The other operand of an instruction. Term k is an element of one row (a matrix read transposed: products with weights,
-/// Q K^T), or of one row for each k (P V).
+/// The other operand of an instruction. Term k is an element of one row (a matrix read transposed: products with
+/// weights, Q K^T), or of one row for each k (P V).
 struct Terms {
-  const QuantizedRow* row = nullptr;                 ///< element first + k of it,
+  const QuantizedRow* row = nullptr;                  ///< element first + k of it,
   const std::vector<const QuantizedRow*>* rows = {};  ///< or element `first` of rows[k]
   std::size_t first = 0;
 
