@@ -54,7 +54,7 @@ TEST(EvalData, HumanevalSolutionsPassTheirTests) {
   DLLM_REQUIRE_SHARED_DATA(shared);
   if (const auto result = run_python(""); !result) GTEST_SKIP() << result.error().message();
   const EvalSet set = read(shared, {"humaneval/HumanEval.jsonl", "humaneval", 164});
-  // Every fourteenth: each takes a Python process. The whole file has been run by hand.
+  // Every fourteenth: each takes a Python process.
   for (std::size_t i = 0; i < set.items.size(); i += 14) {
     const auto verdict = set.kind->judge(set.items[i], set.items[i].answer, {.run_code = true, .seconds = 60});
     ASSERT_TRUE(verdict) << verdict.error().message();

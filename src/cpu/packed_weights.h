@@ -29,8 +29,8 @@ struct PackedWeight {
   std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
-/// Whether stacks of experts of this type are packed: their rows are gathered as codes. Floats are read from the file, as
-/// they stand.
+/// Whether stacks of experts of this type are packed: their rows are gathered as codes. Floats are read from the file,
+/// as they stand.
 inline bool packs_stacks(TensorType type) {
   const PackedFormat* format = packed_format(type);
   return format != nullptr && !packs_floats(*format);

@@ -12,10 +12,10 @@ namespace dllm {
 
 /// dInfer's IterSmooth (dllm-reference C.7).
 struct SmoothConfig {
-  double gain = 0;           ///< most weight of the expected embedding; 0: off (dInfer: 0.3)
-  double first = 0.15;       ///< weight of the first pass
-  double per_pass = 0.02;    ///< growth of the weight and fall of the threshold, per pass
-  std::int32_t top = 64;     ///< likeliest tokens that make the expectation; 0: every token, for checks
+  double gain = 0;         ///< most weight of the expected embedding; 0: off (dInfer: 0.3)
+  double first = 0.15;     ///< weight of the first pass
+  double per_pass = 0.02;  ///< growth of the weight and fall of the threshold, per pass
+  std::int32_t top = 64;   ///< likeliest tokens that make the expectation; 0: every token, for checks
 };
 
 /// Masks that remember: the input of a masked row is the mask's embedding plus w_n times the expected embedding of the
