@@ -17,7 +17,7 @@ struct LoadOptions {
   std::int32_t threads = 0;  ///< 0: one per CPU this process may use
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best this machine has
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
-  std::string activations;   ///< int8 or f32 against quantized weights; empty: int8
+  std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
   /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
   /// a path, or "auto" (beside the model, `<model>.dllm-packed`); empty: none.
   std::string weight_cache;
