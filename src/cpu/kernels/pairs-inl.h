@@ -45,6 +45,12 @@ constexpr bool half_scales(Codes codes, bool has_min) {
 struct Prefetch {
   const std::uint8_t* at = nullptr;
   std::int64_t lines = 0;  ///< 0: nothing follows
+
+  /// What tile `t` of `tiles` fetches of it.
+  Prefetch share(std::int64_t t, std::int64_t tiles) const {
+    const std::int64_t begin = lines * t / tiles;
+    return {at + 64 * begin, lines * (t + 1) / tiles - begin};
+  }
 };
 
 /// One block of K of a pair of panels.
@@ -105,8 +111,17 @@ inline void table_entry(__m512 s, float* table) {
   _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
 }
 
+/// Where a tile finds the sums of the K before and leaves its own: [rows][32], `stride` floats from row to row. Between
+/// blocks of K they wait in scratch: rows of the output lie a multiple of 4 KiB apart, in one set of L1, and are cold.
+struct PairSums {
+  const float* from = nullptr;  ///< nullptr: they begin at zero
+  std::int64_t from_stride = 0;
+  float* to = nullptr;
+  std::int64_t to_stride = 0;
+};
+
 template <Codes kCodes, bool kMin, PairScales kScales, int kRows>
-void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, float* out, std::int64_t out_stride) {
+void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, const PairSums& sums) {
   // Codes of 6 bits have a scale per 16 k: two half groups.
   constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
   constexpr std::int64_t kCodeBytes = kCodes == Codes::kByte ? 512 : 256;
@@ -136,8 +151,9 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   __m512 sum[kRows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    sum[r][0] = _mm512_loadu_ps(out + r * out_stride);
-    sum[r][1] = _mm512_loadu_ps(out + r * out_stride + kPanel);
+    const float* from = sums.from + (row + r) * sums.from_stride;
+    sum[r][0] = sums.from == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(from);
+    sum[r][1] = sums.from == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(from + kPanel);
   }
   const auto weight_scale = [](const std::uint8_t* halves, const float* floats, int half_group) {
     if constexpr (kHalf) return half_floats(halves);
@@ -222,35 +238,35 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    _mm512_storeu_ps(out + r * out_stride, sum[r][0]);
-    _mm512_storeu_ps(out + r * out_stride + kPanel, sum[r][1]);
+    _mm512_storeu_ps(sums.to + (row + r) * sums.to_stride, sum[r][0]);
+    _mm512_storeu_ps(sums.to + (row + r) * sums.to_stride + kPanel, sum[r][1]);
   }
 }
 
 template <Codes kCodes, bool kMin, PairScales kScales>
-void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& block, std::int64_t row, float* out) {
-  const std::int64_t stride = args.out_stride;
+void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& block, std::int64_t row,
+                  const PairSums& sums) {
   switch (height) {
     case 6:
-      return pair_tile<kCodes, kMin, kScales, 6>(args, block, row, out, stride);
+      return pair_tile<kCodes, kMin, kScales, 6>(args, block, row, sums);
     case 5:
-      return pair_tile<kCodes, kMin, kScales, 5>(args, block, row, out, stride);
+      return pair_tile<kCodes, kMin, kScales, 5>(args, block, row, sums);
     case 4:
-      return pair_tile<kCodes, kMin, kScales, 4>(args, block, row, out, stride);
+      return pair_tile<kCodes, kMin, kScales, 4>(args, block, row, sums);
     default:
       break;
   }
   // Three tiles or more, nearly equal, have four rows or more each.
   if constexpr (kScales == PairScales::kMultiply) {
-    if (height == 3) return pair_tile<kCodes, kMin, kScales, 3>(args, block, row, out, stride);
-    if (height == 2) return pair_tile<kCodes, kMin, kScales, 2>(args, block, row, out, stride);
-    if (height == 1) return pair_tile<kCodes, kMin, kScales, 1>(args, block, row, out, stride);
+    if (height == 3) return pair_tile<kCodes, kMin, kScales, 3>(args, block, row, sums);
+    if (height == 2) return pair_tile<kCodes, kMin, kScales, 2>(args, block, row, sums);
+    if (height == 1) return pair_tile<kCodes, kMin, kScales, 1>(args, block, row, sums);
   }
 }
 
 /// All rows over one block, in tiles of nearly equal height (32 rows: 6 6 5 5 5 5).
 template <Codes kCodes, bool kMin>
-void pair_rows(const LinearArgs& args, PairBlock block, float* out) {
+void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
   // Exact scales of activations have no short mantissa to table.
   constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
@@ -258,18 +274,17 @@ void pair_rows(const LinearArgs& args, PairBlock block, float* out) {
   const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
   const auto build = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
   const auto tabled = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
-  const std::int64_t lines = block.prefetch.lines;
+  const Prefetch prefetch = block.prefetch;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
-    block.prefetch.lines = lines * (t + 1) / tiles - lines * t / tiles;
+    block.prefetch = prefetch.share(t, tiles);
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    (multiplies ? multiply : t == 0 ? build : tabled)(height, args, block, row, out + row * args.out_stride);
-    block.prefetch.at += 64 * block.prefetch.lines;
+    (multiplies ? multiply : t == 0 ? build : tabled)(height, args, block, row, sums);
     row += height;
   }
 }
 
-using PairRows = void(const LinearArgs& args, PairBlock block, float* out);
+using PairRows = void(const LinearArgs& args, PairBlock block, const PairSums& sums);
 
 PairRows* pair_rows_of(const PackedFormat& format) {
   switch (format.codes) {
@@ -350,10 +365,12 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   float* scale = table + 2 * kMostGroups * kTable;
   float* min = scale + 2 * kMostGroups * kPanel;
   float* out = args.out + (n - args.out_origin);
-  for (std::int64_t m = 0; m < args.rows; ++m) {
-    _mm512_storeu_ps(out + m * args.out_stride, _mm512_setzero_ps());
-    _mm512_storeu_ps(out + m * args.out_stride + kPanel, _mm512_setzero_ps());
-  }
+  // Of more rows than scratch holds, sums wait in the output.
+  constexpr std::int64_t kWidth = 2 * kPanel, kMostRows = 256;
+  float* const waiting = min + 2 * kMostGroups * kPanel;
+  static_assert((2 * kMostGroups * (kTable + 2 * kPanel) + kMostRows * kWidth) * 4 <=
+                std::int64_t{kLinearScratchBytes});
+  const bool scratched = args.rows <= kMostRows;
   PairRows* const rows = pair_rows_of(format);
   // A worker's next call begins where this one ends.
   const bool follows = n + 4 * kPanel <= args.n;
@@ -376,7 +393,13 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
     }
     const std::int64_t line = lines * k0 / args.k;
     block.prefetch = {panel + 2 * layout.bytes + 64 * line, lines * (k0 + block.kc) / args.k - line};
-    rows(args, block, out);
+    PairSums sums;
+    const bool last = k0 + block.kc == args.k;
+    sums.to = scratched && !last ? waiting : out;
+    sums.to_stride = scratched && !last ? kWidth : args.out_stride;
+    if (k0 > 0) sums.from = scratched ? waiting : out;
+    sums.from_stride = scratched ? kWidth : args.out_stride;
+    rows(args, block, sums);
   }
   if (args.bias == nullptr) return;
   const __m512 bias0 = _mm512_loadu_ps(args.bias + n), bias1 = _mm512_loadu_ps(args.bias + n + kPanel);
