@@ -1,0 +1,62 @@
+#include "app/npu_step_flags.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/try.h"
+#include "npu/machine/device_machine.h"
+
+namespace dllm::app {
+
+void StepFlags::add(Flags& flags) {
+  constexpr std::int64_t kMost = 1 << 20;
+  flags.group("Model");
+  model.add(flags);
+  flags.add({.names = {"--layers"},
+             .value = "N",
+             .help = "only the first layers of the shape",
+             .default_text = "all",
+             .apply = into(layers, 1, kMost)});
+  flags.group("Device");
+  device.add(flags);
+  flags.group("Step");
+  const auto number = [&flags](const char* name, const char* help, std::int64_t& target) {
+    flags.add({.names = {name},
+               .value = "N",
+               .help = help,
+               .default_text = fmt::format("{}", target),
+               .apply = into(target, 1, kMost)});
+  };
+  number("--batch", "sequences", work.batch);
+  number("--rows", "positions of each sequence that run, the last of its context", work.rows);
+  number("--context", "positions of each sequence, all visible", work.context);
+}
+
+Expected<CompiledStep> StepFlags::compile(const npu::CompileOptions& options) const {
+  DLLM_TRY(npu::ModelShape shape, model.load());
+  if (layers > 0) shape.desc.layers = std::min(shape.desc.layers, layers);
+  DLLM_TRY(npu::Device loaded, device.load());
+  DLLM_TRY(npu::MachineConfig machine, npu::machine_config(loaded));
+  const Graph any = shape.architecture->build(shape.desc, {1, 1});
+  std::vector<bool> present;
+  for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
+  const auto start = std::chrono::steady_clock::now();
+  DLLM_TRY(npu::ModelLayout layout, npu::make_layout(any, present, machine, work.context));
+  DLLM_TRY(npu::StepSpec spec, npu::make_step(any, layout, work));
+  Graph graph = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
+  DLLM_TRY(npu::StepProgram step, npu::compile_step(graph, layout, spec, options));
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  return CompiledStep{std::move(shape),  std::move(loaded), std::move(machine), std::move(graph),
+                      std::move(layout), std::move(spec),   std::move(step),    time.count()};
+}
+
+void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const {
+  json["model"] = compiled.shape.desc.name;
+  json["layers"] = compiled.shape.desc.layers;
+  json["batch"] = work.batch;
+  json["rows"] = work.rows;
+  json["context"] = work.context;
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "app/npu_flags.h"
+#include "npu/compiler/workload_step.h"
+#include "npu/machine/config.h"
+
+namespace dllm::app {
+
+/// A denoising step of a model on a device, compiled.
+struct CompiledStep {
+  npu::ModelShape shape;
+  npu::Device device;
+  npu::MachineConfig machine;
+  Graph graph;
+  npu::ModelLayout layout;
+  npu::StepSpec spec;
+  npu::StepProgram step;
+  double milliseconds = 0;  ///< of compiling, layout included
+};
+
+/// The flags that say which step: model, device, rows.
+struct StepFlags {
+  NpuModelFlags model;
+  DeviceFlags device;
+  npu::StepWorkload work{.batch = 16, .rows = 32, .context = 256};
+  std::int64_t layers = 0;  ///< 0: all of the shape
+
+  void add(Flags& flags);
+  Expected<CompiledStep> compile(const npu::CompileOptions& options = {}) const;
+  /// Model and numbers, as they stand beside every figure.
+  void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
+};
+
+}  // namespace dllm::app
