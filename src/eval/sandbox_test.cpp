@@ -1,9 +1,11 @@
 #include "eval/sandbox.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 
 namespace dllm {
 namespace {
@@ -48,15 +50,19 @@ TEST_F(Sandbox, HasNoNetworkNoInputNoEnvironmentAndItsOwnFolder) {
   EXPECT_TRUE(run("import os\nassert not {'DLLM_SANDBOX_TEST', 'HOME'} & set(os.environ)\n").finished);
   unsetenv("DLLM_SANDBOX_TEST");
   EXPECT_TRUE(run("import os\nassert os.listdir('.') == ['program.py']\nopen('x', 'w').write('y')\n").finished);
-  const auto count = [] {
-    int found = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path()))
-      found += entry.path().filename().string().starts_with("dllm-sandbox-") ? 1 : 0;
-    return found;
-  };
-  const int before = count();
+}
+
+TEST_F(Sandbox, LeavesNothingBehind) {
+  // A folder of the test's own: other tests run programs at the same time.
+  const auto own = std::filesystem::temp_directory_path() / ("dllm-sandbox-test-" + std::to_string(getpid()));
+  std::filesystem::create_directory(own);
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("TMPDIR", own.c_str(), 1);
   run("open('left behind', 'w').write('x')\n");
-  EXPECT_LE(count(), before);
+  EXPECT_TRUE(std::filesystem::is_empty(own));
+  before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
+  std::filesystem::remove_all(own);
 }
 
 TEST_F(Sandbox, DoesNotWaitForChildrenOfTheProgram) {
