@@ -116,8 +116,8 @@ class Revision : public Decoder {
   }
 
   bool looks_at(const DecodeContext& context, Position position) const {
-    return draining_ || looks_inside(context, position) ||
-           std::binary_search(refreshed_.begin(), refreshed_.end(), position);
+    return std::binary_search(refreshed_.begin(), refreshed_.end(), position) ||
+           (!draining_ && looks_inside(context, position));
   }
 
   /// Of the visible tokens behind the window: those that were changed, then the longest unseen, then the least sure
