@@ -101,7 +101,7 @@ def step_rows(bench, table, shape, label):
                    70, " %")
     table.add(f"{label}, 8 rows: int8 peak, which bounds them here too", f"{r8['peak_percent']:.3g} %", "", None)
     table.at_most(f"{label}, 32 rows: not products", beside_products(r32), 8, " %")
-    return r32, r256
+    return r32
 
 
 def linearity(bench, table):
@@ -117,7 +117,7 @@ def linearity(bench, table):
               "linear", max(slope) <= 3 * max(min(slope), 1e-9))
 
 
-def peer(bench, table, args, r32, r256):
+def peer(bench, table, args):
     model = bench.model("llada-8b", "q4_0")
     full, = (r for r in bench.bench("step", model, "-r", 256, "-c", 0, "--repetitions", 3, "--no-peak"))
     passes_128, passes_32 = bench.generate(model, 128), bench.generate(model, 32)
@@ -146,9 +146,9 @@ def main():
     bench, table = Bench(args), Table(args.only)
 
     print("| what | measured | target | met |\n|---|--:|--:|---|")
-    r32 = r256 = None
-    if any(table.wants(g) for g in ("llada", "threads", "types", "peer")):
-        r32, r256 = step_rows(bench, table, "llada-8b", "LLaDA-8B Q4_0")
+    r32 = None
+    if any(table.wants(g) for g in ("llada", "threads", "types")):
+        r32 = step_rows(bench, table, "llada-8b", "LLaDA-8B Q4_0")
     if table.wants("threads") and bench.threads > 1:
         one = bench.steps(bench.model("llada-8b", "q4_0"), (32,), threads=1)[32, CONTEXT]
         table.at_least(f"32 rows: {bench.threads} threads over one ({ms(one):.0f} ms)", ms(one) / ms(r32),
@@ -166,7 +166,7 @@ def main():
     if table.wants("linear"):
         linearity(bench, table)
     if table.wants("peer"):
-        peer(bench, table, args, r32, r256)
+        peer(bench, table, args)
 
 
 if __name__ == "__main__":

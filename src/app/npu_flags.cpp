@@ -30,19 +30,20 @@ Expected<npu::Device> DeviceFlags::load() const {
   return npu::load_device(name, overrides);
 }
 
+void add_number(Flags& flags, const char* name, const char* help, std::int64_t& target, std::int64_t most) {
+  flags.add({.names = {name},
+             .value = "N",
+             .help = help,
+             .default_text = fmt::format("{}", target),
+             .apply = into(target, 1, most)});
+}
+
 void WorkloadFlags::add(Flags& flags) {
   constexpr std::int64_t kMost = 1 << 24;
-  const auto number = [&flags](const char* name, const char* help, std::int64_t& target) {
-    flags.add({.names = {name},
-               .value = "N",
-               .help = help,
-               .default_text = fmt::format("{}", target),
-               .apply = into(target, 1, kMost)});
-  };
-  number("--batch", "sequences", workload.batch);
-  number("--block", "positions decoded together", workload.block);
-  number("--context", "positions of a sequence, prompt and answer", workload.context);
-  number("--steps", "denoising steps per block, the first of them warm", workload.steps);
+  add_number(flags, "--batch", "sequences", workload.batch, kMost);
+  add_number(flags, "--block", "positions decoded together", workload.block, kMost);
+  add_number(flags, "--context", "positions of a sequence, prompt and answer", workload.context, kMost);
+  add_number(flags, "--steps", "denoising steps per block, the first of them warm", workload.steps, kMost);
   flags.add({.names = {"--unfused-head"},
              .help = "write the logits to memory and read them back",
              .apply = [this](const std::string& text) -> Expected<void> {

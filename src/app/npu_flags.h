@@ -49,6 +49,9 @@ inline Apply into(std::int64_t& target, std::int64_t minimum, std::int64_t maxim
   };
 }
 
+/// `name N` from 1 to `most`; the target's value is the default.
+void add_number(Flags& flags, const char* name, const char* help, std::int64_t& target, std::int64_t most);
+
 /// The command, the version and the machine: what belongs beside every figure.
 nlohmann::ordered_json provenance(const std::string& command);
 

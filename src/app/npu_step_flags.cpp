@@ -21,16 +21,9 @@ void StepFlags::add(Flags& flags) {
   flags.group("Device");
   device.add(flags);
   flags.group("Step");
-  const auto number = [&flags](const char* name, const char* help, std::int64_t& target) {
-    flags.add({.names = {name},
-               .value = "N",
-               .help = help,
-               .default_text = fmt::format("{}", target),
-               .apply = into(target, 1, kMost)});
-  };
-  number("--batch", "sequences", work.batch);
-  number("--rows", "positions of each sequence that run, the last of its context", work.rows);
-  number("--context", "positions of each sequence, all visible", work.context);
+  add_number(flags, "--batch", "sequences", work.batch, kMost);
+  add_number(flags, "--rows", "positions of each sequence that run, the last of its context", work.rows, kMost);
+  add_number(flags, "--context", "positions of each sequence, all visible", work.context, kMost);
 }
 
 Expected<CompiledStep> StepFlags::compile(const npu::CompileOptions& options) const {

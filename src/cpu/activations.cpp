@@ -4,23 +4,30 @@
 
 namespace dllm::cpu {
 
-void Activations::begin(std::int64_t rows, std::int64_t k, bool exact) {
+QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std::size_t formats) {
+  QuantizedRows placed;
   // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
   // of the L1 cache.
-  const std::int64_t stride = k + 64, groups = rows * k / kScaleBlock;
-  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * stride), group_bytes = bytes_of<float>(groups);
-  memory_.reserve(value_bytes + (6 + 2 * corrections_.size()) * group_bytes);
-  std::byte* at = memory_.data();
+  placed.stride = k + 64;
+  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * placed.stride);
+  const std::size_t group_bytes = bytes_of<float>(rows * k / kScaleBlock);
+  memory.reserve(value_bytes + (6 + 2 * formats) * group_bytes);
+  std::byte* at = memory.data();
   const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
-  rows_.stride = stride;
-  rows_.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
-  rows_.scales = reinterpret_cast<float*>(take(group_bytes));
-  rows_.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  rows_.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  rows_.offsets = reinterpret_cast<float*>(take(group_bytes));
-  rows_.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
-  for (Corrections& corrections : corrections_)
-    corrections.values = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  placed.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
+  placed.scales = reinterpret_cast<float*>(take(group_bytes));
+  placed.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  placed.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
+  placed.offsets = reinterpret_cast<float*>(take(group_bytes));
+  placed.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
+  placed.corrections = reinterpret_cast<std::int32_t*>(take(2 * formats * group_bytes));
+  return placed;
+}
+
+void Activations::begin(std::int64_t rows, std::int64_t k, bool exact) {
+  rows_ = place_rows(memory_, rows, k, corrections_.size());
+  for (std::size_t i = 0; i < corrections_.size(); ++i)
+    corrections_[i].values = rows_.corrections + static_cast<std::int64_t>(i) * (rows * k / kSumBlock);
   count_ = rows;
   k_ = k;
   exact_ = exact;

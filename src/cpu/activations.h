@@ -10,6 +10,10 @@
 
 namespace dllm::cpu {
 
+/// Rows of codes with everything that belongs to them, in `memory`; corrections for `formats` formats, one after the
+/// other. Throws std::bad_alloc.
+QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std::size_t formats = 1);
+
 /// The rows of one value, quantized to int8 for products with packed weights.
 class Activations {
  public:

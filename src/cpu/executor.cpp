@@ -139,22 +139,18 @@ void Executor::run_part(const OpRun& part) {
   profile_->add(kind, elapsed.count());
 }
 
-std::vector<Activations*> Executor::begin_activations(const OpRun& part, ValueId value) {
-  std::vector<Activations*> begun;
-  const auto begin = [&](WeightId id) {
-    const PackedWeight* packed = packed_.find(id);
-    if (packed == nullptr || packs_floats(*packed->format)) return;
-    const bool exact = LinearRunner::exact_activations(*packed);
-    for (const Activations* activations : begun)
-      if (activations->exact() == exact) return;
-    begun.push_back(&linear_.begin_activations(value, rows(value), width(value), exact));
-  };
+Executor::MadeActivations Executor::begin_activations(const OpRun& part, ValueId value) {
+  MadeActivations made;
   for (std::size_t i = part.last; i < plan_->graph.ops.size(); ++i) {
     const auto* linear = std::get_if<op::Linear>(&plan_->graph.ops[i]);
     if (linear == nullptr || linear->x != value) break;
-    begin(linear->weight);
+    const PackedWeight* packed = packed_.find(linear->weight);
+    if (packed == nullptr || packs_floats(*packed->format)) continue;
+    const bool exact = LinearRunner::exact_activations(*packed);
+    Activations*& kind = made.kinds[exact ? 1 : 0];
+    if (kind == nullptr) kind = &linear_.begin_activations(value, rows(value), width(value), exact);
   }
-  return begun;
+  return made;
 }
 
 void Executor::run_rows(const OpRun& part) {
@@ -171,13 +167,11 @@ void Executor::run_rows(const OpRun& part) {
   }
   const std::vector<ValueId> made = outputs(ops.back());
   const ValueId last = made.empty() ? kNoId : made.front();
-  const std::vector<Activations*> quantized =
-      last == kNoId ? std::vector<Activations*>() : begin_activations(part, last);
-  if (!quantized.empty()) cost += width(last);
+  const MadeActivations quantized = last == kNoId ? MadeActivations() : begin_activations(part, last);
+  if (quantized.any()) cost += width(last);
   parallel_items(pool_, count, cost / 3, [&](std::int64_t r, int) {
     for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
-    for (Activations* activations : quantized)
-      activations->quantize(kernels_, value(last) + r * width(last), r, 0, width(last));
+    if (quantized.any()) quantized.quantize(kernels_, value(last) + r * width(last), r, 0, width(last));
   });
 }
 
@@ -187,24 +181,23 @@ Product Executor::product(const op::Linear& o) {
 }
 
 void Executor::run_products(const OpRun& part) {
-  std::vector<Product> products;
+  products_.clear();
   for (std::size_t i = part.first; i < part.last; ++i)
-    products.push_back(product(std::get<op::Linear>(plan_->graph.ops[i])));
-  linear_.run(products);
+    products_.push_back(product(std::get<op::Linear>(plan_->graph.ops[i])));
+  linear_.run(products_);
 }
 
 void Executor::run_gated(const OpRun& part) {
   const Product gate = product(std::get<op::Linear>(plan_->graph.ops[part.first]));
   const Product up = product(std::get<op::Linear>(plan_->graph.ops[part.first + 1]));
   const ValueId out = std::get<op::SwiGlu>(plan_->graph.ops[part.last - 1]).out;
-  const std::vector<Activations*> quantized = begin_activations(part, out);
+  const MadeActivations quantized = begin_activations(part, out);
   const std::int64_t n = width(out);
   linear_.run_gated(gate, up, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < rows(out); ++r) {
       const std::int64_t at = r * n + begin;
       kernels_.swiglu(gate.out + at, up.out + at, end - begin, value(out) + at);
-      for (Activations* activations : quantized)
-        activations->quantize(kernels_, value(out) + at, r, begin, end - begin);
+      quantized.quantize(kernels_, value(out) + at, r, begin, end - begin);
     }
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -57,6 +58,17 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
+  /// A value as its products want it: with exact scales, with rounded ones, both, or not at all.
+  struct MadeActivations {
+    std::array<Activations*, 2> kinds{};
+    void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from,
+                  std::int64_t count) const {
+      for (Activations* activations : kinds)
+        if (activations != nullptr) activations->quantize(kernels, x, row, from, count);
+    }
+    bool any() const { return kinds[0] != nullptr || kinds[1] != nullptr; }
+  };
+
   /// The runs of a plan, by their kind.
   void run_part(const OpRun& part);
   void run_rows(const OpRun& part);
@@ -65,7 +77,7 @@ class Executor {
   Product product(const op::Linear& o);
   /// Where the run after `part` multiplies `value`: the activations that its products want, begun. The run that makes
   /// the value quantizes it, part by part.
-  std::vector<Activations*> begin_activations(const OpRun& part, ValueId value);
+  MadeActivations begin_activations(const OpRun& part, ValueId value);
 
   /// Operators that run alone; those that go by rows have row() instead.
   void run(const op::Attention& o);
@@ -140,6 +152,7 @@ class Executor {
   std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that choose experts together begin
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
+  std::vector<Product> products_;  ///< of a run
   Profile* profile_ = nullptr;
 };
 

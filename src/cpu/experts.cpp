@@ -16,27 +16,6 @@ constexpr std::int64_t kTileFloats = std::int64_t{1} << 15;
 constexpr std::int64_t kInnerColumns = 128;  ///< of gate and up at once
 constexpr std::int64_t kOuterColumns = 512;  ///< of down: the codes of all pairs are read once per so many
 
-/// Rows of codes with everything that belongs to them, in `memory`. As LinearRunner lays them out: a cache line apart
-/// beyond their length, since at a stride of 4096 bytes all rows of a tile would share their sets of the L1 cache.
-QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k) {
-  const std::int64_t stride = k + 64;
-  const std::size_t value_bytes = bytes_of<std::int8_t>(rows * stride);
-  const std::size_t group_bytes = bytes_of<float>(rows * k / kScaleBlock);
-  memory.reserve(value_bytes + 8 * group_bytes);
-  std::byte* at = memory.data();
-  const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
-  QuantizedRows q;
-  q.stride = stride;
-  q.values = reinterpret_cast<std::int8_t*>(take(value_bytes));
-  q.scales = reinterpret_cast<float*>(take(group_bytes));
-  q.exponents = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  q.multiples = reinterpret_cast<std::int32_t*>(take(group_bytes));
-  q.offsets = reinterpret_cast<float*>(take(group_bytes));
-  q.sums = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
-  q.corrections = reinterpret_cast<std::int32_t*>(take(2 * group_bytes));
-  return q;
-}
-
 template <class T>
 void copy_row(T* to, std::int64_t row, const T* from, std::int64_t source, std::int64_t count) {
   std::memcpy(to + row * count, from + source * count, static_cast<std::size_t>(count) * sizeof(T));

@@ -8,7 +8,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/kernels/test_data.h"
-#include "graph/builder.h"
+#include "graph/testing/tiny_graph.h"
 #include "numerics/tensor_type.h"
 
 // A hand-built transformer for tests of the executor, with every operator, and the same model in double precision.
@@ -20,48 +20,14 @@ struct TinyShape {
   std::int64_t rope_dims = 12;
   RopeLayout layout = RopeLayout::kHalfSplit;
   TensorType type = TensorType::kF32;
+  static constexpr bool head_norms = true;
+
+  WeightId bias(GraphBuilder& b, const std::string& name, std::int64_t n) const {
+    return name.ends_with(".k.bias") ? b.optional_weight(name, {n}) : b.weight(name, {n});
+  }
 };
 
-inline Graph tiny_graph(const TinyShape& m, StepShape shape) {
-  GraphBuilder b(shape);
-  const auto rope = [&](ValueId x, std::int64_t heads, WeightId factors, const std::string& name) {
-    op::Rope spec{};
-    spec.heads = static_cast<std::int32_t>(heads), spec.head_dim = static_cast<std::int32_t>(m.head_dim);
-    spec.dims = static_cast<std::int32_t>(m.rope_dims), spec.layout = m.layout, spec.theta = 10000.f, spec.scale = 0.5f;
-    spec.factors = factors;
-    return b.rope(x, spec, name);
-  };
-  ValueId x = b.embed(b.weight("embd", {m.width, m.vocab}), "x");
-  const WeightId factors = b.optional_weight("factors", {m.rope_dims / 2});
-  for (std::int64_t l = 0; l < m.layers; ++l) {
-    const std::string p = "blk." + std::to_string(l) + ".";
-    const std::int64_t qw = m.heads * m.head_dim, kw = m.kv_heads * m.head_dim;
-    const ValueId a = b.rms_norm(x, b.weight(p + "norm1", {m.width}), 1e-5f, p + "a");
-    ValueId q = b.linear(a, b.weight(p + "q", {m.width, qw}), p + "q", b.weight(p + "q.bias", {qw}));
-    ValueId k = b.linear(a, b.weight(p + "k", {m.width, kw}), p + "k", b.optional_weight(p + "k.bias", {kw}));
-    const ValueId v = b.linear(a, b.weight(p + "v", {m.width, kw}), p + "v");
-    q = b.rms_norm(q, b.weight(p + "q_norm", {m.head_dim}), 1e-5f, p + "qn", static_cast<std::int32_t>(m.heads));
-    k = b.rms_norm(k, b.weight(p + "k_norm", {m.head_dim}), 1e-5f, p + "kn", static_cast<std::int32_t>(m.kv_heads));
-    q = rope(q, m.heads, factors, p + "qr");
-    k = rope(k, m.kv_heads, factors, p + "kr");
-    b.store_kv(k, v, static_cast<std::int32_t>(l));
-    op::Attention spec{};
-    spec.layer = static_cast<std::int32_t>(l), spec.heads = static_cast<std::int32_t>(m.heads);
-    spec.kv_heads = static_cast<std::int32_t>(m.kv_heads), spec.head_dim = static_cast<std::int32_t>(m.head_dim);
-    spec.scale = 0.25f;
-    const ValueId mixed = b.attention(q, spec, p + "mix");
-    x = b.add(x, b.linear(mixed, b.weight(p + "o", {qw, m.width}), p + "o"), p + "res1");
-    const ValueId f = b.rms_norm(x, b.weight(p + "norm2", {m.width}), 1e-5f, p + "f");
-    const ValueId gate = b.linear(f, b.weight(p + "gate", {m.width, m.ffn}), p + "gate");
-    const ValueId up = b.linear(f, b.weight(p + "up", {m.width, m.ffn}), p + "up");
-    const ValueId down = b.linear(b.swiglu(gate, up, p + "act"), b.weight(p + "down", {m.ffn, m.width}), p + "down");
-    x = b.add(x, down, p + "res2");
-  }
-  x = b.gather_scored(x, "scored");
-  x = b.rms_norm(x, b.weight("norm", {m.width}), 1e-5f, "n");
-  b.score_head(x, b.weight("head", {m.width, m.vocab}), b.weight("head.bias", {m.vocab}));
-  return b.take();
-}
+inline Graph tiny_graph(const TinyShape& shape, StepShape step) { return tiny_transformer(shape, step); }
 
 /// Random weights of the model; optional ones present or not.
 class TinyModel {

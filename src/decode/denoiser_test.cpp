@@ -6,82 +6,24 @@
 
 #include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
+#include "decode/testing/run_method.h"
 
 namespace dllm {
 namespace {
 
 using testing::FakeBackend;
+using testing::masked_desc;
+using testing::MethodResult;
+using testing::MethodRun;
 
-ModelDesc masked_model(std::int32_t causal_block = 0, std::int32_t shift = 0) {
-  ModelDesc desc;
-  desc.vocab = 100;
-  desc.mask = 99;
-  desc.eos = 49;
-  desc.causal_block = causal_block;
-  desc.logit_shift = shift;
-  return desc;
-}
-
-DenoiseOptions exact_length() {
-  DenoiseOptions options;
-  options.exact_length = true;
-  return options;
-}
-
-struct Scenario {
-  std::string window = "block", cache = "none", decoder = "threshold";
-  WindowConfig grid{BlockOrigin::kPromptEnd, 8};
-  DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
-  DenoiseOptions options = exact_length();
-  Position prompt = 5;
-  CachePolicyConfig cache_config{};
-};
-
-struct Outcome {
-  std::vector<TokenId> tokens;
-  std::vector<std::int32_t> commit_pass;
-  DenoiseCounters counters;
-  std::optional<Position> stop;
-  std::vector<PositionRange> windows;
-};
-
-Canvas make_canvas(const Scenario& scenario, const ModelDesc& desc) {
-  std::vector<TokenId> prompt;
-  for (Position p = 0; p < scenario.prompt; ++p) prompt.push_back(p + 1);
-  return Canvas(prompt, scenario.config.length, desc.mask.value_or(-1));
-}
-
-/// `policy`: instead of the one that the scenario names.
-Outcome run(FakeBackend& backend, const Scenario& scenario, std::unique_ptr<CachePolicy> policy = nullptr) {
-  Canvas canvas = make_canvas(scenario, backend.desc());
-  if (!policy) policy = *make_cache_policy(scenario.cache, scenario.cache_config);
-  Method method{*make_window(scenario.window, scenario.grid), std::move(policy),
-                *make_decoder(scenario.decoder, scenario.config)};
-  auto cache = *backend.make_cache(canvas.size());
-  auto unconditional = *backend.make_cache(canvas.size());
-  Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), scenario.options, *cache,
-                    scenario.options.cfg_scale != 0 ? unconditional.get() : nullptr);
-  Outcome result;
-  result.commit_pass.assign(static_cast<std::size_t>(scenario.config.length), -1);
-  for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
-    const std::int32_t pass = denoiser.counters().nfe;
-    const auto scores = *backend.forward(batch);
-    const auto step = denoiser.absorb(scores);
-    EXPECT_TRUE(step);
-    const bool may_look_only =
-        scenario.decoder == "origin" || scenario.decoder == "draft-edit" || scenario.decoder == "revision";
-    EXPECT_FALSE(step->edits.empty() && !may_look_only) << "a pass without progress";
-    result.windows.push_back(step->window);
-    for (const Edit& edit : step->edits)
-      result.commit_pass[static_cast<std::size_t>(edit.position - scenario.prompt)] = pass;
-    if (denoiser.counters().nfe > 500) {
-      ADD_FAILURE() << "the loop does not end";
-      break;
-    }
-  }
-  for (Position p = 0; p < denoiser.canvas().size(); ++p) result.tokens.push_back(denoiser.canvas().token(p));
-  result.counters = denoiser.counters();
-  result.stop = denoiser.stop_position();
+/// run_method(), and every pass made progress. `policy`: instead of the one that the run names.
+MethodResult run(FakeBackend& backend, const MethodRun& method, std::unique_ptr<CachePolicy> policy = nullptr) {
+  MethodResult result = testing::run_method(backend, method, std::move(policy));
+  EXPECT_TRUE(result.finished) << "the loop does not end";
+  const bool may_look_only =
+      method.decoder == "origin" || method.decoder == "draft-edit" || method.decoder == "revision";
+  for (const DenoiseStep& step : result.steps)
+    EXPECT_FALSE(step.edits.empty() && !may_look_only) << "a pass without progress";
   return result;
 }
 
@@ -90,49 +32,49 @@ TEST(Denoiser, EveryCombinationFinishes) {
     for (const auto& cache : cache_policy_names())
       for (const auto& decoder : decoder_names())
         for (std::int32_t shift : {0, 1}) {
-          FakeBackend backend(masked_model(0, shift));
+          FakeBackend backend(masked_desc(0, shift));
           SCOPED_TRACE(window + ' ' + cache + ' ' + decoder + ' ' + std::to_string(shift));
-          Scenario scenario{.window = window, .cache = cache, .decoder = decoder};
-          const Outcome result = run(backend, scenario);
+          MethodRun scenario{.window = window, .cache = cache, .decoder = decoder};
+          const MethodResult result = run(backend, scenario);
           for (TokenId token : result.tokens) EXPECT_NE(token, 99) << window << ' ' << cache << ' ' << decoder;
         }
 }
 
 TEST(Denoiser, BlocksTileFromThePromptOrFromZero) {
-  FakeBackend backend(masked_model());
-  Scenario scenario;
+  FakeBackend backend(masked_desc());
+  MethodRun scenario;
   scenario.prompt = 40;
   scenario.grid.block_length = 32;
-  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{40, 64}));  // clipped: 40 + 24
+  EXPECT_EQ(run(backend, scenario).steps.front().window, (PositionRange{40, 64}));  // clipped: 40 + 24
   scenario.config.length = 64;
-  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{40, 72}));
+  EXPECT_EQ(run(backend, scenario).steps.front().window, (PositionRange{40, 72}));
   scenario.grid.origin = BlockOrigin::kAbsolute;
-  EXPECT_EQ(run(backend, scenario).windows.front(), (PositionRange{32, 64}));
+  EXPECT_EQ(run(backend, scenario).steps.front().window, (PositionRange{32, 64}));
 }
 
 TEST(Denoiser, ThresholdAboveOneIsOneTokenPerPass) {
-  FakeBackend backend(masked_model());
-  Scenario one_by_one;
+  FakeBackend backend(masked_desc());
+  MethodRun one_by_one;
   one_by_one.config.threshold = 1.1;
-  Scenario fixed{.decoder = "low-confidence"};
-  const Outcome a = run(backend, one_by_one), b = run(backend, fixed);
+  MethodRun fixed{.decoder = "low-confidence"};
+  const MethodResult a = run(backend, one_by_one), b = run(backend, fixed);
   EXPECT_EQ(a.counters.nfe, 24);
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_EQ(a.commit_pass, b.commit_pass);
 }
 
 TEST(Denoiser, WholeWindowEqualsOneBlock) {
-  FakeBackend backend(masked_model());
-  Scenario whole{.window = "whole"};
-  Scenario block;
+  FakeBackend backend(masked_desc());
+  MethodRun whole{.window = "whole"};
+  MethodRun block;
   block.grid.block_length = 24;
   EXPECT_EQ(run(backend, whole).tokens, run(backend, block).tokens);
 }
 
 TEST(CachePolicies, RowsOfPrefixAndDual) {
   for (const std::int32_t shift : {0, 1}) {
-    FakeBackend backend(masked_model(0, shift));
-    Scenario scenario{.cache = "prefix", .decoder = "low-confidence"};
+    FakeBackend backend(masked_desc(0, shift));
+    MethodRun scenario{.cache = "prefix", .decoder = "low-confidence"};
     run(backend, scenario);
     ASSERT_EQ(backend.plans.size(), 24u);
     EXPECT_EQ(backend.plans[0].rows.size(), 29u) << "the first pass of a block is full";
@@ -149,8 +91,8 @@ TEST(CachePolicies, RowsOfPrefixAndDual) {
 }
 
 TEST(CachePolicies, OnlyTheWantedRowsAreScored) {
-  FakeBackend backend(masked_model(0, 1));
-  Scenario scenario{.decoder = "low-confidence"};
+  FakeBackend backend(masked_desc(0, 1));
+  MethodRun scenario{.decoder = "low-confidence"};
   run(backend, scenario);
   for (std::size_t i = 0; i < backend.plans.size(); ++i)
     EXPECT_EQ(backend.plans[i].scored.size(), 8 - i % 8) << "masks of the block, pass " << i;
@@ -164,13 +106,13 @@ TEST(CachePolicies, BlockCausalCacheIsExact) {
       for (const char* decoder :
            {"threshold", "low-confidence", "random", "credit", "hierarchical-remask", "draft-edit"})
         for (const std::int32_t shift : {0, 1}) {
-          FakeBackend backend(masked_model(block, shift));
-          Scenario scenario{.decoder = decoder};
+          FakeBackend backend(masked_desc(block, shift));
+          MethodRun scenario{.decoder = decoder};
           scenario.grid = {BlockOrigin::kAbsolute, block};
           scenario.prompt = prompt;
-          const Outcome uncached = run(backend, scenario);
+          const MethodResult uncached = run(backend, scenario);
           scenario.cache = "block-causal";
-          const Outcome cached = run(backend, scenario);
+          const MethodResult cached = run(backend, scenario);
           EXPECT_EQ(uncached.tokens, cached.tokens) << "block " << block << " prompt " << prompt;
           EXPECT_EQ(uncached.commit_pass, cached.commit_pass);
           EXPECT_LT(cached.counters.rows_forwarded, uncached.counters.rows_forwarded);
@@ -210,17 +152,17 @@ TEST(CachePolicies, SettledRowsAreLeftOutAndNothingElse) {
   for (const char* decoder : {"threshold", "low-confidence", "random"})
     for (const std::int32_t shift : {0, 1})
       for (const Position prompt : {1, 5, 13}) {
-        Scenario scenario{.cache = "dual", .decoder = decoder};
+        MethodRun scenario{.cache = "dual", .decoder = decoder};
         scenario.prompt = prompt;
         if (prompt == 13) scenario.grid.origin = BlockOrigin::kAbsolute;  // the prompt shares the first block
-        FakeBackend plain(masked_model(0, shift));
-        const Outcome all = run(plain, scenario);
+        FakeBackend plain(masked_desc(0, shift));
+        const MethodResult all = run(plain, scenario);
         std::int64_t before = 0;
         for (const std::int32_t settle : {1, 2, 3}) {
-          FakeBackend settled(masked_model(0, shift)), reference(masked_model(0, shift));
+          FakeBackend settled(masked_desc(0, shift)), reference(masked_desc(0, shift));
           scenario.cache_config.settle = settle;
-          const Outcome ours = run(settled, scenario);
-          const Outcome theirs = run(reference, scenario, std::make_unique<SettledReference>(settle));
+          const MethodResult ours = run(settled, scenario);
+          const MethodResult theirs = run(reference, scenario, std::make_unique<SettledReference>(settle));
           EXPECT_EQ(ours.tokens, theirs.tokens) << decoder << " settle " << settle;
           EXPECT_EQ(ours.commit_pass, theirs.commit_pass);
           ASSERT_EQ(settled.plans.size(), reference.plans.size());
@@ -240,8 +182,8 @@ TEST(CachePolicies, SettledRowsAreLeftOutAndNothingElse) {
 TEST(CachePolicies, WithoutSettleNothingChanges) {
   for (const char* cache : {"dual", "block-causal"}) {
     const std::int32_t block = std::string(cache) == "dual" ? 0 : 8;
-    FakeBackend plain(masked_model(block)), zero(masked_model(block)), late(masked_model(block));
-    Scenario scenario{.cache = cache, .decoder = "low-confidence"};
+    FakeBackend plain(masked_desc(block)), zero(masked_desc(block)), late(masked_desc(block));
+    MethodRun scenario{.cache = cache, .decoder = "low-confidence"};
     scenario.grid.origin = BlockOrigin::kAbsolute;
     run(plain, scenario);
     scenario.cache_config.settle = 0;
@@ -259,19 +201,19 @@ TEST(CachePolicies, WithoutSettleNothingChanges) {
 TEST(CachePolicies, FinishedBlocksInsideTheWindowAreExact) {
   for (const std::int32_t block : {1, 4, 8})
     for (const char* decoder : {"threshold", "low-confidence"}) {
-      Scenario scenario{.window = "whole", .decoder = decoder};
-      FakeBackend full(masked_model(block)), cached(masked_model(block)), settled(masked_model(block));
+      MethodRun scenario{.window = "whole", .decoder = decoder};
+      FakeBackend full(masked_desc(block)), cached(masked_desc(block)), settled(masked_desc(block));
       // Commits from left to right, so that blocks finish one after the other.
       for (FakeBackend* backend : {&full, &cached, &settled})
         backend->tamper = [](RowScore& score) {
           score.confidence = 1.0 / (2 + score.position);
           score.log_odds = -score.position;
         };
-      const Outcome uncached = run(full, scenario);
+      const MethodResult uncached = run(full, scenario);
       scenario.cache = "block-causal";
-      const Outcome plain = run(cached, scenario);
+      const MethodResult plain = run(cached, scenario);
       scenario.cache_config.settle = 1;
-      const Outcome ours = run(settled, scenario);
+      const MethodResult ours = run(settled, scenario);
       EXPECT_EQ(ours.tokens, uncached.tokens) << "block " << block;
       EXPECT_EQ(ours.commit_pass, uncached.commit_pass);
       EXPECT_LT(ours.counters.rows_forwarded, plain.counters.rows_forwarded) << "block " << block;
@@ -279,15 +221,15 @@ TEST(CachePolicies, FinishedBlocksInsideTheWindowAreExact) {
 }
 
 TEST(CachePolicies, AutoregressionIsBlockCausalWithBlockOne) {
-  ModelDesc desc = masked_model(1, 1);
+  ModelDesc desc = masked_desc(1, 1);
   desc.mask.reset();
   FakeBackend backend(desc);
-  Scenario scenario{.decoder = "low-confidence"};
+  MethodRun scenario{.decoder = "low-confidence"};
   scenario.grid.block_length = 1;
-  const Outcome uncached = run(backend, scenario);
+  const MethodResult uncached = run(backend, scenario);
   backend.plans.clear();
   scenario.cache = "block-causal";
-  const Outcome cached = run(backend, scenario);
+  const MethodResult cached = run(backend, scenario);
   EXPECT_EQ(uncached.tokens, cached.tokens);
   EXPECT_EQ(cached.counters.nfe, 24);
   EXPECT_EQ(backend.plans[0].rows.size(), 5u) << "the prompt";
@@ -295,10 +237,10 @@ TEST(CachePolicies, AutoregressionIsBlockCausalWithBlockOne) {
 }
 
 TEST(Denoiser, GuidanceMasksThePromptOfItsOwnSequence) {
-  FakeBackend backend(masked_model());
-  Scenario scenario;
+  FakeBackend backend(masked_desc());
+  MethodRun scenario;
   scenario.options.cfg_scale = 1.5f;
-  const Outcome result = run(backend, scenario);
+  const MethodResult result = run(backend, scenario);
   EXPECT_EQ(result.counters.nfe, 2 * result.counters.steps);
   EXPECT_EQ(backend.plans[0].rows[0].token, 1);
   EXPECT_EQ(backend.plans[1].rows[0].token, 99);
@@ -306,38 +248,38 @@ TEST(Denoiser, GuidanceMasksThePromptOfItsOwnSequence) {
 }
 
 TEST(Denoiser, StopsAtTheFirstStopTokenWithNothingUndecidedBefore) {
-  FakeBackend backend(masked_model());
+  FakeBackend backend(masked_desc());
   backend.tamper = [](RowScore& score) { score.token = score.position == 9 || score.position == 3 ? 49 : 1; };
-  Scenario scenario{.decoder = "low-confidence"};
+  MethodRun scenario{.decoder = "low-confidence"};
   scenario.options.exact_length = false;
   scenario.options.stop_ids = {49};
-  const Outcome stopped = run(backend, scenario);
+  const MethodResult stopped = run(backend, scenario);
   EXPECT_EQ(stopped.stop, 9);
   EXPECT_LT(stopped.counters.nfe, 24);
   EXPECT_EQ(stopped.tokens.back(), 99) << "later blocks are left alone";
   scenario.options.exact_length = true;
-  const Outcome full = run(backend, scenario);
+  const MethodResult full = run(backend, scenario);
   EXPECT_EQ(full.counters.nfe, 24);
   EXPECT_EQ(full.stop, 9);
 }
 
 TEST(Denoiser, ProgressRuleTakesTheBestWhenEverythingWouldRatherBeMask) {
-  FakeBackend backend(masked_model());
+  FakeBackend backend(masked_desc());
   backend.tamper = [](RowScore& score) { score.overruled = true; };
-  const Outcome result = run(backend, Scenario{});
+  const MethodResult result = run(backend, MethodRun{});
   EXPECT_EQ(result.counters.forced, 24);
   EXPECT_EQ(result.counters.nfe, 24);
 }
 
 TEST(Denoiser, LogitsThatAreNotNumbersAreAnError) {
-  FakeBackend backend(masked_model());
+  FakeBackend backend(masked_desc());
   backend.tamper = [](RowScore& score) {
     score.token = -1;
     score.log_odds = std::numeric_limits<double>::quiet_NaN();
   };
-  Scenario scenario;
+  MethodRun scenario;
   auto cache = *backend.make_cache(29);
-  Denoiser denoiser(backend.desc(), make_canvas(scenario, backend.desc()),
+  Denoiser denoiser(backend.desc(), testing::canvas_of(scenario, backend.desc()),
                     {*make_window("block", scenario.grid), *make_cache_policy("none"), *make_decoder("threshold", {})},
                     scenario.options, *cache, nullptr);
   const auto step = denoiser.absorb(*backend.forward(denoiser.prepare()));

@@ -2,15 +2,14 @@
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
+#include "model/qwen2.h"
 
 namespace dllm {
 namespace {
 
 void set_defaults(ModelDesc& desc) {
-  desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1000000.f;
+  set_qwen2_defaults(desc);
   desc.context_length = 2048;
-  desc.qkv_bias = true;
   desc.logit_shift = 1;  // row i-1 predicts token i; files without diffusion.shift_logits rely on it
   desc.mask = 151666;
   desc.eos = 151643;

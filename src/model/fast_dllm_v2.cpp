@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
+#include "model/qwen2.h"
 
 namespace dllm {
 namespace {
@@ -12,16 +13,11 @@ namespace {
 constexpr std::int32_t kBlock = 32;
 
 void set_defaults(ModelDesc& desc) {
-  desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1000000.f;
-  desc.context_length = 32768;
-  desc.qkv_bias = true;
-  desc.logit_shift = 1;
+  set_qwen2_defaults(desc);
   desc.causal_block = kBlock;
   desc.block_length = kBlock;
   desc.block_origin = BlockOrigin::kAbsolute;
   desc.mask = 151665;
-  desc.eos = 151645;  // <|im_end|>
 }
 
 Expected<Metadata> metadata_from_hf(const HfConfig& config) {

@@ -1,4 +1,6 @@
 // Qwen2 and Qwen2.5: the autoregressive reference of Dream and Fast-dLLM v2.
+#include "model/qwen2.h"
+
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
@@ -7,14 +9,9 @@ namespace dllm {
 namespace {
 
 void set_defaults(ModelDesc& desc) {
-  desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1000000.f;
-  desc.context_length = 32768;
-  desc.qkv_bias = true;
+  set_qwen2_defaults(desc);
   desc.causal_block = 1;
-  desc.logit_shift = 1;
   desc.block_length = 1;
-  desc.eos = 151645;  // <|im_end|>
 }
 
 Expected<Metadata> metadata_from_hf(const HfConfig& config) {
@@ -23,6 +20,15 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
 }
 
 }  // namespace
+
+void set_qwen2_defaults(ModelDesc& desc) {
+  desc.norm_eps = 1e-6f;
+  desc.rope_theta = 1000000.f;
+  desc.context_length = 32768;
+  desc.qkv_bias = true;
+  desc.logit_shift = 1;
+  desc.eos = 151645;  // <|im_end|>
+}
 
 Architecture qwen2_architecture() {
   return {.name = "qwen2",

@@ -48,12 +48,17 @@ struct MethodResult {
   bool finished = false;  ///< within 500 passes
 };
 
+/// The prompt 1, 2, 3, ... and masks behind it.
+inline Canvas canvas_of(const MethodRun& run, const ModelDesc& desc) {
+  std::vector<TokenId> prompt;
+  for (Position p = 0; p < run.prompt; ++p) prompt.push_back(p + 1);
+  return Canvas(prompt, run.config.length, desc.mask.value_or(-1));
+}
+
 /// `policy`: instead of the one named.
 inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
                                std::unique_ptr<CachePolicy> policy = nullptr) {
-  std::vector<TokenId> prompt;
-  for (Position p = 0; p < run.prompt; ++p) prompt.push_back(p + 1);
-  Canvas canvas(prompt, run.config.length, backend.desc().mask.value_or(-1));
+  Canvas canvas = canvas_of(run, backend.desc());
   if (!policy) policy = *make_cache_policy(run.cache, run.cache_config);
   Method method{*make_window(run.window, run.grid), std::move(policy), *make_decoder(run.decoder, run.config)};
   auto cache = *backend.make_cache(canvas.size());

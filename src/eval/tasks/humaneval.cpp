@@ -9,20 +9,20 @@ namespace {
 
 Expected<EvalItem> read(const Fields& fields) {
   EvalItem item;
-  DLLM_TRY(const std::string stub, fields.text("prompt"));
+  DLLM_TRY(const std::string head, fields.text("prompt"));
   DLLM_TRY(item.entry_point, fields.text("entry_point"));
   DLLM_TRY(item.answer, fields.text("canonical_solution"));
   DLLM_TRY(item.test, fields.text("test"));
-  if (stub.find("def " + item.entry_point + "(") == std::string::npos)
+  if (head.find("def " + item.entry_point + "(") == std::string::npos)
     return fields.error("'prompt' does not define 'entry_point' " + item.entry_point);
-  item.preamble = stub;
+  item.preamble = head;
   item.prompt =
-      "Complete this Python function. Answer with the whole function in one code block.\n\n```python\n" + stub + "```";
+      "Complete this Python function. Answer with the whole function in one code block.\n\n```python\n" + head + "```";
   return item;
 }
 
-/// A whole program out of an answer: a function keeps the stub's imports and helpers in front of it; anything else is
-/// the stub's continuation and ends where a new top-level statement begins.
+/// A whole program out of an answer: a function keeps the prompt's imports and helpers in front of it; anything else
+/// continues the prompt's function and ends where a new top-level statement begins.
 std::string program_of(const EvalItem& item, std::string_view text) {
   const auto block = code_block(text);
   const std::string code = block ? *block : std::string(text);

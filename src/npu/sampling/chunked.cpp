@@ -35,24 +35,7 @@ class Chunked {
     e_.region("setup", [&] {
       e_.line("li gp11, {}", k_.shape.block);
       e_.line("li gp14, {}", at_.counts);
-      e_.line("li gp3, {}", at_.masks);
-      e_.line("C_SET_ADDR_REG a2, gp0, gp3");
-      e_.line("li gp3, {}", at_.masks_scales);
-      e_.line("C_SET_SCALE_REG gp3");
-      e_.line("li gp3, 1");
-      e_.line("C_SET_CSR gp3, prefetch_v_rows");
-      e_.line("li gp1, {}", static_cast<std::int64_t>(at_.mask_row) * vlen_);
-      e_.line("li gp2, 0");
-      e_.loop("gp12", k_.shape.batch, [&] {
-        e_.line("H_PREFETCH_V gp1, gp2, a2, 0, 0");
-        e_.line("S_ADDI_INT gp1, gp1, {}", vlen_);
-        e_.line("S_ADDI_INT gp2, gp2, {}", vlen_);
-      });
-      e_.line("C_SET_ADDR_REG a1, gp0, gp0");
-      e_.line("li gp3, {}", at_.logits_scales);
-      e_.line("C_SET_SCALE_REG gp3");
-      e_.line("li gp3, {}", k_.shape.preload);
-      e_.line("C_SET_CSR gp3, prefetch_v_rows");
+      load_masks(e_, k_);
     });
   }
 

@@ -41,6 +41,30 @@ class Emitter {
   std::string text_, indent_;
 };
 
+/// The masks of all batch items, one vector a transfer, into VRAM; then the transfers are set for logits: base a1,
+/// their scales, `preload` vectors each. Uses gp1, gp2, gp3, gp12 and a2.
+inline void load_masks(Emitter& e, const SamplingKernel& k) {
+  const SamplingLayout& at = k.layout;
+  e.line("li gp3, {}", at.masks);
+  e.line("C_SET_ADDR_REG a2, gp0, gp3");
+  e.line("li gp3, {}", at.masks_scales);
+  e.line("C_SET_SCALE_REG gp3");
+  e.line("li gp3, 1");
+  e.line("C_SET_CSR gp3, prefetch_v_rows");
+  e.line("li gp1, {}", static_cast<std::int64_t>(at.mask_row) * k.machine.vlen);
+  e.line("li gp2, 0");
+  e.loop("gp12", k.shape.batch, [&] {
+    e.line("H_PREFETCH_V gp1, gp2, a2, 0, 0");
+    e.line("S_ADDI_INT gp1, gp1, {}", k.machine.vlen);
+    e.line("S_ADDI_INT gp2, gp2, {}", k.machine.vlen);
+  });
+  e.line("C_SET_ADDR_REG a1, gp0, gp0");
+  e.line("li gp3, {}", at.logits_scales);
+  e.line("C_SET_SCALE_REG gp3");
+  e.line("li gp3, {}", k.shape.preload);
+  e.line("C_SET_CSR gp3, prefetch_v_rows");
+}
+
 // One file per form.
 std::string published_text(const SamplingKernel& kernel, std::int64_t idle_instructions);
 std::string chunked_text(const SamplingKernel& kernel);

@@ -59,24 +59,7 @@ class OnePass {
 
   void setup() {
     e_.region("setup", [&] {
-      e_.line("li gp3, {}", at_.masks);
-      e_.line("C_SET_ADDR_REG a2, gp0, gp3");
-      e_.line("li gp3, {}", at_.masks_scales);
-      e_.line("C_SET_SCALE_REG gp3");
-      e_.line("li gp3, 1");
-      e_.line("C_SET_CSR gp3, prefetch_v_rows");
-      e_.line("li gp1, {}", static_cast<std::int64_t>(at_.mask_row) * vlen_);
-      e_.line("li gp2, 0");
-      e_.loop("gp12", k_.shape.batch, [&] {
-        e_.line("H_PREFETCH_V gp1, gp2, a2, 0, 0");
-        e_.line("S_ADDI_INT gp1, gp1, {}", vlen_);
-        e_.line("S_ADDI_INT gp2, gp2, {}", vlen_);
-      });
-      e_.line("C_SET_ADDR_REG a1, gp0, gp0");
-      e_.line("li gp3, {}", at_.logits_scales);
-      e_.line("C_SET_SCALE_REG gp3");
-      e_.line("li gp3, {}", k_.shape.preload);
-      e_.line("C_SET_CSR gp3, prefetch_v_rows");
+      load_masks(e_, k_);
       e_.line("li gp3, {}", at_.counts);
       e_.line("S_ST_INT gp3, gp0, {}", count_pointer());
       const std::int64_t first = static_cast<std::int64_t>(at_.vram_rows) - at_.buffers * buffer_rows();
