@@ -1,5 +1,6 @@
 // Operators that work on each row alone, slab by slab.
 
+#include <algorithm>
 #include <array>
 
 #include "base/try.h"
@@ -17,7 +18,7 @@ Expected<void> lower(StepContext& c, const op::Add& o) {
 
 namespace {
 
-constexpr std::uint32_t kOne = 1;  // f register
+constexpr std::uint32_t kOne = 7;  // f register; the norms' work in a product's shadow has the others
 
 }  // namespace
 
@@ -97,6 +98,30 @@ static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t table
     if (x.slabs == 1) return;
     for (const Row& r : rows) e.add(r.x, r.x, (x.stride - count) * c.vlen());
   });
+}
+
+Expected<void> stream_rope(StepContext& c, ValueId x) {
+  if (!c.overlap) return {};
+  std::int32_t at = -1;
+  for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
+    const std::vector<ValueId> read = inputs(c.graph.ops[i]);
+    if (std::ranges::find(read, x) == read.end()) continue;
+    if (at >= 0) return {};  // somebody else reads it, too
+    at = static_cast<std::int32_t>(i);
+  }
+  const auto* o = at < 0 ? nullptr : std::get_if<op::Rope>(&c.graph.ops[static_cast<std::size_t>(at)]);
+  if (o == nullptr) return {};
+  for (const RopePlace& rope : c.layout.ropes) {
+    if (!rope.serves(*o)) continue;
+    if (rope.tables != 2) return {};
+    DLLM_TRY(const Buffer tables, c.rope_rows(rope));
+    c.alias(o->out, x);
+    c.hoisted.insert(at);
+    c.streams.push_back(rope_work(c, c.place(x), rope.distance, tables, c.work_word()));
+    c.e.store_int(Gp(), Gp(), scratch_word(c.machine, c.streams.back().word));
+    return {};
+  }
+  return {};
 }
 
 /// out = x cos + rotated x sin, the signs in the tables; see RopePlace.

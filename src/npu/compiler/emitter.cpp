@@ -41,6 +41,11 @@ Gp Emitter::reg(std::uint32_t value) {
   return result;
 }
 
+void Emitter::reclaim(const Gp& gp) {
+  assert((free_ & 1u << gp.index()) != 0 && "a lent register is still in use");
+  free_ &= ~(1u << gp.index());
+}
+
 void Emitter::load(const Gp& target, std::uint32_t value) {
   if (value <= kImmediate) {
     Instruction& low = append(Op::S_ADDI_INT);
