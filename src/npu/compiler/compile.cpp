@@ -84,6 +84,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   const dllm::Op& any = c.graph.ops[first];
   if (!std::holds_alternative<op::Linear>(any)) c.flush_streams();
   if (!std::holds_alternative<op::Linear>(any) && !std::holds_alternative<op::ScoreHead>(any)) c.flush_carry();
+  if (!std::holds_alternative<op::Attention>(any)) DLLM_CHECK_OK(store_values(c));
   if (count > 1 && std::holds_alternative<op::Add>(c.graph.ops[first + 1]))
     return lower(c, LinearResidual{std::get<op::Linear>(any), std::get<op::Add>(c.graph.ops[first + 1]),
                                    count == 3 ? &std::get<op::RmsNorm>(c.graph.ops[first + 2]) : nullptr});
@@ -170,6 +171,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   }
   c.flush_streams();
   c.flush_carry();
+  DLLM_CHECK_OK(store_values(c));
   c.e.fence(0);
   c.prologue.end_region();
   StepProgram result = std::move(c.result);

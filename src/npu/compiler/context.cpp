@@ -140,6 +140,7 @@ void StepContext::release_dead() {
 void StepContext::finish(const RowWork& work) {
   for (const Buffer& buffer : work.buffers) release(buffer);
   for (const ValueId id : work.holds) held_.erase(held_.find(id));
+  if (work.after) work.after();
 }
 
 void StepContext::flush_carry() {

@@ -97,9 +97,11 @@ class StepContext {
 
   // The stream of weight panels.
   std::vector<MatrixUse> matrices;
-  std::size_t next_matrix = 0;   ///< index of the next use to be lowered
-  std::int64_t panels_done = 0;  ///< parity chooses the buffer
-  bool stores_pending = false;   ///< K and V were stored since the last fence
+  std::size_t next_matrix = 0;               ///< index of the next use to be lowered
+  std::int64_t panels_done = 0;              ///< parity chooses the buffer
+  bool stores_pending = false;               ///< K and V were stored since the last fence
+  const op::StoreKv* values_unstored = nullptr;  ///< V waits until attention has asked for K
+  std::set<const op::StoreKv*> keys_stored;  ///< before their operator: behind the RoPE of k
 
   // Work for the shadow of the next products; see row_work.h.
   bool overlap = false;            ///< whether there may be any
@@ -142,8 +144,8 @@ class StepContext {
   std::uint64_t step_next_ = 0;
 };
 
-/// Tag of the transfers that store K and V; attention fences it.
-inline constexpr std::uint32_t kKvStoreTag = 1;
+/// Tags of the transfers that store K and V; attention fences each before it loads them.
+inline constexpr std::uint32_t kKeyStoreTag = 1, kValueStoreTag = 2;
 /// Words at the end of INT_MEM for addresses that do not stay in registers.
 inline constexpr std::uint32_t kScratchWords = 24;
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
@@ -177,6 +179,10 @@ Expected<void> lower(StepContext& c, const op::Add& o);
 Expected<void> lower(StepContext& c, const op::GatherScored& o);
 Expected<void> lower(StepContext& c, const op::ScoreHead& o);
 
+/// Attention and RoPE of heads longer than HLEN.
+Expected<void> lower_wide(StepContext& c, const op::Attention& o);
+Expected<void> lower_wide(StepContext& c, const op::Rope& o, const RopePlace& rope);
+
 /// Where a matrix product's output goes, slab by slab.
 struct MatrixSink {
   std::uint32_t first = 0;              ///< address of the first slab's row 0
@@ -208,6 +214,10 @@ void norm_factor(Emitter& e, std::uint32_t f);
 /// RoPE of a value that the present operator has made, as a stream for the products that follow, if it can be done in
 /// place. Its operator is hoisted.
 Expected<void> stream_rope(StepContext& c, ValueId x);
+/// Stores the rows of K, or of V, into the caches.
+Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value);
+/// Stores the rows of V that wait for it.
+Expected<void> store_values(StepContext& c);
 /// Starts the transfer of the next use's first panel, if there is one.
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -113,11 +114,21 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
   if (o == nullptr) return {};
   for (const RopePlace& rope : c.layout.ropes) {
     if (!rope.serves(*o)) continue;
-    if (rope.tables != 2) return {};
+    if (rope.tables != 2 || rope.halves) return {};
     DLLM_TRY(const Buffer tables, c.rope_rows(rope));
     c.alias(o->out, x);
     c.hoisted.insert(at);
     c.streams.push_back(rope_work(c, c.place(x), rope.distance, tables, c.work_word()));
+    for (const dllm::Op& any : c.graph.ops) {
+      const auto* store = std::get_if<op::StoreKv>(&any);
+      if (store == nullptr || store->k != o->out) continue;
+      for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
+      c.streams.back().after = [&c, store] {
+        [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);
+        assert(stored && "kv_place() has found its places");
+        c.keys_stored.insert(store);
+      };
+    }
     c.e.store_int(Gp(), Gp(), scratch_word(c.machine, c.streams.back().word));
     return {};
   }
@@ -126,11 +137,12 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
 
 /// out = x cos + rotated x sin, the signs in the tables; see RopePlace.
 Expected<void> lower(StepContext& c, const op::Rope& o) {
-  const ValuePlace x = c.place(o.x);
-  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   const RopePlace* rope = nullptr;
   for (const RopePlace& r : c.layout.ropes)
     if (r.serves(o)) rope = &r;
+  if (rope->halves) return lower_wide(c, o, *rope);
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
   const auto count = static_cast<std::int64_t>(c.rows.size());

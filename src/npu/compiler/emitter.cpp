@@ -301,8 +301,12 @@ void Emitter::begin_region(std::string name) {
 }
 
 void Emitter::end_region() {
-  program_.regions[open_regions_.back()].end = position();
+  const std::size_t region = open_regions_.back();
   open_regions_.pop_back();
+  program_.regions[region].end = position();
+  // Operators whose work is elsewhere have none of their own.
+  if (region + 1 == program_.regions.size() && program_.regions[region].begin == position())
+    program_.regions.pop_back();
 }
 
 }  // namespace dllm::npu

@@ -211,8 +211,9 @@ class Product {
       blocks(trips, {&work, rows, false});
       count -= trips;
       if ((work.rows -= trips * rows) > 0) continue;
-      c_.finish(work);
+      const RowWork done = std::move(work);
       c_.streams.erase(c_.streams.begin());
+      c_.finish(done);
     }
   }
 

@@ -34,6 +34,7 @@ struct RowWork {
   std::function<void(Gp offset, std::int64_t count)> emit;
   std::vector<Buffer> buffers = {};  ///< given back when all rows are done
   std::vector<ValueId> holds = {};   ///< values whose buffers it reads, kept alive until then
+  std::function<void()> after = {};  ///< emitted when all rows are done
 };
 
 /// The next `count` rows; `count` is in a loop's body, so the caller counts.

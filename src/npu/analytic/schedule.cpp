@@ -1,0 +1,494 @@
+#include "npu/analytic/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/try.h"
+
+namespace dllm::npu {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+/// Vector work on one row of a value, slab after slab.
+struct RowKernel {
+  double accesses = 0;  ///< of vector SRAM per slab: operands that are not chained, and results
+  double vector = 0;    ///< vector instructions per slab
+  double integer = 0;   ///< pointer instructions per slab; the front end executes one per cycle
+  double scalar = 0;    ///< scalar instructions per row
+  double chain = 0;     ///< cycles of a row's slab on its own, from operand to result
+  double fixed = 0;     ///< cycles of a row's chain that occur once
+};
+
+class Scheduler {
+ public:
+  Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
+      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load) {}
+
+  Expected<StepSchedule> run() {
+    DLLM_TRY(weight_bytes_, format_bits(d_.numerics.weight));
+    DLLM_TRY(kv_bytes_, format_bits(d_.numerics.kv));
+    weight_bytes_ /= 8;
+    kv_bytes_ /= 8;
+    bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
+    if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
+                               load_.sequences, load_.keys, load_.gbps),
+                   "npu schedule", "each sequence has at least one row and one key"};
+    find_shapes();
+    start();
+    for (std::size_t i = 0; i < graph_.ops.size();) {
+      const std::size_t count = group_at(i);
+      if (done_.contains(static_cast<std::int32_t>(i))) {
+        ++i;
+        continue;
+      }
+      phase_ = {};
+      phase_.name =
+          name_of(graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !gated(i) ? i : i + count - 1]);
+      const double before = now_;
+      if (!lower(i, count))
+        return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
+                     "npu schedule", ""};
+      phase_.cycles = now_ - before;
+      result_.phases.push_back(phase_);
+      i += count;
+    }
+    now_ = std::max(now_ + carry_ports_ / ports(), stores_);
+    result_.total = now_;
+    return std::move(result_);
+  }
+
+ private:
+  // Shapes -----------------------------------------------------------------------------------------------------------
+
+  double ports() const { return static_cast<double>(d_.sram.vector_ports); }
+  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  std::int64_t lanes(ValueId id) const {
+    const auto found = lanes_.find(id);
+    return found == lanes_.end() ? value(id).width : found->second;
+  }
+  double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), a_.vlen)); }
+  std::int64_t rows() const { return graph_.shape.rows; }
+  std::int64_t blocks(std::int64_t rows) const { return ceil_div(rows, a_.blen); }
+  bool wide(std::int64_t head_dim) const { return head_dim > a_.hlen; }
+
+  /// Lanes of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
+  void find_shapes() {
+    const std::int64_t array_heads = std::max<std::int64_t>(1, a_.mlen / a_.hlen);
+    for (const Op& any : graph_.ops) {
+      const auto* o = std::get_if<op::Attention>(&any);
+      if (o == nullptr) continue;
+      const std::int64_t group = o->heads / o->kv_heads, rounded = power_of_two(group);
+      const std::int64_t slots = wide(o->head_dim)        ? group
+                                 : rounded <= array_heads ? rounded
+                                                          : round_up(group, array_heads);
+      const std::int64_t slot = wide(o->head_dim) ? o->head_dim : a_.hlen;
+      attention_[o->layer] = o;
+      heads_of(o->q, o->kv_heads * slots * slot);
+      lanes_[o->out] = o->kv_heads * slots * slot;
+    }
+    for (const Op& any : graph_.ops)
+      if (const auto* o = std::get_if<op::StoreKv>(&any)) {
+        const op::Attention& reader = *attention_[o->layer];
+        const std::int64_t slot = wide(reader.head_dim) ? reader.head_dim : a_.hlen;
+        for (const ValueId id : {o->k, o->v}) heads_of(id, reader.kv_heads * slot);
+      }
+  }
+  /// A value and what it is made from by RoPE and norms.
+  void heads_of(ValueId id, std::int64_t lanes) {
+    lanes_[id] = lanes;
+    for (const Op& any : graph_.ops) {
+      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+      if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+    }
+  }
+
+  static std::string name_of(const Graph& graph, const Op& any) {
+    if (const std::vector<ValueId> out = outputs(any); !out.empty())
+      return graph.values[static_cast<std::size_t>(out.front())].name;
+    if (const auto* store = std::get_if<op::StoreKv>(&any)) return fmt::format("blk.{}.store_kv", store->layer);
+    return std::string(op_name(any));
+  }
+  std::string name_of(const Op& any) const { return name_of(graph_, any); }
+
+  template <class O>
+  const O* at(std::size_t i) const {
+    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
+  }
+  bool gated(std::size_t i) const {
+    const auto *gate = at<op::Linear>(i), *up = at<op::Linear>(i + 1);
+    const auto* act = at<op::SwiGlu>(i + 2);
+    return gate != nullptr && up != nullptr && act != nullptr && gate->x == up->x && act->gate == gate->out &&
+           act->up == up->out;
+  }
+  std::size_t group_at(std::size_t i) const {
+    if (gated(i)) return 3;
+    const auto* linear = at<op::Linear>(i);
+    const auto* add = at<op::Add>(i + 1);
+    if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out)) return 1;
+    const auto* norm = at<op::RmsNorm>(i + 2);
+    return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+  }
+
+  // Vector kernels: what an instruction of the compiler's loops costs.
+  // -------------------------------------------------
+
+  /// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain; the sums and the factor take their latencies once
+  /// per row. Two accesses for x x, one for the squares, two for each product, one for the gain; the rest is chained.
+  RowKernel norm() const {
+    return {.accesses = 7,
+            .vector = 4,
+            .integer = 5,
+            .scalar = 5,
+            .chain = static_cast<double>(2 * t_.vector_mul + 3),
+            .fixed = static_cast<double>(t_.vector_sum + t_.scalar_fp * 2 + t_.scalar_special * 2)};
+  }
+  /// The same behind h = a + b, which hands its sum to the squares.
+  RowKernel residual_norm() const {
+    RowKernel k = norm();
+    k.accesses += 1;
+    k.vector += 1;
+    k.integer += 1;
+    k.chain += static_cast<double>(t_.vector_add);
+    return k;
+  }
+  RowKernel add() const {
+    return {
+        .accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .chain = static_cast<double>(t_.vector_add), .fixed = 0};
+  }
+  RowKernel bias() const { return add(); }
+  /// Shift, two products, sum: x twice, cos, sin, four results, one sum's operand.
+  RowKernel rope() const {
+    return {.accesses = 9,
+            .vector = 4,
+            .integer = 2,
+            .scalar = 0,
+            .chain = static_cast<double>(t_.shift + t_.vector_mul + t_.vector_add),
+            .fixed = 0};
+  }
+  /// Per slab, of heads whose halves are slabs: six instructions for two slabs.
+  RowKernel wide_rope() const {
+    return {.accesses = 7.5,
+            .vector = 3,
+            .integer = 3,
+            .scalar = 0,
+            .chain = static_cast<double>(t_.vector_mul + t_.vector_add),
+            .fixed = 0};
+  }
+  /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
+  RowKernel swiglu() const {
+    return {.accesses = 9,
+            .vector = 6,
+            .integer = 2,
+            .scalar = 0,
+            .chain = static_cast<double>(2 * t_.vector_add + t_.vector_exp + t_.vector_reci + 2 * t_.vector_mul),
+            .fixed = 0};
+  }
+
+  /// Cycles of a kernel that has the machine to itself. `together`: rows that take turns.
+  double alone(const RowKernel& k, double rows, double slabs, double together) const {
+    const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);
+    const double chain = std::max(slabs * k.chain, k.fixed) / together + k.scalar;
+    return rows * std::max({k.accesses * slabs / ports(), issue, chain});
+  }
+
+  // Products
+  // -----------------------------------------------------------------------------------------------------------
+
+  struct Product {
+    std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
+    int matrices = 1;
+    double tail = 0;        ///< accesses per row in the shadow of the last panel
+    double tail_alone = 0;  ///< cycles of all its rows behind the product, where there is no next block
+  };
+
+  double fill() const {
+    return static_cast<double>(2 * a_.blen) + std::log2(static_cast<double>(a_.mlen) / static_cast<double>(a_.blen));
+  }
+
+  /// Panels stream through two buffers; a block of rows of a panel takes what its tiles, or the accesses of vector SRAM
+  /// beside them, take.
+  void product(const Product& p) {
+    const std::int64_t k_tiles = ceil_div(p.k, a_.mlen), n = round_up(p.n, a_.blen), count = blocks(p.rows);
+    std::int64_t panel = a_.vlen;
+    const std::int64_t weight_rows = weight_buffer_rows();
+    while (panel > a_.blen && (panel * k_tiles > weight_rows || panel / 2 >= n)) panel /= 2;
+    const std::int64_t panels = ceil_div(n, panel);
+    const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
+    if (count < 2) flush();
+    double stream = streams_;
+    streams_ = 0;
+    // Streams are spread evenly, but never over more than the array's cycles in a block.
+    const double all_blocks = static_cast<double>(p.matrices * panels * count);
+    for (std::int64_t i = 0; i < p.matrices * panels; ++i) {
+      // Two matrices alternate slab by slab.
+      const std::int64_t index = p.matrices == 1 ? i : i / 2;
+      const std::int64_t lanes = index + 1 < panels ? panel : n - index * panel;
+      const double tiles = static_cast<double>(lanes / a_.blen * k_tiles);
+      const double array = tiles * a_.tile_cycles;
+      const double own = tiles * operand_rows + static_cast<double>(lanes);
+      // Pointers of x and of the weights: two integer instructions per tile.
+      const double issue = tiles * 2;
+      const bool last = i + 1 == p.matrices * panels;
+      double time = 0;
+      for (std::int64_t b = 0; b < count; ++b) {
+        double shadow = 0;
+        if (i == 0 && b == 0) {
+          shadow = std::exchange(carry_ports_, 0);
+        } else if (last && b > 0) {
+          shadow = p.tail * static_cast<double>(a_.blen);
+        } else if (stream > 0) {
+          shadow = std::min(
+              {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
+          stream -= shadow;
+        }
+        if (p.matrices == 2 && index > 0 && i % 2 == 0) shadow += swiglu().accesses * static_cast<double>(a_.blen);
+        time += std::max({array, issue, (own + shadow) / ports()});
+        phase_.array += array;
+        phase_.ports += own + shadow;
+      }
+      const double bytes = static_cast<double>(lanes * k_tiles * a_.mlen) * weight_bytes_;
+      dma_ = std::max(dma_, buffer_free_[parity_]) + bytes / bytes_per_cycle_;
+      phase_.memory += bytes / bytes_per_cycle_;
+      // The first block walks over all of the panel; the others find it there.
+      const double per_block = time / static_cast<double>(count);
+      now_ = std::max(now_ + time, dma_ + time - per_block + per_block / static_cast<double>(lanes / a_.blen));
+      buffer_free_[parity_] = now_;
+      parity_ ^= 1;
+    }
+    leftover_ = stream;
+    if (p.tail > 0) {
+      if (count > 1) {
+        carry_ports_ = p.tail * static_cast<double>(a_.blen);
+      } else {
+        now_ += fill() + static_cast<double>(a_.blen) + p.tail_alone;
+      }
+    }
+  }
+  /// Work that no product has had room for.
+  void flush() {
+    now_ += std::exchange(carry_ports_, 0) / ports();
+    now_ += std::exchange(leftover_, 0) / ports();
+  }
+  /// What follows reads the product's last results.
+  void settle() {
+    flush();
+    now_ += std::exchange(streams_, 0) / ports();
+    now_ += fill() + static_cast<double>(a_.blen);
+  }
+
+  std::int64_t weight_buffer_rows() const {
+    const std::int64_t unit = std::max(a_.blen, a_.hlen);
+    return d_.sram.matrix_tiles * a_.mlen * 3 / 8 / unit * unit;
+  }
+
+  /// Constants, the first panel and the embedded rows come from memory one after the other.
+  void start() {
+    double bytes = 0;
+    for (const Op& any : graph_.ops) {
+      if (const auto* o = std::get_if<op::RmsNorm>(&any)) bytes += 2.0 * static_cast<double>(a_.vlen) * slabs(o->x);
+      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped_) {
+        const double tables = o->dims == a_.hlen || wide(o->head_dim) ? 2 : 3;
+        bytes += 2.0 * tables * static_cast<double>(rows() * a_.vlen);
+        roped_ = true;
+      }
+    }
+    now_ = dma_ = bytes / bytes_per_cycle_;
+  }
+
+  // Operators
+  // ----------------------------------------------------------------------------------------------------------
+
+  bool lower(std::size_t i, std::size_t count) {
+    if (gated(i)) {
+      const auto& gate = *at<op::Linear>(i);
+      const double accesses = swiglu().accesses;
+      product({.rows = value(gate.x).rows,
+               .n = lanes(gate.out),
+               .k = lanes(gate.x),
+               .matrices = 2,
+               .tail = accesses,
+               .tail_alone = alone(swiglu(), static_cast<double>(round_up(value(gate.x).rows, a_.blen)), 1, 1)});
+      return true;
+    }
+    if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
+    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::RmsNorm>(i)) {
+      settle();
+      now_ += alone(norm(), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
+      phase_.ports = norm().accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
+      return o->groups == 1;
+    }
+    if (const auto* o = at<op::Rope>(i)) {
+      settle();
+      const RowKernel k = wide(o->head_dim) ? wide_rope() : rope();
+      now_ += alone(k, static_cast<double>(rows()), slabs(o->x), 2);
+      return true;
+    }
+    if (const auto* o = at<op::StoreKv>(i)) {
+      // V behind K, which was stored in a product's shadow.
+      kv_stored_ = static_cast<double>(rows() * lanes(o->v)) * kv_bytes_ / bytes_per_cycle_;
+      return true;
+    }
+    if (const auto* o = at<op::Attention>(i)) return attention(*o);
+    if (const auto* o = at<op::Add>(i)) {
+      settle();
+      now_ += alone(add(), static_cast<double>(value(o->out).rows), slabs(o->out), 1);
+      return true;
+    }
+    if (const auto* o = at<op::GatherScored>(i)) {
+      if (value(o->out).rows == value(o->x).rows) return true;
+      settle();
+      now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
+      return true;
+    }
+    if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
+    return false;
+  }
+
+  bool embed(const op::Embed& o) {
+    const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
+    phase_.memory = bytes / bytes_per_cycle_;
+    // The first panel of weights was asked for before.
+    first_panel_ = true;
+    now_ += phase_.memory;
+    dma_ += phase_.memory;
+    return true;
+  }
+
+  bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
+    Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
+    const double padded = static_cast<double>(round_up(p.rows, a_.blen));
+    if (count > 1) {
+      const RowKernel k = count == 3 ? residual_norm() : add();
+      const double n = slabs(at<op::Add>(i + 1)->out);
+      p.tail = k.accesses * n;
+      p.tail_alone = alone(k, padded, n, 2);
+    }
+    product(p);
+    if (o.bias != kNoId) {
+      settle();
+      now_ += alone(bias(), static_cast<double>(p.rows), slabs(o.out), 1);
+    }
+    // RoPE of the result runs behind the next products.
+    for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
+      if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
+        done_[static_cast<std::int32_t>(j)] = true;
+        stream_accesses_ = rope().accesses * slabs(o.out);
+        stream_rows_ = static_cast<double>(rows());
+        streams_ = leftover_ + stream_rows_ * stream_accesses_;
+        leftover_ = 0;
+      }
+    return true;
+  }
+
+  /// Blocks of a sequence's rows: the scores of one are multiplied while the block before is in softmax.
+  bool attention(const op::Attention& o) {
+    settle();
+    const std::int64_t per_sequence = ceil_div(rows(), load_.sequences);
+    const bool is_wide = wide(o.head_dim);
+    const std::int64_t tile = is_wide ? a_.vlen : a_.hlen;
+    const std::int64_t most = round_up(std::min<std::int64_t>(128, a_.mlen), a_.blen);
+    const auto tiles = static_cast<double>(ceil_div(load_.keys, tile));
+    const double masked = load_.keys % tile == 0 ? 0 : 1;
+    // Per block: lane groups of scores, of values, pieces of a contraction; slabs of outputs.
+    const double groups = static_cast<double>(a_.vlen / a_.mlen);
+    const double pieces = is_wide ? static_cast<double>(o.head_dim / a_.mlen) : 1;
+    const double value_groups = is_wide ? pieces : groups;
+    const double out_slabs = is_wide ? static_cast<double>(o.head_dim / a_.vlen) : 1;
+    const double units = is_wide ? static_cast<double>(o.heads) : slabs(o.q);
+    const double heads = is_wide ? 1 : static_cast<double>(a_.mlen / a_.hlen);
+    // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
+    // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile.
+    const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + 6 * masked + 2 + 2 * out_slabs;
+    const double vector = 2 * (tiles - 1) + 2 * tiles + 2 + 2 * masked + 1 + out_slabs;
+    double time = 0;
+    for (std::int64_t first = 0; first < per_sequence; first += most) {
+      const std::int64_t real = std::min(most, per_sequence - first), padded = round_up(real, a_.blen);
+      const double tall = static_cast<double>(padded / a_.blen);
+      const double instruction = tall * static_cast<double>((is_wide ? a_.mlen : a_.hlen) / a_.blen) * a_.tile_cycles;
+      const double qk = groups * tiles * pieces, pv = value_groups * tiles * (is_wide ? groups : 1);
+      const double array = (qk + pv) * instruction;
+      const double operands = (qk + pv) * std::min(static_cast<double>(padded), std::floor(instruction));
+      const double drain = static_cast<double>(padded) *
+                           std::ceil(static_cast<double>(is_wide ? a_.mlen : a_.hlen) / static_cast<double>(a_.blen));
+      const double write_outs = (groups * tiles + value_groups) * drain;
+      (void)heads;
+      const double accesses = operands + write_outs + row * static_cast<double>(real);
+      // A trip of the loop is a pair of rows: maximum, reductions, subtraction, exponential, sums.
+      const double chain = static_cast<double>(real) / 2 *
+                           static_cast<double>(2 * t_.vector_max + t_.vector_add + t_.vector_exp + t_.vector_add + 4);
+      const double issue = static_cast<double>(real) * vector;
+      const double block = std::max({array, accesses / ports(), chain, issue / 2});
+      time += block;
+      phase_.array += array * units * static_cast<double>(load_.sequences);
+      phase_.ports += accesses * units * static_cast<double>(load_.sequences);
+    }
+    // V's stores, then the first block's keys and values: nothing hides them.
+    const double bytes = 2.0 * static_cast<double>(load_.sequences) * static_cast<double>(round_up(load_.keys, tile)) *
+                         static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_;
+    phase_.memory = bytes / bytes_per_cycle_;
+    now_ += std::exchange(kv_stored_, 0) + fill() + static_cast<double>(a_.blen);
+    const double work = time * units * static_cast<double>(load_.sequences);
+    now_ = std::max(now_ + work, std::max(dma_, now_) + phase_.memory);
+    dma_ = std::max(dma_, now_ - work) + phase_.memory;
+    return true;
+  }
+  std::int64_t lanes_of_keys(const op::Attention& o) const {
+    return o.kv_heads * (wide(o.head_dim) ? o.head_dim : a_.hlen);
+  }
+
+  bool head(const op::ScoreHead& o) {
+    const std::int64_t vocab = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1];
+    const std::int64_t scored = value(o.x).rows;
+    if (scored == 0) return true;
+    product({.rows = scored, .n = vocab, .k = lanes(o.x)});
+    const double bytes =
+        load_.logits ? 2.0 * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen)) : 0;
+    const double weights = phase_.memory;
+    phase_.memory += bytes / bytes_per_cycle_;
+    // Logits share the memory with the weights; the last slab's are stored behind everything.
+    const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
+    const double begin = now_ - std::max(phase_.array, weights);
+    now_ = std::max(now_, begin + phase_.memory) + fill() + static_cast<double>(a_.blen) + slab;
+    return true;
+  }
+
+  const Device& d_;
+  const Device::Array& a_;
+  const Device::Latency& t_;
+  const Graph& graph_;
+  const ScheduleLoad& load_;
+  std::map<ValueId, std::int64_t> lanes_;
+  std::map<std::int32_t, const op::Attention*> attention_;
+  std::map<std::int32_t, bool> done_;
+  double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
+  double now_ = 0;  ///< the array and the vector unit are done with what came before
+  double dma_ = 0;  ///< the load engine is
+  double buffer_free_[2] = {0, 0};
+  int parity_ = 0;
+  bool roped_ = false, first_panel_ = false;
+  double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
+  double kv_stored_ = 0, stores_ = 0;
+  ScheduledPhase phase_;
+  StepSchedule result_;
+};
+
+}  // namespace
+
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load) {
+  return Scheduler(device, graph, load).run();
+}
+
+}  // namespace dllm::npu
