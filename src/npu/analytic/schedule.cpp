@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "npu/analytic/vector_kernels.h"
 
 namespace dllm::npu {
 namespace {
@@ -18,16 +19,6 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * 
 std::int64_t power_of_two(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
 }
-
-/// Vector work on one row of a value, slab after slab.
-struct RowKernel {
-  double accesses = 0;  ///< of vector SRAM per slab: operands that are not chained, and results
-  double vector = 0;    ///< vector instructions per slab
-  double integer = 0;   ///< pointer instructions per slab; the front end executes one per cycle
-  double scalar = 0;    ///< scalar instructions per row
-  double chain = 0;     ///< cycles of a row's slab on its own, from operand to result
-  double fixed = 0;     ///< cycles of a row's chain that occur once
-};
 
 class Scheduler {
  public:
@@ -70,8 +61,6 @@ class Scheduler {
   }
 
  private:
-  // Shapes -----------------------------------------------------------------------------------------------------------
-
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
   const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
   std::int64_t lanes(ValueId id) const {
@@ -141,71 +130,6 @@ class Scheduler {
     return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
   }
 
-  // Vector kernels: what an instruction of the compiler's loops costs.
-  // -------------------------------------------------
-
-  /// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain; the sums and the factor take their latencies once
-  /// per row. Two accesses for x x, one for the squares, two for each product, one for the gain; the rest is chained.
-  RowKernel norm() const {
-    return {.accesses = 7,
-            .vector = 4,
-            .integer = 5,
-            .scalar = 5,
-            .chain = static_cast<double>(2 * t_.vector_mul + 3),
-            .fixed = static_cast<double>(t_.vector_sum + t_.scalar_fp * 2 + t_.scalar_special * 2)};
-  }
-  /// The same behind h = a + b, which hands its sum to the squares.
-  RowKernel residual_norm() const {
-    RowKernel k = norm();
-    k.accesses += 1;
-    k.vector += 1;
-    k.integer += 1;
-    k.chain += static_cast<double>(t_.vector_add);
-    return k;
-  }
-  RowKernel add() const {
-    return {
-        .accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .chain = static_cast<double>(t_.vector_add), .fixed = 0};
-  }
-  RowKernel bias() const { return add(); }
-  /// Shift, two products, sum: x twice, cos, sin, four results, one sum's operand.
-  RowKernel rope() const {
-    return {.accesses = 9,
-            .vector = 4,
-            .integer = 2,
-            .scalar = 0,
-            .chain = static_cast<double>(t_.shift + t_.vector_mul + t_.vector_add),
-            .fixed = 0};
-  }
-  /// Per slab, of heads whose halves are slabs: six instructions for two slabs.
-  RowKernel wide_rope() const {
-    return {.accesses = 7.5,
-            .vector = 3,
-            .integer = 3,
-            .scalar = 0,
-            .chain = static_cast<double>(t_.vector_mul + t_.vector_add),
-            .fixed = 0};
-  }
-  /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
-  RowKernel swiglu() const {
-    return {.accesses = 9,
-            .vector = 6,
-            .integer = 2,
-            .scalar = 0,
-            .chain = static_cast<double>(2 * t_.vector_add + t_.vector_exp + t_.vector_reci + 2 * t_.vector_mul),
-            .fixed = 0};
-  }
-
-  /// Cycles of a kernel that has the machine to itself. `together`: rows that take turns.
-  double alone(const RowKernel& k, double rows, double slabs, double together) const {
-    const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);
-    const double chain = std::max(slabs * k.chain, k.fixed) / together + k.scalar;
-    return rows * std::max({k.accesses * slabs / ports(), issue, chain});
-  }
-
-  // Products
-  // -----------------------------------------------------------------------------------------------------------
-
   struct Product {
     std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
     int matrices = 1;
@@ -253,7 +177,8 @@ class Scheduler {
               {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
           stream -= shadow;
         }
-        if (p.matrices == 2 && index > 0 && i % 2 == 0) shadow += swiglu().accesses * static_cast<double>(a_.blen);
+        if (p.matrices == 2 && index > 0 && i % 2 == 0)
+          shadow += swiglu_kernel().accesses * static_cast<double>(a_.blen);
         time += std::max({array, issue, (own + shadow) / ports()});
         phase_.array += array;
         phase_.ports += own + shadow;
@@ -307,33 +232,31 @@ class Scheduler {
     now_ = dma_ = bytes / bytes_per_cycle_;
   }
 
-  // Operators
-  // ----------------------------------------------------------------------------------------------------------
-
   bool lower(std::size_t i, std::size_t count) {
     if (gated(i)) {
       const auto& gate = *at<op::Linear>(i);
-      const double accesses = swiglu().accesses;
+      const double accesses = swiglu_kernel().accesses;
       product({.rows = value(gate.x).rows,
                .n = lanes(gate.out),
                .k = lanes(gate.x),
                .matrices = 2,
                .tail = accesses,
-               .tail_alone = alone(swiglu(), static_cast<double>(round_up(value(gate.x).rows, a_.blen)), 1, 1)});
+               .tail_alone =
+                   row_cycles(d_, swiglu_kernel(), static_cast<double>(round_up(value(gate.x).rows, a_.blen)), 1, 1)});
       return true;
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
     if (const auto* o = at<op::RmsNorm>(i)) {
       settle();
-      now_ += alone(norm(), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
-      phase_.ports = norm().accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
+      now_ += row_cycles(d_, norm_kernel(t_), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
+      phase_.ports = norm_kernel(t_).accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
       return o->groups == 1;
     }
     if (const auto* o = at<op::Rope>(i)) {
       settle();
-      const RowKernel k = wide(o->head_dim) ? wide_rope() : rope();
-      now_ += alone(k, static_cast<double>(rows()), slabs(o->x), 2);
+      const RowKernel k = wide(o->head_dim) ? wide_rope_kernel() : rope_kernel();
+      now_ += row_cycles(d_, k, static_cast<double>(rows()), slabs(o->x), 2);
       return true;
     }
     if (const auto* o = at<op::StoreKv>(i)) {
@@ -344,12 +267,12 @@ class Scheduler {
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
     if (const auto* o = at<op::Add>(i)) {
       settle();
-      now_ += alone(add(), static_cast<double>(value(o->out).rows), slabs(o->out), 1);
+      now_ += row_cycles(d_, add_kernel(), static_cast<double>(value(o->out).rows), slabs(o->out), 1);
       return true;
     }
     if (const auto* o = at<op::GatherScored>(i)) {
-      if (value(o->out).rows == value(o->x).rows) return true;
       settle();
+      if (value(o->out).rows == value(o->x).rows) return true;
       now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
       return true;
     }
@@ -371,21 +294,21 @@ class Scheduler {
     Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
     const double padded = static_cast<double>(round_up(p.rows, a_.blen));
     if (count > 1) {
-      const RowKernel k = count == 3 ? residual_norm() : add();
+      const RowKernel k = count == 3 ? residual_norm_kernel(t_) : add_kernel();
       const double n = slabs(at<op::Add>(i + 1)->out);
       p.tail = k.accesses * n;
-      p.tail_alone = alone(k, padded, n, 2);
+      p.tail_alone = row_cycles(d_, k, padded, n, 2);
     }
     product(p);
-    if (o.bias != kNoId) {
+    if (o.bias != kNoId && graph_.weights[static_cast<std::size_t>(o.bias)].required) {
       settle();
-      now_ += alone(bias(), static_cast<double>(p.rows), slabs(o.out), 1);
+      now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
     }
     // RoPE of the result runs behind the next products.
     for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
       if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
         done_[static_cast<std::int32_t>(j)] = true;
-        stream_accesses_ = rope().accesses * slabs(o.out);
+        stream_accesses_ = rope_kernel().accesses * slabs(o.out);
         stream_rows_ = static_cast<double>(rows());
         streams_ = leftover_ + stream_rows_ * stream_accesses_;
         leftover_ = 0;
@@ -408,7 +331,6 @@ class Scheduler {
     const double value_groups = is_wide ? pieces : groups;
     const double out_slabs = is_wide ? static_cast<double>(o.head_dim / a_.vlen) : 1;
     const double units = is_wide ? static_cast<double>(o.heads) : slabs(o.q);
-    const double heads = is_wide ? 1 : static_cast<double>(a_.mlen / a_.hlen);
     // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
     // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile.
     const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + 6 * masked + 2 + 2 * out_slabs;
@@ -424,7 +346,6 @@ class Scheduler {
       const double drain = static_cast<double>(padded) *
                            std::ceil(static_cast<double>(is_wide ? a_.mlen : a_.hlen) / static_cast<double>(a_.blen));
       const double write_outs = (groups * tiles + value_groups) * drain;
-      (void)heads;
       const double accesses = operands + write_outs + row * static_cast<double>(real);
       // A trip of the loop is a pair of rows: maximum, reductions, subtraction, exponential, sums.
       const double chain = static_cast<double>(real) / 2 *
@@ -435,14 +356,19 @@ class Scheduler {
       phase_.array += array * units * static_cast<double>(load_.sequences);
       phase_.ports += accesses * units * static_cast<double>(load_.sequences);
     }
-    // V's stores, then the first block's keys and values: nothing hides them.
-    const double bytes = 2.0 * static_cast<double>(load_.sequences) * static_cast<double>(round_up(load_.keys, tile)) *
-                         static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_;
-    phase_.memory = bytes / bytes_per_cycle_;
-    now_ += std::exchange(kv_stored_, 0) + fill() + static_cast<double>(a_.blen);
+    const double keys_bytes = static_cast<double>(load_.sequences * round_up(load_.keys, tile)) *
+                              static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_ / bytes_per_cycle_;
+    phase_.memory = 2 * keys_bytes + kv_stored_;
+    // In front of everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix
+    // SRAM holds.
+    const double jobs = static_cast<double>(load_.sequences) *
+                        (is_wide ? static_cast<double>(o.kv_heads)
+                                 : std::ceil(static_cast<double>(lanes_of_keys(o)) / static_cast<double>(a_.vlen)));
+    const double begin = now_, lead = 3 * keys_bytes / jobs + std::exchange(kv_stored_, 0);
     const double work = time * units * static_cast<double>(load_.sequences);
-    now_ = std::max(now_ + work, std::max(dma_, now_) + phase_.memory);
-    dma_ = std::max(dma_, now_ - work) + phase_.memory;
+    const double moved = std::max(dma_, begin) + phase_.memory;
+    now_ = std::max(begin + lead + work, moved + time) + fill() + static_cast<double>(a_.blen);
+    dma_ = moved;
     return true;
   }
   std::int64_t lanes_of_keys(const op::Attention& o) const {

@@ -97,11 +97,11 @@ class StepContext {
 
   // The stream of weight panels.
   std::vector<MatrixUse> matrices;
-  std::size_t next_matrix = 0;               ///< index of the next use to be lowered
-  std::int64_t panels_done = 0;              ///< parity chooses the buffer
-  bool stores_pending = false;               ///< K and V were stored since the last fence
+  std::size_t next_matrix = 0;                   ///< index of the next use to be lowered
+  std::int64_t panels_done = 0;                  ///< parity chooses the buffer
+  bool stores_pending = false;                   ///< K and V were stored since the last fence
   const op::StoreKv* values_unstored = nullptr;  ///< V waits until attention has asked for K
-  std::set<const op::StoreKv*> keys_stored;  ///< before their operator: behind the RoPE of k
+  std::set<const op::StoreKv*> keys_stored;      ///< before their operator: behind the RoPE of k
 
   // Work for the shadow of the next products; see row_work.h.
   bool overlap = false;            ///< whether there may be any
