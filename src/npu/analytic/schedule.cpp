@@ -37,6 +37,7 @@ class Scheduler {
                                load_.sequences, load_.keys, load_.gbps),
                    "npu schedule", "each sequence has at least one row and one key"};
     find_shapes();
+    list_panels();
     start();
     for (std::size_t i = 0; i < graph_.ops.size();) {
       const std::size_t count = group_at(i);
@@ -141,56 +142,92 @@ class Scheduler {
     return static_cast<double>(2 * a_.blen) + std::log2(static_cast<double>(a_.mlen) / static_cast<double>(a_.blen));
   }
 
+  /// How a matrix is cut into panels of output lanes.
+  struct Panels {
+    std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
+    std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
+  };
+  Panels panels_of(std::int64_t n, std::int64_t k) const {
+    Panels p{.n = round_up(n, a_.blen), .k_tiles = ceil_div(k, a_.mlen), .panel = a_.vlen};
+    const std::int64_t room = weight_buffer_rows();
+    while (p.panel > a_.blen && (p.panel * p.k_tiles > room || p.panel / 2 >= p.n)) p.panel /= 2;
+    p.count = ceil_div(p.n, p.panel);
+    return p;
+  }
+  double panel_cycles(const Panels& p, std::int64_t lanes) const {
+    return static_cast<double>(lanes * p.k_tiles * a_.mlen) * weight_bytes_ / bytes_per_cycle_;
+  }
+
+  /// The order in which panels come from memory: each is asked for when the one before it begins to be multiplied.
+  void list_panels() {
+    const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
+      const Panels p = panels_of(n, k);
+      for (std::int64_t i = 0; i < p.count * matrices; ++i) loads_.push_back(panel_cycles(p, p.lanes(i / matrices)));
+    };
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (const auto* o = at<op::Linear>(i)) {
+        const bool two = gated(i);
+        list(lanes(o->out), lanes(o->x), two ? 2 : 1);
+        if (two) ++i;
+      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
+        list(graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x), 1);
+      }
+    }
+  }
+  /// The next panel's transfer, into the buffer whose product is done.
+  void ask() {
+    if (asked_ == loads_.size()) return;
+    dma_ = std::max(dma_, buffer_free_[asked_ % 2]) + loads_[asked_];
+    there_[asked_++ % 2] = dma_;
+  }
+
   /// Panels stream through two buffers; a block of rows of a panel takes what its tiles, or the accesses of vector SRAM
   /// beside them, take.
   void product(const Product& p) {
-    const std::int64_t k_tiles = ceil_div(p.k, a_.mlen), n = round_up(p.n, a_.blen), count = blocks(p.rows);
-    std::int64_t panel = a_.vlen;
-    const std::int64_t weight_rows = weight_buffer_rows();
-    while (panel > a_.blen && (panel * k_tiles > weight_rows || panel / 2 >= n)) panel /= 2;
-    const std::int64_t panels = ceil_div(n, panel);
+    const Panels shape = panels_of(p.n, p.k);
+    const std::int64_t count = blocks(p.rows);
     const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
     if (count < 2) flush();
-    double stream = streams_;
-    streams_ = 0;
-    // Streams are spread evenly, but never over more than the array's cycles in a block.
-    const double all_blocks = static_cast<double>(p.matrices * panels * count);
-    for (std::int64_t i = 0; i < p.matrices * panels; ++i) {
-      // Two matrices alternate slab by slab.
-      const std::int64_t index = p.matrices == 1 ? i : i / 2;
-      const std::int64_t lanes = index + 1 < panels ? panel : n - index * panel;
-      const double tiles = static_cast<double>(lanes / a_.blen * k_tiles);
+    double stream = std::exchange(streams_, 0);
+    const double all_blocks = static_cast<double>(p.matrices * shape.count * count);
+    for (std::int64_t i = 0; i < p.matrices * shape.count; ++i) {
+      const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
+      const std::int64_t lanes = shape.lanes(index);
+      const auto columns = static_cast<double>(lanes / a_.blen);
+      const double tiles = columns * static_cast<double>(shape.k_tiles);
       const double array = tiles * a_.tile_cycles;
       const double own = tiles * operand_rows + static_cast<double>(lanes);
-      // Pointers of x and of the weights: two integer instructions per tile.
-      const double issue = tiles * 2;
-      const bool last = i + 1 == p.matrices * panels;
-      double time = 0;
+      const double issue = 2 * tiles;  // pointers of x and of the weights
+      const bool last = i + 1 == p.matrices * shape.count;
+      ask();
+      double time = 0, block = 0;
       for (std::int64_t b = 0; b < count; ++b) {
         double shadow = 0;
-        if (i == 0 && b == 0) {
+        if (i == 0 && b == 0 && carry_ports_ > 0) {
           shadow = std::exchange(carry_ports_, 0);
         } else if (last && b > 0) {
           shadow = p.tail * static_cast<double>(a_.blen);
         } else if (stream > 0) {
+          // Spread evenly, but no more rows in a block than the array has cycles for.
           shadow = std::min(
               {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
           stream -= shadow;
         }
         if (p.matrices == 2 && index > 0 && i % 2 == 0)
           shadow += swiglu_kernel().accesses * static_cast<double>(a_.blen);
-        time += std::max({array, issue, (own + shadow) / ports()});
+        block = std::max({array, issue, (own + shadow) / ports()});
+        time += block;
         phase_.array += array;
         phase_.ports += own + shadow;
       }
-      const double bytes = static_cast<double>(lanes * k_tiles * a_.mlen) * weight_bytes_;
-      dma_ = std::max(dma_, buffer_free_[parity_]) + bytes / bytes_per_cycle_;
-      phase_.memory += bytes / bytes_per_cycle_;
-      // The first block walks over all of the panel; the others find it there.
+      const double load = loads_[panel_], there = there_[panel_ % 2];
+      phase_.memory += load;
+      // A panel lies as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the last
+      // one the last rows. Later blocks of rows find all of it there.
       const double per_block = time / static_cast<double>(count);
-      now_ = std::max(now_ + time, dma_ + time - per_block + per_block / static_cast<double>(lanes / a_.blen));
-      buffer_free_[parity_] = now_;
-      parity_ ^= 1;
+      now_ = std::max({now_ + time, there - load / static_cast<double>(shape.k_tiles) + time,
+                       there + time - per_block + per_block / columns});
+      buffer_free_[panel_++ % 2] = now_;
     }
     leftover_ = stream;
     if (p.tail > 0) {
@@ -229,7 +266,8 @@ class Scheduler {
         roped_ = true;
       }
     }
-    now_ = dma_ = bytes / bytes_per_cycle_;
+    dma_ = bytes / bytes_per_cycle_;
+    ask();
   }
 
   bool lower(std::size_t i, std::size_t count) {
@@ -283,10 +321,7 @@ class Scheduler {
   bool embed(const op::Embed& o) {
     const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
     phase_.memory = bytes / bytes_per_cycle_;
-    // The first panel of weights was asked for before.
-    first_panel_ = true;
-    now_ += phase_.memory;
-    dma_ += phase_.memory;
+    now_ = dma_ += phase_.memory;
     return true;
   }
 
@@ -364,9 +399,9 @@ class Scheduler {
     const double jobs = static_cast<double>(load_.sequences) *
                         (is_wide ? static_cast<double>(o.kv_heads)
                                  : std::ceil(static_cast<double>(lanes_of_keys(o)) / static_cast<double>(a_.vlen)));
-    const double begin = now_, lead = 3 * keys_bytes / jobs + std::exchange(kv_stored_, 0);
+    const double begin = std::max(now_, dma_), lead = 3 * keys_bytes / jobs + std::exchange(kv_stored_, 0);
     const double work = time * units * static_cast<double>(load_.sequences);
-    const double moved = std::max(dma_, begin) + phase_.memory;
+    const double moved = begin + phase_.memory;
     now_ = std::max(begin + lead + work, moved + time) + fill() + static_cast<double>(a_.blen);
     dma_ = moved;
     return true;
@@ -400,11 +435,12 @@ class Scheduler {
   std::map<std::int32_t, const op::Attention*> attention_;
   std::map<std::int32_t, bool> done_;
   double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
-  double now_ = 0;  ///< the array and the vector unit are done with what came before
-  double dma_ = 0;  ///< the load engine is
-  double buffer_free_[2] = {0, 0};
-  int parity_ = 0;
-  bool roped_ = false, first_panel_ = false;
+  double now_ = 0;             ///< the array and the vector unit are done with what came before
+  double dma_ = 0;             ///< the load engine is
+  std::vector<double> loads_;  ///< cycles of memory of all panels
+  std::size_t asked_ = 0, panel_ = 0;
+  double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
+  bool roped_ = false;
   double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
   double kv_stored_ = 0, stores_ = 0;
   ScheduledPhase phase_;
