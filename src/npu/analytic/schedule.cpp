@@ -56,7 +56,7 @@ class Scheduler {
       result_.phases.push_back(phase_);
       i += count;
     }
-    now_ = std::max(now_ + carry_ports_ / ports(), stores_);
+    settle();
     result_.total = now_;
     return std::move(result_);
   }
@@ -177,7 +177,7 @@ class Scheduler {
   /// The next panel's transfer, into the buffer whose product is done.
   void ask() {
     if (asked_ == loads_.size()) return;
-    dma_ = std::max(dma_, buffer_free_[asked_ % 2]) + loads_[asked_];
+    dma_ = std::max({dma_, buffer_free_[asked_ % 2], alone_until_}) + loads_[asked_];
     there_[asked_++ % 2] = dma_;
   }
 
@@ -234,14 +234,14 @@ class Scheduler {
       if (count > 1) {
         carry_ports_ = p.tail * static_cast<double>(a_.blen);
       } else {
-        now_ += fill() + static_cast<double>(a_.blen) + p.tail_alone;
+        tail_alone_ = fill() + static_cast<double>(a_.blen) + p.tail_alone;
       }
     }
   }
   /// Work that no product has had room for.
   void flush() {
-    now_ += std::exchange(carry_ports_, 0) / ports();
-    now_ += std::exchange(leftover_, 0) / ports();
+    now_ += (std::exchange(carry_ports_, 0) + std::exchange(leftover_, 0)) / ports() + std::exchange(tail_alone_, 0);
+    alone_until_ = now_;
   }
   /// What follows reads the product's last results.
   void settle() {
@@ -358,7 +358,7 @@ class Scheduler {
     const bool is_wide = wide(o.head_dim);
     const std::int64_t tile = is_wide ? a_.vlen : a_.hlen;
     const std::int64_t most = round_up(std::min<std::int64_t>(128, a_.mlen), a_.blen);
-    const auto tiles = static_cast<double>(ceil_div(load_.keys, tile));
+    const auto all_tiles = static_cast<double>(ceil_div(load_.keys, tile));
     const double masked = load_.keys % tile == 0 ? 0 : 1;
     // Per block: lane groups of scores, of values, pieces of a contraction; slabs of outputs.
     const double groups = static_cast<double>(a_.vlen / a_.mlen);
@@ -366,34 +366,49 @@ class Scheduler {
     const double value_groups = is_wide ? pieces : groups;
     const double out_slabs = is_wide ? static_cast<double>(o.head_dim / a_.vlen) : 1;
     const double units = is_wide ? static_cast<double>(o.heads) : slabs(o.q);
+    // Scores of two blocks may take an eighth of vector SRAM; more keys are worked on chunk by chunk.
+    const std::int64_t kv_rows = (d_.sram.matrix_tiles * a_.mlen - 2 * weight_buffer_rows()) / 2;
+    const std::int64_t kv_pieces = is_wide ? o.head_dim / a_.mlen : a_.vlen / a_.mlen;
+    const auto chunk = static_cast<double>(
+        std::clamp<std::int64_t>(std::min(d_.sram.vector_rows / 16 / most, kv_rows / (2 * tile * kv_pieces)), 1, 64));
+    const double chunks = std::ceil(all_tiles / chunk), tiles = std::min(all_tiles, chunk);
+    const bool running = chunks > 1;
     // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
-    // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile.
-    const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + 6 * masked + 2 + 2 * out_slabs;
-    const double vector = 2 * (tiles - 1) + 2 * tiles + 2 + 2 * masked + 1 + out_slabs;
-    double time = 0;
+    // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile,
+    // another chunk the new maximum and the rescaling of sum and output.
+    const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + (6 * masked + 2) / chunks + 2 * out_slabs + (running ? 14 : 0);
+    // One after the other: the maxima, the segment's maximum, subtraction, exponential, the sums; a row of a long
+    // softmax is alone, others are pairs.
+    const double chain =
+        ((tiles - 1) * static_cast<double>(t_.vector_max + t_.vector_add) +
+         static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + t_.vector_mul) +
+         (running
+              ? static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + 2 * t_.vector_mul + t_.vector_sum)
+              : 0)) /
+        (running ? 1 : 2);
+    const double vector = 4 * tiles + (running ? 8 : 0) + out_slabs + 1;
+    double time = 0, blocks = 0;
     for (std::int64_t first = 0; first < per_sequence; first += most) {
       const std::int64_t real = std::min(most, per_sequence - first), padded = round_up(real, a_.blen);
-      const double tall = static_cast<double>(padded / a_.blen);
-      const double instruction = tall * static_cast<double>((is_wide ? a_.mlen : a_.hlen) / a_.blen) * a_.tile_cycles;
-      const double qk = groups * tiles * pieces, pv = value_groups * tiles * (is_wide ? groups : 1);
-      const double array = (qk + pv) * instruction;
-      const double operands = (qk + pv) * std::min(static_cast<double>(padded), std::floor(instruction));
-      const double drain = static_cast<double>(padded) *
-                           std::ceil(static_cast<double>(is_wide ? a_.mlen : a_.hlen) / static_cast<double>(a_.blen));
-      const double write_outs = (groups * tiles + value_groups) * drain;
+      const std::int64_t columns = (is_wide ? a_.mlen : a_.hlen) / a_.blen;
+      const double instruction = static_cast<double>(padded / a_.blen * columns) * a_.tile_cycles;
+      const double scores = groups * tiles, products = 2 * scores * pieces;
+      const double array = products * instruction;
+      const double operands = products * std::min(static_cast<double>(padded), std::floor(instruction));
+      const double write_outs = (scores + value_groups) * static_cast<double>(padded * columns);
       const double accesses = operands + write_outs + row * static_cast<double>(real);
-      // A trip of the loop is a pair of rows: maximum, reductions, subtraction, exponential, sums.
-      const double chain = static_cast<double>(real) / 2 *
-                           static_cast<double>(2 * t_.vector_max + t_.vector_add + t_.vector_exp + t_.vector_add + 4);
-      const double issue = static_cast<double>(real) * vector;
-      const double block = std::max({array, accesses / ports(), chain, issue / 2});
-      time += block;
-      phase_.array += array * units * static_cast<double>(load_.sequences);
-      phase_.ports += accesses * units * static_cast<double>(load_.sequences);
+      const double block = std::max(
+          {array, accesses / ports(), chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
+      time += block * chunks;
+      blocks += chunks;
+      phase_.array += array * chunks * units * static_cast<double>(load_.sequences);
+      phase_.ports += accesses * chunks * units * static_cast<double>(load_.sequences);
     }
     const double keys_bytes = static_cast<double>(load_.sequences * round_up(load_.keys, tile)) *
                               static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_ / bytes_per_cycle_;
-    phase_.memory = 2 * keys_bytes + kv_stored_;
+    // A chunk's keys are loaded again for every block of rows and slab of queries.
+    const double again = running ? blocks / chunks : 1;
+    phase_.memory = 2 * keys_bytes * again + kv_stored_;
     // In front of everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix
     // SRAM holds.
     const double jobs = static_cast<double>(load_.sequences) *
@@ -404,6 +419,7 @@ class Scheduler {
     const double moved = begin + phase_.memory;
     now_ = std::max(begin + lead + work, moved + time) + fill() + static_cast<double>(a_.blen);
     dma_ = moved;
+    alone_until_ = now_;
     return true;
   }
   std::int64_t lanes_of_keys(const op::Attention& o) const {
@@ -441,8 +457,10 @@ class Scheduler {
   std::size_t asked_ = 0, panel_ = 0;
   double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
   bool roped_ = false;
+  double alone_until_ = 0;  ///< the front end has not come further while the vector unit worked on its own
+  double tail_alone_ = 0;   ///< rows of the product before, where it has one block only
   double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
-  double kv_stored_ = 0, stores_ = 0;
+  double kv_stored_ = 0;
   ScheduledPhase phase_;
   StepSchedule result_;
 };
