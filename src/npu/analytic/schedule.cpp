@@ -45,18 +45,25 @@ class Scheduler {
         ++i;
         continue;
       }
+      if (const auto* store = at<op::StoreKv>(i)) {
+        // V behind K, which was stored in a product's shadow; attention waits for it.
+        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * kv_bytes_ / bytes_per_cycle_;
+        ++i;
+        continue;
+      }
       phase_ = {};
       phase_.name =
           name_of(graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !gated(i) ? i : i + count - 1]);
-      const double before = now_;
+      const double before = now_ - std::exchange(ahead_, 0);
       if (!lower(i, count))
         return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
                      "npu schedule", ""};
-      phase_.cycles = now_ - before;
+      phase_.cycles = now_ - ahead_ - before;
       result_.phases.push_back(phase_);
       i += count;
     }
     settle();
+    if (!result_.phases.empty()) result_.phases.back().cycles += ahead_;
     result_.total = now_;
     return std::move(result_);
   }
@@ -107,7 +114,6 @@ class Scheduler {
   static std::string name_of(const Graph& graph, const Op& any) {
     if (const std::vector<ValueId> out = outputs(any); !out.empty())
       return graph.values[static_cast<std::size_t>(out.front())].name;
-    if (const auto* store = std::get_if<op::StoreKv>(&any)) return fmt::format("blk.{}.store_kv", store->layer);
     return std::string(op_name(any));
   }
   std::string name_of(const Op& any) const { return name_of(graph_, any); }
@@ -230,6 +236,9 @@ class Scheduler {
       buffer_free_[panel_++ % 2] = now_;
     }
     leftover_ = stream;
+    // The front end has dispatched what waits in the array's queue, tiles and write-outs.
+    const auto k_tiles = static_cast<double>(shape.k_tiles);
+    ahead_ = static_cast<double>(load_.queue) * k_tiles / (k_tiles + 1) * a_.tile_cycles;
     if (p.tail > 0) {
       if (count > 1) {
         carry_ports_ = p.tail * static_cast<double>(a_.blen);
@@ -295,11 +304,6 @@ class Scheduler {
       settle();
       const RowKernel k = wide(o->head_dim) ? wide_rope_kernel() : rope_kernel();
       now_ += row_cycles(d_, k, static_cast<double>(rows()), slabs(o->x), 2);
-      return true;
-    }
-    if (const auto* o = at<op::StoreKv>(i)) {
-      // V behind K, which was stored in a product's shadow.
-      kv_stored_ = static_cast<double>(rows() * lanes(o->v)) * kv_bytes_ / bytes_per_cycle_;
       return true;
     }
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
@@ -400,6 +404,8 @@ class Scheduler {
       const double block = std::max(
           {array, accesses / ports(), chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
       time += block * chunks;
+      // A later chunk rescales what the one before has collected: its products are waited for.
+      time += (chunks - 1) * (array / 2 + fill() + static_cast<double>(a_.blen));
       blocks += chunks;
       phase_.array += array * chunks * units * static_cast<double>(load_.sequences);
       phase_.ports += accesses * chunks * units * static_cast<double>(load_.sequences);
@@ -457,6 +463,7 @@ class Scheduler {
   std::size_t asked_ = 0, panel_ = 0;
   double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
   bool roped_ = false;
+  double ahead_ = 0;        ///< of the array, where the front end stands at the end of a phase
   double alone_until_ = 0;  ///< the front end has not come further while the vector unit worked on its own
   double tail_alone_ = 0;   ///< rows of the product before, where it has one block only
   double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;

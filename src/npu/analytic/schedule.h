@@ -17,12 +17,13 @@ struct ScheduleLoad {
   std::int64_t keys = 0;       ///< positions that each row sees
   bool logits = true;          ///< BF16 logits go to memory; false: reduced on chip, slab after slab
   double gbps = 0;             ///< achieved bandwidth of the memory
+  std::int64_t queue = 16;     ///< instructions that wait in front of the array (TimingOptions::queue)
 };
 
 /// Several operators that run as one phase: a product with what its shadow holds, or work on its own.
 struct ScheduledPhase {
-  std::string name;  ///< of the compiled region
-  double cycles = 0;
+  std::string name;   ///< of the compiled region
+  double cycles = 0;  ///< of the front end, as the simulator counts them for a region
   double array = 0;   ///< tiles of the matrix unit
   double ports = 0;   ///< accesses of vector SRAM over its ports
   double memory = 0;  ///< bytes at the achieved bandwidth
