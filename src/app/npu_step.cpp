@@ -72,7 +72,8 @@ class NpuStep final : public Verb {
     session.terminal.out << fmt::format("{} on {}, {} layers, {} x {} rows, context {}: {} cycles, {:.3f} ms\n",
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
                                         step_.work.batch, step_.work.rows, step_.work.context, timing.total,
-                                        seconds * 1e3);
+                                        seconds * 1e3)
+                         << step_.routing.text(compiled.shape.desc);
     if (analytic_) {
       DLLM_TRY(const Json analytic, scheduled(compiled));
       const auto cycles = analytic["total_cycles"].get<double>();

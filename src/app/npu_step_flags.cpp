@@ -29,9 +29,11 @@ void StepFlags::add(Flags& flags) {
              .help = "of those rows, the last N reach the LM head",
              .default_text = "all",
              .apply = into(work.scored, 0, kMost)});
+  routing.add(flags);
 }
 
-Expected<CompiledStep> StepFlags::compile(const npu::CompileOptions& options) const {
+Expected<CompiledStep> StepFlags::compile(npu::CompileOptions options) const {
+  options.choices = routing.choices;
   DLLM_TRY(npu::ModelShape shape, model.load());
   if (layers > 0) shape.desc.layers = std::min(shape.desc.layers, layers);
   DLLM_TRY(npu::Device loaded, device.load());
@@ -56,6 +58,7 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["rows"] = work.rows;
   json["context"] = work.context;
   json["scored"] = work.scored < 0 ? work.rows : work.scored;
+  if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
 }
 
 }  // namespace dllm::app
