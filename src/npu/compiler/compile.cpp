@@ -68,7 +68,8 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Route> || std::is_same_v<O, op::Experts>)
+        if constexpr (std::is_same_v<O, op::Route> || std::is_same_v<O, op::Experts> || std::is_same_v<O, op::Scale> ||
+                      std::is_same_v<O, op::Select>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);

@@ -77,7 +77,11 @@ class LayoutBuilder {
   Expected<ModelLayout> build() {
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
     plan_mram();
-    for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
+    for (const dllm::Op& any : graph_.ops) {
+      if (const std::string_view feature = beyond_plain(any); !feature.empty())
+        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
+      DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
+    }
     layout_.weight_bytes = hbm_.next();
     const std::uint64_t all = layout_.machine.hbm_bytes;
     layout_.step_base = all / 16 * 15 / kAlign * kAlign;

@@ -66,8 +66,10 @@ class Executor {
   void run(const op::Attention& o);
   void run(const op::SwiGlu& o);
   void run(const op::Add& o);
-  void run(const op::Route&) {}  ///< no layout accepts these two
+  void run(const op::Route&) {}  ///< no layout accepts these four
   void run(const op::Experts&) {}
+  void run(const op::Scale&) {}
+  void run(const op::Select&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
