@@ -24,7 +24,7 @@ TEXT = {"model_type": "diffusion_gemma_text", "vocab_size": ROWS, "hidden_size":
             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
         "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False, "tie_word_embeddings": True,
-        "use_bidirectional_attention": "vision", "bos_token_id": 258, "eos_token_id": 259, "pad_token_id": 259}
+        "use_bidirectional_attention": "vision", "bos_token_id": 257, "eos_token_id": 258, "pad_token_id": 258}
 CANVAS = 8
 CONFIG = {"architectures": ["DiffusionGemmaForBlockDiffusion"], "model_type": "diffusion_gemma",
           "canvas_length": CANVAS, "tie_word_embeddings": True, "image_token_id": 271, "text_config": TEXT}
@@ -262,7 +262,8 @@ def write(folder):
     for options, ids, passes, narrowest, gap in generations(ck):
         print(f"diffusion-gemma, seed {options['seed']}: {passes} passes, narrowest decision {narrowest:.1g}, {gap:.1g}")
         assert narrowest > 1e-3 and gap > 1e-5
-        runs.append({"options": options, "passes": passes, "ids": ids})
+        runs.append({"options": options, "canvases": 3, "passes": passes, "ids": ids})
+    assert any(len(run["passes"]) < 3 for run in runs), "no answer ends at a stop token"
     np.save(folder / "diffusion-gemma.npy", logits.to(torch.float32).numpy())
     head = {"config": CONFIG, "input_ids": IDS, "canvas": NOISE, "temperature": TEMPERATURE, "ties": ties.count}
     rows = ",\n  ".join(json.dumps(run) for run in runs)
