@@ -57,6 +57,7 @@ class NpuCompile final : public Verb {
       text = dump(json) + "\n";
     } else {
       text = npu::listing_summary(step, listing, layout, device);
+      text += step_.routing.text(shape.desc);
       text += fmt::format("compiled in {:.1f} ms\n", milliseconds);
     }
     if (file_.empty() && emit_ == "bin")

@@ -65,7 +65,8 @@ class NpuStep final : public Verb {
     session.terminal.out << fmt::format("{} on {}, {} layers, {} x {} rows, context {}: {} cycles, {:.3f} ms\n",
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
                                         step_.work.batch, step_.work.rows, step_.work.context, timing.total,
-                                        seconds * 1e3);
+                                        seconds * 1e3)
+                         << step_.routing.text(compiled.shape.desc);
     for (const auto& [name, engine] : timing.report["engines"].items())
       session.terminal.out << fmt::format("{:<13}{:>6.1f} % busy\n", name, 100 * engine["busy_share"].get<double>());
     const Json& simulation = timing.report["simulation"];

@@ -24,9 +24,11 @@ void StepFlags::add(Flags& flags) {
   add_number(flags, "--batch", "sequences", work.batch, kMost);
   add_number(flags, "--rows", "positions of each sequence that run, the last of its context", work.rows, kMost);
   add_number(flags, "--context", "positions of each sequence, all visible", work.context, kMost);
+  routing.add(flags);
 }
 
-Expected<CompiledStep> StepFlags::compile(const npu::CompileOptions& options) const {
+Expected<CompiledStep> StepFlags::compile(npu::CompileOptions options) const {
+  options.choices = routing.choices;
   DLLM_TRY(npu::ModelShape shape, model.load());
   if (layers > 0) shape.desc.layers = std::min(shape.desc.layers, layers);
   DLLM_TRY(npu::Device loaded, device.load());
@@ -50,6 +52,7 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["batch"] = work.batch;
   json["rows"] = work.rows;
   json["context"] = work.context;
+  if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
 }
 
 }  // namespace dllm::app

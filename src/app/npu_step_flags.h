@@ -26,10 +26,11 @@ struct StepFlags {
   NpuModelFlags model;
   DeviceFlags device;
   npu::StepWorkload work{.batch = 16, .rows = 32, .context = 256};
+  RoutingFlags routing;
   std::int64_t layers = 0;  ///< 0: all of the shape
 
   void add(Flags& flags);
-  Expected<CompiledStep> compile(const npu::CompileOptions& options = {}) const;
+  Expected<CompiledStep> compile(npu::CompileOptions options = {}) const;
   /// Model and numbers, as they stand beside every figure.
   void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
 };

@@ -33,6 +33,8 @@ void list_matrices(StepContext& c) {
     WeightId weight = kNoId;
     if (const auto* linear = std::get_if<op::Linear>(&c.graph.ops[i])) weight = linear->weight;
     if (const auto* head = std::get_if<op::ScoreHead>(&c.graph.ops[i])) weight = head->weight;
+    if (std::holds_alternative<op::Experts>(c.graph.ops[i]))
+      c.matrices.push_back({static_cast<std::int32_t>(i), nullptr});
     if (weight == kNoId || (c.spec.scored() == 0 && std::holds_alternative<op::ScoreHead>(c.graph.ops[i]))) continue;
     c.matrices.push_back({static_cast<std::int32_t>(i), c.layout.find(weight, WeightUse::kMatrix)});
   }
@@ -68,8 +70,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Route> || std::is_same_v<O, op::Experts> || std::is_same_v<O, op::Scale> ||
-                      std::is_same_v<O, op::Select>)
+        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);
@@ -136,6 +137,8 @@ Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout
   for (OperatorRegion& region : result.operators) region.begin += shift, region.end += shift;
   result.program = join(c.prologue.take(), c.e.take());
   result.program.name = "step";
+  for (ChoiceSite& site : c.choices) site.instruction += shift;
+  result.program.choices = {options.choices, std::move(c.choices)};
   result.vram_rows = c.vram_used();
   DLLM_CHECK_OK(link(result.program));
   return result;

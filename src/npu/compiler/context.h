@@ -42,8 +42,18 @@ struct StepRow {
 /// One use of a matrix: the order in which panels stream through matrix SRAM.
 struct MatrixUse {
   std::int32_t op = 0;
-  const WeightPlace* place = nullptr;
+  const WeightPlace* place = nullptr;  ///< null: a layer of experts, whose first panel is not known before it runs
 };
+
+/// Where routing leaves its lists in INT_MEM. A node is two words, the next node of the same expert (0: none) and the
+/// row's offset in elements.
+struct ExpertWords {
+  std::uint32_t nodes = 0;    ///< [row][used]
+  std::uint32_t heads = 0;    ///< [experts]: the first node, 0 if nobody chose the expert
+  std::uint32_t touched = 0;  ///< the chosen experts plus one, ascending, then 0
+  std::uint32_t state = 0;    ///< kExpertStateWords of op::Experts
+};
+inline constexpr std::uint32_t kExpertStateWords = 8;
 
 class StepContext {
  public:
@@ -102,6 +112,11 @@ class StepContext {
   std::int64_t panels_done = 0;  ///< parity chooses the buffer
   bool stores_pending = false;   ///< K and V were stored since the last fence
 
+  // Routing.
+  ExpertWords expert_words;
+  ValueId routed = kNoId;           ///< whose lists stand in `expert_words`
+  std::vector<ChoiceSite> choices;  ///< as in Program, relative to `e`
+
   std::int64_t vram_used() const { return vram_.used(); }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
@@ -150,8 +165,15 @@ Expected<void> lower(StepContext& c, const op::StoreKv& o);
 Expected<void> lower(StepContext& c, const op::Attention& o);
 Expected<void> lower(StepContext& c, const op::SwiGlu& o);
 Expected<void> lower(StepContext& c, const op::Add& o);
+Expected<void> lower(StepContext& c, const op::Route& o);
+Expected<void> lower(StepContext& c, const op::Experts& o);
 Expected<void> lower(StepContext& c, const op::GatherScored& o);
 Expected<void> lower(StepContext& c, const op::ScoreHead& o);
+
+/// Calls body(pointers) for `count` rows of the buffers that begin at VRAM rows `first`, `group` rows at a time, so
+/// that one's latency is the others' work: pointers[g] are row g's. The last rows come one by one.
+void take_turns(StepContext& c, std::int64_t count, std::int64_t group, std::span<const std::int64_t> first,
+                const std::function<void(std::span<const std::vector<Gp>>)>& body);
 
 /// Where a matrix product's output goes, slab by slab.
 struct MatrixSink {

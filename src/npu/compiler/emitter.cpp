@@ -132,6 +132,54 @@ void Emitter::loop(std::int64_t count, const std::function<void()>& body) {
   forget();
 }
 
+std::uint32_t Emitter::branch(const Gp& flag, std::uint32_t target) {
+  constexpr std::uint32_t kOffsetBits = 18;
+  const std::uint32_t here = position();
+  Instruction& i = append(Op::C_BNZ);
+  i.set(Field::kRd, flag.index());
+  i.set(Field::kImm18, (target - here) & ((1u << kOffsetBits) - 1));
+  return here;
+}
+
+void Emitter::land(std::uint32_t branch) { program_.code[branch].set(Field::kImm18, position() - branch); }
+
+void Emitter::repeat(const Gp& flag, const std::function<void()>& body) {
+  forget();
+  const std::uint32_t top = position();
+  body();
+  branch(flag, top);
+  forget();
+}
+
+void Emitter::repeat(const std::function<Gp()>& body) {
+  forget();
+  const std::uint32_t top = position();
+  branch(body(), top);
+  forget();
+}
+
+void Emitter::when(const Gp& flag, const std::function<void()>& body) {
+  const std::uint32_t taken = branch(flag);
+  std::uint32_t skipped = 0;
+  {
+    const Gp always = reg(1);
+    skipped = branch(always);
+  }
+  land(taken);
+  forget();
+  body();
+  land(skipped);
+  forget();
+}
+
+void Emitter::unless(const Gp& flag, const std::function<void()>& body) {
+  const std::uint32_t skipped = branch(flag);
+  forget();
+  body();
+  land(skipped);
+  forget();
+}
+
 void Emitter::vector_vv(Op op, const Gp& rd, const Gp& rs1, const Gp& rs2, bool masked) {
   Instruction& i = append(op);
   i.set(Field::kRd, rd.index());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "base/try.h"
 
@@ -75,13 +76,12 @@ class LayoutBuilder {
   }
 
   Expected<ModelLayout> build() {
-    DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
-    plan_mram();
-    for (const dllm::Op& any : graph_.ops) {
+    for (const dllm::Op& any : graph_.ops)
       if (const std::string_view feature = beyond_plain(any); !feature.empty())
         return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
-      DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
-    }
+    DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
+    plan_mram();
+    for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
     layout_.weight_bytes = hbm_.next();
     const std::uint64_t all = layout_.machine.hbm_bytes;
     layout_.step_base = all / 16 * 15 / kAlign * kAlign;
@@ -202,9 +202,60 @@ class LayoutBuilder {
     (void)o;
     return {};
   }
-  Expected<void> add(const op::Route&) { return no_experts(); }
-  Expected<void> add(const op::Experts&) { return no_experts(); }
-  static Expected<void> no_experts() { return unsupported("layers of experts are not compiled", "dense models are"); }
+  Expected<void> add(const op::Route& o) {
+    const std::int64_t experts = map(o.logits).width;
+    if (experts > vlen())
+      return unsupported(fmt::format("{} experts, whose scores do not fit into a row of {} lanes", experts, vlen()),
+                         "a device with more lanes");
+    if (o.groups > 1 && experts / o.groups != power_of_two(experts / o.groups))
+      return unsupported(
+          fmt::format("{} groups of {} experts: sections of lanes are powers of two", o.groups, experts / o.groups));
+    if (present(o.bias)) row(o.bias, map(o.logits), WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::Experts& o) {
+    const LaneMap inner{.width = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1]};
+    std::int64_t rows = 0;
+    for (const auto& [weight, in, out] : {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
+                                          std::tuple{o.down, inner, map(o.out)}}) {
+      DLLM_CHECK_OK(stack(weight, in, out, /*pack=*/weight == o.down));
+      const MatrixShape& shape = layout_.find(weight, WeightUse::kMatrix)->matrix;
+      rows += shape.n * shape.k_tiles;
+    }
+    if (rows > layout_.mram.expert_rows())
+      return Error{ErrorCode::kUsage,
+                   fmt::format("one expert of '{}' takes {} rows of matrix SRAM, the buffers for weights have {}",
+                               name(o.gate), rows, layout_.mram.expert_rows()),
+                   "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    return {};
+  }
+  /// One matrix per expert, a panel each. `pack`: outputs may share rows.
+  Expected<void> stack(WeightId weight, const LaneMap& in, const LaneMap& out, bool pack) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
+    MatrixShape& shape = place->matrix;
+    const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
+    while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
+           2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
+      shape.parts *= 2;
+    shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
+    shape.k_tiles = ceil_div(in.used(), m.mlen);
+    place->expert_stride = shape.n * shape.k_tiles * m.mlen;
+    if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
+                               shape.k_tiles * m.mlen, m.contraction_bits),
+                   "npu compiler", ""};
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(place->experts * place->expert_stride), m.weight);
+    if (std::max(place->tensor.elements, place->tensor.scale_offset) >> 32 != 0)
+      return unsupported(fmt::format("'{}': {} elements are more than offsets of 32 bits reach", name(weight),
+                                     place->tensor.elements));
+    return {};
+  }
   template <class O>
   Expected<void> add(const O&) {
     return {};
@@ -232,6 +283,9 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->layout == RopeLayout::kInterleaved)
       interleaved[o->out] = o->dims;
   std::map<std::int32_t, std::int64_t> of_keys;  // by layer
+  // The weight of expert e in lane e, 0 where a row did not choose it: what V_MUL_VV and a sum pick from.
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Route>(&any)) at(o->out).width = at(o->logits).width;
   // Backwards: what attention reads decides how its producers write.
   for (auto any = graph.ops.rbegin(); any != graph.ops.rend(); ++any) {
     if (const auto* o = std::get_if<op::Attention>(&*any)) {
@@ -262,6 +316,8 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     if (const auto* o = std::get_if<op::Add>(&any)) fits = same(o->a, o->out) && same(o->b, o->out);
     if (const auto* o = std::get_if<op::SwiGlu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
     if (const auto* o = std::get_if<op::GatherScored>(&any)) fits = same(o->x, o->out);
+    if (const auto* o = std::get_if<op::Route>(&any)) fits = !at(o->logits).heads();
+    if (const auto* o = std::get_if<op::Experts>(&any)) fits = !at(o->x).heads() && !at(o->out).heads();
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) fits = same(o->x, o->out);
     if (!fits) return unsupported(fmt::format("{} of a value made of heads", op_name(any)));
   }

@@ -219,7 +219,7 @@ class Product {
 }  // namespace
 
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity) {
-  if (use >= c.matrices.size()) return;
+  if (use >= c.matrices.size() || c.matrices[use].place == nullptr) return;
   const WeightPlace& w = *c.matrices[use].place;
   const Gp slot = c.e.reg(static_cast<std::uint32_t>(c.layout.mram.weight[parity]));
   prefetch_panel(c, w, slot, Gp(), w.matrix.panel_lanes(0));

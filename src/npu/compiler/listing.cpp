@@ -36,8 +36,9 @@ Expected<Listing> list_step(const Graph& graph, const ModelLayout& layout, const
   (void)layout;
   // Bounds take the peak of the memory, so no simulation of it is needed.
   DLLM_TRY(const CostModel model, CostModel::create(device, device.memory_gbps()));
-  DLLM_TRY(const StepCost cost, model.evaluate(graph, {static_cast<std::int64_t>(spec.sequences.size()), keys_of(spec),
-                                                       /*fused_head=*/step.logit_rows == 0}));
+  DLLM_TRY(const StepCost cost,
+           model.evaluate(graph, {static_cast<std::int64_t>(spec.sequences.size()), keys_of(spec),
+                                  /*fused_head=*/step.logit_rows == 0, step.program.choices.assumption}));
   Listing listing;
   for (const OperatorRegion& region : step.operators) {
     ListedOperator line{region.name, "", region.begin, region.end};

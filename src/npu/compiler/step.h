@@ -41,6 +41,8 @@ struct CompileOptions {
   /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
   /// fused then). For tests.
   bool keep_values = false;
+  /// How rows choose experts where a run has no data.
+  ChoiceAssumption choices = {};
 };
 
 /// A value in vector SRAM: slab s of row r is VRAM row `row + s * stride + r`.
