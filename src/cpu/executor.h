@@ -53,6 +53,7 @@ class Executor {
     Position position;
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
+    Region region;
   };
 
   void begin(std::span<const SequenceStep> batch);
@@ -96,6 +97,8 @@ class Executor {
   void row(const op::StoreKv& o, std::int64_t r);
   void row(const op::SwiGlu& o, std::int64_t r);
   void row(const op::Add& o, std::int64_t r);
+  void row(const op::Scale& o, std::int64_t r);
+  void row(const op::Select& o, std::int64_t r);
   template <class O>
   void row(const O&, std::int64_t) {
     std::abort();
@@ -133,6 +136,7 @@ class Executor {
   ExpertRunner experts_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
+  std::vector<float> ones_;                  ///< the gain of norms without one
 
   std::optional<ExecutionPlan> plan_;
   Buffer arena_;

@@ -213,6 +213,8 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   }
   step.plan.visible = {{0, count}};
   step.plan.causal_block = causal ? 1 : desc.causal_block;
+  // What is not read causally is a canvas, to a model that tells them apart.
+  step.plan.region = causal ? Region::kContext : Region::kCanvas;
   step.request.logits = true;
   const std::lock_guard lock(impl_->mutex);
   DLLM_TRY(const auto cache, impl_->backend->make_cache(count));

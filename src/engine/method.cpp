@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "decode/registry.h"
+#include "engine/canvas_method.h"
 #include "engine/option_table.h"
 
 namespace dllm {
@@ -83,6 +84,7 @@ std::string latency_name(const GenerateOptions& resolved) {
 
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc) {
   DLLM_CHECK_OK(check_against_table(options));
+  if (desc.canvas.length > 0) return resolve_canvas_options(options, desc);
   GenerateOptions resolved = options;
   const bool masked = desc.mask.has_value();
   if (!masked && !desc.autoregressive())
