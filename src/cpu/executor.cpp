@@ -35,14 +35,30 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       kernels_(kernels),
       pool_(threads),
       linear_(kernels, pool_),
+      shared_packed_(std::make_shared<PackedWeights>()),
+      packed_(*shared_packed_),
       attention_(kernels, pool_),
       route_(kernels, pool_),
       experts_(kernels, pool_, linear_),
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
+  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
 }
+
+Executor::Executor(const Executor& other, int threads)
+    : factory_(other.factory_),
+      weights_(other.weights_),
+      kernels_(other.kernels_),
+      pool_(threads),
+      linear_(kernels_, pool_),
+      shared_packed_(other.shared_packed_),
+      packed_(*shared_packed_),
+      attention_(kernels_, pool_),
+      route_(kernels_, pool_),
+      experts_(kernels_, pool_, linear_),
+      head_(kernels_, pool_, linear_),
+      vectors_(other.vectors_) {}
 
 void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -35,6 +36,10 @@ class Executor {
   /// The weights fit the graph (checked by the backend). Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
            const WeightCacheOptions& weight_cache = {});
+
+  /// An executor with threads and memory of its own that shares the packed weights of `other` and may run while it
+  /// runs. Throws std::bad_alloc.
+  Executor(const Executor& other, int threads);
 
   /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
@@ -130,7 +135,8 @@ class Executor {
   const KernelSet& kernels_;
   ThreadPool pool_;
   LinearRunner linear_;
-  PackedWeights packed_;
+  std::shared_ptr<PackedWeights> shared_packed_;  ///< written while the first executor is made, never after
+  const PackedWeights& packed_;
   AttentionRunner attention_;
   RouteRunner route_;
   ExpertRunner experts_;

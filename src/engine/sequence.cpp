@@ -33,7 +33,7 @@ Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& 
 
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
                                                     const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
-                                                    const LatencyTable* latency) {
+                                                    const LatencyTable* latency, PassRunner* second) {
   const ModelDesc& desc = backend.desc();
   DLLM_CHECK_OK(check_request(desc, prompt, resolved));
   std::unique_ptr<Sequence> sequence(new Sequence(tokenizer, prompt));
@@ -59,9 +59,14 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     return sequence;
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
-  sequence->loop_ =
-      std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), denoise_options(resolved, desc, latency),
-                                 *sequence->cache_, sequence->unconditional_.get());
+  DenoiseOptions denoise = denoise_options(resolved, desc, latency);
+  if (second != nullptr) {
+    DLLM_TRY(sequence->side_, backend.make_cache(canvas.size()));
+    denoise.second.runner = second;
+    denoise.second.cache = sequence->side_.get();
+  }
+  sequence->loop_ = std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), std::move(denoise),
+                                               *sequence->cache_, sequence->unconditional_.get());
   return sequence;
 }
 
@@ -140,6 +145,7 @@ Generation Sequence::finish(bool cancelled, double seconds) {
                    .steps = counters.steps,
                    .nfe = counters.nfe,
                    .forced = counters.forced,
+                   .second_passes = counters.second_passes,
                    .rows_forwarded = counters.rows_forwarded,
                    .rows_scored = counters.rows_scored,
                    .seconds = seconds};

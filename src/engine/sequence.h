@@ -12,6 +12,7 @@
 #include "backend/latency_table.h"
 #include "decode/denoiser.h"
 #include "decode/refiner.h"
+#include "decode/second_path.h"
 #include "dllm/generate.h"
 #include "text/tokenizer.h"
 
@@ -21,11 +22,11 @@ namespace dllm {
 /// the batch: prepare(), forward, absorb(), until prepare() has nothing more.
 class Sequence {
  public:
-  /// `tokenizer` may be null (no text then); `latency` too. `resolved` comes from resolve_options(). All are borrowed.
-  /// Errors: kUsage (an id outside the vocabulary, too long for the context), kResource.
+  /// `tokenizer` may be null (no text then); `latency` and `second` too. `resolved` comes from resolve_options(). All
+  /// are borrowed. Errors: kUsage (an id outside the vocabulary, too long for the context), kResource.
   static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
                                                    const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
-                                                   const LatencyTable* latency);
+                                                   const LatencyTable* latency, PassRunner* second = nullptr);
 
   /// See Denoiser::prepare() and Refiner::prepare().
   std::span<const SequenceStep> prepare();
@@ -45,7 +46,7 @@ class Sequence {
   std::string text(Position end, bool complete) const;
 
   const Tokenizer* tokenizer_;
-  std::unique_ptr<KvCache> cache_, unconditional_;
+  std::unique_ptr<KvCache> cache_, unconditional_, side_;
   /// Masks are filled, or canvases refined: the two have the same calls.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>>;
   template <class F>
