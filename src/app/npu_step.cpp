@@ -66,7 +66,7 @@ class NpuStep final : public Verb {
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
                                         step_.work.batch, step_.work.rows, step_.work.context, timing.total,
                                         seconds * 1e3)
-                         << step_.routing.text(compiled.shape.desc);
+                         << step_.text(compiled);
     for (const auto& [name, engine] : timing.report["engines"].items())
       session.terminal.out << fmt::format("{:<13}{:>6.1f} % busy\n", name, 100 * engine["busy_share"].get<double>());
     const Json& simulation = timing.report["simulation"];
