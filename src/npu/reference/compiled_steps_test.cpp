@@ -45,6 +45,9 @@ std::vector<Case> cases() {
          m.mlen = m.hlen = 8, m.vlen = 16;
          m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("mxint8:8:ocp");
        })},
+      {"long_head_norms",
+       {.heads = 2, .kv_heads = 2, .head_dim = 32, .rope_dims = 32, .head_norms = true},
+       machine([](MachineConfig& m) { m.mlen = m.vlen = m.hlen = 16; })},
       {"long_heads_bf16", {.heads = 2, .kv_heads = 1, .head_dim = 32, .rope_dims = 32}, machine([](MachineConfig& m) {
          m.mlen = m.vlen = m.hlen = 16;
          m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("bf16");
