@@ -194,7 +194,8 @@ class LayoutBuilder {
       if (place.distance != vlen() || o.dims != o.head_dim)
         return unsupported(
             fmt::format("RoPE of {} of {} lanes, whose halves are no rows of VLEN {}", o.dims, o.head_dim, vlen()),
-            fmt::format("--set array.vlen={}", place.distance));
+            o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                 : "a device whose array.hlen holds a head");
       place.tables = 2;
       place.halves = true;
     }
