@@ -58,7 +58,8 @@ Executor::Executor(const Executor& other, int threads)
       route_(kernels_, pool_),
       experts_(kernels_, pool_, linear_),
       head_(kernels_, pool_, linear_),
-      vectors_(other.vectors_) {}
+      vectors_(other.vectors_),
+      ones_(other.ones_) {}
 
 void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());
