@@ -35,8 +35,10 @@ struct GenerateOptions {
   double credit_alpha = 0.7;         ///< credit: weight of the fused credits
   double credit_beta = 0.8;          ///< credit: decay per step
   double credit_gamma = 0.2;         ///< credit: exponent of the gathered confidence
-  double edit_threshold = 0.5;       ///< draft-edit: confidence above which a token is replaced
-  std::int32_t max_post_steps = 16;  ///< draft-edit: passes over a block without masks
+  double edit_threshold = 0.5;       ///< draft-edit, levenshtein: confidence above which a token is edited
+  std::int32_t max_post_steps = 16;  ///< draft-edit, levenshtein: passes over a block without its own masks
+  std::int32_t delete_token = -1;    ///< levenshtein: the prediction that removes a position; -1: the model's
+  std::int32_t insert_token = -1;    ///< levenshtein: the prediction that inserts a mask; -1: the model's
   double visible_threshold = 0.7;    ///< revision: shown from here on, and looked at again
   double stable_threshold = 0.9;     ///< revision: final from here on
   std::int32_t refresh_rows = 8;     ///< revision: tokens behind the window looked at per pass

@@ -24,6 +24,11 @@ void StepFlags::add(Flags& flags) {
   add_number(flags, "--batch", "sequences", work.batch, kMost);
   add_number(flags, "--rows", "positions of each sequence that run, the last of its context", work.rows, kMost);
   add_number(flags, "--context", "positions of each sequence, all visible", work.context, kMost);
+  flags.add({.names = {"--scored"},
+             .value = "N",
+             .help = "of those rows, the last N reach the LM head",
+             .default_text = "all",
+             .apply = into(work.scored, 0, kMost)});
   routing.add(flags);
 }
 
@@ -52,6 +57,7 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["batch"] = work.batch;
   json["rows"] = work.rows;
   json["context"] = work.context;
+  json["scored"] = work.scored < 0 ? work.rows : work.scored;
   json["parts"] = compiled.step.parts.size();
   if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
 }

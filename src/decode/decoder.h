@@ -26,6 +26,7 @@ struct Candidate {
   bool eligible = true;
   float logit = 0;                      ///< of `token`
   std::span<const float> queried = {};  ///< the logits that queries() asked for at this position, in that order
+  std::span<const TopToken> top = {};   ///< the best tokens, if configure() asked for them; rules are not applied here
 };
 
 /// A logit wanted beside the prediction.
@@ -119,8 +120,10 @@ struct DecoderConfig {
   double credit_alpha = 0.7;
   double credit_beta = 0.8;
   double credit_gamma = 0.2;
-  double edit_threshold = 0.5;       ///< draft-edit
-  std::int32_t max_post_steps = 16;  ///< draft-edit
+  double edit_threshold = 0.5;       ///< draft-edit, levenshtein
+  std::int32_t max_post_steps = 16;  ///< draft-edit, levenshtein
+  TokenId delete_token = -1;         ///< levenshtein: predicted where a position is to go; -1: none
+  TokenId insert_token = -1;         ///< levenshtein: predicted where a mask is to appear in front; -1: none
   double visible_threshold = 0.7;    ///< revision: from here on a token is shown, and looked at again
   double stable_threshold = 0.9;     ///< revision: from here on it is final
   std::int32_t refresh_rows = 8;     ///< revision: visible tokens behind the window looked at per pass

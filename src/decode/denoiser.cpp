@@ -233,14 +233,17 @@ ScoreRequest Denoiser::request() {
 std::vector<Candidate> Denoiser::candidates(const Scores& scores) const {
   std::vector<Candidate> result;
   result.reserve(wanted_.size());
+  const std::size_t top = scores.rows.empty() ? 0 : scores.top.size() / scores.rows.size();
   std::size_t query = 0;
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const RowScore& row = scores.rows[static_cast<std::size_t>(score_of_wanted_[i])];
+    const auto index = static_cast<std::size_t>(score_of_wanted_[i]);
+    const RowScore& row = scores.rows[index];
     const std::size_t first = query;
     while (query < queries_.size() && queries_[query].position == wanted_[i]) ++query;
     result.push_back({wanted_[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
                       row.token >= 0 && !row.overruled, row.logit,
-                      std::span(scores.queried).subspan(first, query - first)});
+                      std::span(scores.queried).subspan(first, query - first),
+                      std::span(scores.top).subspan(index * top, top)});
   }
   return result;
 }
@@ -269,6 +272,9 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     if (canvas_.masked(candidate.position)) looked.push_back(candidate.position);
 
   apply(step, method_.decoder->decode(context(), options));
+  // Where positions have moved, a draft's prediction is no longer that of its place.
+  if (std::any_of(step.edits.begin(), step.edits.end(), [](const Edit& edit) { return shifts(edit.kind); }))
+    drafts_.forget(window_);
   if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kRecheck)
     apply(step, drafts_.recheck(canvas_, options, feedback.drafts));
   if (!draining_ && masks > 0 && canvas_.masked_count(window_) >= masks && !method_.decoder->keeps_schedule() &&

@@ -55,6 +55,25 @@ Expected<void> check_cache_options(const GenerateOptions& resolved, const ModelD
   return {};
 }
 
+/// The tokens by which a model edits lengths, from the options or the model.
+Expected<void> resolve_edit_tokens(GenerateOptions& resolved, const ModelDesc& desc) {
+  if (resolved.algorithm != "levenshtein") return {};
+  const auto resolve = [&](std::int32_t& token, std::optional<TokenId> own, std::string_view flag) -> Expected<void> {
+    if (token < 0) token = own.value_or(-1);
+    if (token < 0)
+      return bad("the model names no token for this edit", flag,
+                 "give its id, or --algorithm draft-edit, which keeps lengths");
+    if (token >= desc.vocab || token == desc.mask)
+      return bad(fmt::format("token id {} is the mask, or outside the vocabulary of {}", token, desc.vocab), flag);
+    return {};
+  };
+  DLLM_CHECK_OK(resolve(resolved.delete_token, desc.delete_token, "--delete-token"));
+  DLLM_CHECK_OK(resolve(resolved.insert_token, desc.insert_token, "--insert-token"));
+  if (resolved.delete_token == resolved.insert_token)
+    return bad("deletion and insertion have the same token", "--insert-token");
+  return {};
+}
+
 }  // namespace
 
 std::string latency_name(const GenerateOptions& resolved) {
@@ -79,6 +98,7 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
     return bad(fmt::format("cache policy '{}' forwards every row of its range", resolved.cache), "--settle",
                "give --cache dual (or block-causal, for models of that kind)");
   DLLM_CHECK_OK(check_cache_options(resolved, desc));
+  DLLM_CHECK_OK(resolve_edit_tokens(resolved, desc));
   if (resolved.visible_threshold > resolved.stable_threshold)
     return bad("a token would be final before it is shown", "--visible-threshold",
                "give one at or below --stable-threshold");
@@ -130,6 +150,8 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
                                                              .credit_gamma = resolved.credit_gamma,
                                                              .edit_threshold = resolved.edit_threshold,
                                                              .max_post_steps = resolved.max_post_steps,
+                                                             .delete_token = resolved.delete_token,
+                                                             .insert_token = resolved.insert_token,
                                                              .visible_threshold = resolved.visible_threshold,
                                                              .stable_threshold = resolved.stable_threshold,
                                                              .refresh_rows = resolved.refresh_rows,
@@ -146,7 +168,8 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
                "leave the option out");
   ScoreRequest request;
   method.decoder->configure(request);
-  if (resolved.smooth > 0 && (request.distribution != ScoreDistribution::kRaw || resolved.algorithm == "revision"))
+  if (resolved.smooth > 0 && (request.distribution != ScoreDistribution::kRaw || resolved.algorithm == "revision" ||
+                              resolved.algorithm == "levenshtein"))
     return bad(fmt::format("'{}' cannot be smoothed", resolved.algorithm), "--smooth", "give another --algorithm");
   if (resolved.smooth > 0 && (!desc.mask || resolved.cfg_scale != 0))
     return bad("smoothing needs masks, and predictions without guidance", "--smooth");

@@ -60,10 +60,31 @@ Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
   DLLM_TRY(DenoiseStep step, denoiser_->absorb(scores));
   for (const Edit& edit : step.edits) {
     const auto i = static_cast<std::size_t>(edit.position - denoiser_->canvas().prompt_end());
+    if (shifts(edit.kind)) {
+      move_record(edit);
+      continue;
+    }
     result_.commit_step[i] = pass_;
     result_.confidence[i] = edit.confidence;
   }
   return step;
+}
+
+/// What is recorded of positions moves with their tokens.
+void Sequence::move_record(const Edit& edit) {
+  const Position prompt = denoiser_->canvas().prompt_end();
+  const std::ptrdiff_t first = edit.position - prompt, last = edit.end - prompt;
+  const auto move = [&](auto& values, auto none) {
+    if (edit.kind == EditKind::kInsert) {
+      std::move_backward(values.begin() + first, values.begin() + last - 1, values.begin() + last);
+      values[static_cast<std::size_t>(first)] = none;
+    } else {
+      std::move(values.begin() + first + 1, values.begin() + last, values.begin() + first);
+      values[static_cast<std::size_t>(last - 1)] = none;
+    }
+  };
+  move(result_.commit_step, -1);
+  move(result_.confidence, 0.0);
 }
 
 StepEvent Sequence::event(const DenoiseStep& step) const {
@@ -83,7 +104,9 @@ StepEvent Sequence::event(const DenoiseStep& step) const {
     cell.confidence =
         p < canvas.prompt_end() ? 1.0 : result_.confidence[static_cast<std::size_t>(p - canvas.prompt_end())];
   }
-  for (const Edit& edit : step.edits) event.canvas[static_cast<std::size_t>(edit.position)].changed = true;
+  for (const Edit& edit : step.edits)
+    for (Position p = edit.position; p < (shifts(edit.kind) ? edit.end : edit.position + 1); ++p)
+      event.canvas[static_cast<std::size_t>(p)].changed = true;
   event.text = text(denoiser_->settled(), /*complete=*/false);
   return event;
 }

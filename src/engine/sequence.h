@@ -36,6 +36,7 @@ class Sequence {
   Sequence(const Tokenizer* tokenizer, std::vector<TokenId> prompt) : tokenizer_(tokenizer) {
     result_.prompt_ids = std::move(prompt);
   }
+  void move_record(const Edit& edit);
   Position answer_end() const;
   std::string text(Position end, bool complete) const;
 

@@ -230,6 +230,8 @@ Expected<void> read_tokens(const Architecture& architecture, const Metadata& met
   DLLM_CHECK_OK(read_token(metadata, "eos", "eos", desc.vocab, desc.eos));
   DLLM_CHECK_OK(read_token(metadata, "padding", "padding", desc.vocab, desc.pad));
   DLLM_CHECK_OK(read_token(metadata, "mask", "mask", desc.vocab, desc.mask));
+  DLLM_CHECK_OK(read_token(metadata, "delete", "delete", desc.vocab, desc.delete_token));
+  DLLM_CHECK_OK(read_token(metadata, "insert", "insert", desc.vocab, desc.insert_token));
   std::set<TokenId> stops;
   if (desc.eos) stops.insert(*desc.eos);
   for (std::string_view name : {"eot", "eom"}) {

@@ -62,6 +62,8 @@ struct ModelDesc {
 
   std::optional<TokenId> mask;  ///< absent for autoregressive models
   std::optional<TokenId> bos, eos, pad;
+  /// Predictions that edit the length of a block instead of naming a token (LLaDA2.2).
+  std::optional<TokenId> delete_token, insert_token;
   std::vector<TokenId> stop_ids;  ///< any of them ends the answer
 
   bool autoregressive() const { return causal_block == 1 && !mask.has_value(); }

@@ -56,6 +56,27 @@ bool gated(const StepContext& c, std::size_t first) {
   return !has_bias(gate->bias) && !has_bias(up->bias) && !read_later(gate->out) && !read_later(up->out);
 }
 
+/// A product whose result is added to the residual stream, and the norm behind that: how many operators, 1 if none of
+/// it applies.
+std::size_t residual(const StepContext& c, std::size_t first) {
+  if (!c.overlap || first + 1 >= c.graph.ops.size()) return 1;
+  const auto* linear = std::get_if<op::Linear>(&c.graph.ops[first]);
+  const auto* add = std::get_if<op::Add>(&c.graph.ops[first + 1]);
+  if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out) || add->a == add->b)
+    return 1;
+  if (linear->bias != kNoId && c.layout.find(linear->bias, WeightUse::kRow) != nullptr) return 1;
+  // The sum takes the place of one of them.
+  const ValueId other = add->a == linear->out ? add->b : add->a;
+  const auto index = static_cast<std::int32_t>(first) + 1;
+  if (c.life(linear->out).last != index || c.life(other).last != index) return 1;
+  if (first + 2 >= c.graph.ops.size()) return 2;
+  const auto* norm = std::get_if<op::RmsNorm>(&c.graph.ops[first + 2]);
+  return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+}
+
+/// How many operators are lowered as one from `first` on.
+std::size_t group_at(const StepContext& c, std::size_t first) { return gated(c, first) ? 3 : residual(c, first); }
+
 /// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
 bool has_rows(const StepContext& c, const dllm::Op& any) {
   const std::vector<ValueId> out = outputs(any);
@@ -65,6 +86,12 @@ bool has_rows(const StepContext& c, const dllm::Op& any) {
 
 Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   const dllm::Op& any = c.graph.ops[first];
+  if (!std::holds_alternative<op::Linear>(any)) c.flush_streams();
+  if (!std::holds_alternative<op::Linear>(any) && !std::holds_alternative<op::ScoreHead>(any)) c.flush_carry();
+  if (!std::holds_alternative<op::Attention>(any)) DLLM_CHECK_OK(store_values(c));
+  if (count > 1 && std::holds_alternative<op::Add>(c.graph.ops[first + 1]))
+    return lower(c, LinearResidual{std::get<op::Linear>(any), std::get<op::Add>(c.graph.ops[first + 1]),
+                                   count == 3 ? &std::get<op::RmsNorm>(c.graph.ops[first + 2]) : nullptr});
   if (count == 3)
     return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
                                 std::get<op::SwiGlu>(c.graph.ops[first + 2])});
@@ -103,27 +130,44 @@ std::int64_t StepSpec::scored() const {
   return n;
 }
 
-Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+namespace {
+
+Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
-  DLLM_CHECK_OK(check(graph, layout, spec, options));
   StepContext c(graph, layout, spec, options);
+  c.overlap = options.overlap && options.fuse && !options.keep_values;
+  if (c.overlap) {
+    DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
+  }
   list_matrices(c);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
+  std::set<std::int32_t> listed;  // hoisted operators that belong to a region
   for (std::size_t i = 0; i < graph.ops.size();) {
-    const std::size_t count = gated(c, i) ? 3 : 1;
+    const std::size_t count = group_at(c, i);
     c.current = static_cast<std::int32_t>(i + count - 1);
-    OperatorRegion region{{}, region_name(graph, graph.ops[i + count - 1]), c.e.position(), 0};
+    if (c.hoisted.contains(static_cast<std::int32_t>(i))) {
+      c.release_dead();
+      ++i;
+      continue;
+    }
+    const bool sum = count > 1 && std::holds_alternative<op::Add>(graph.ops[i + 1]);
+    OperatorRegion region{{}, region_name(graph, graph.ops[sum ? i : i + count - 1]), c.e.position(), 0};
     for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
     c.e.begin_region(region.name);
     DLLM_CHECK_OK(lower_at(c, i, count));
     c.e.end_region();
     region.end = c.e.position();
+    for (const std::int32_t op : c.hoisted)
+      if (op > c.current && !listed.contains(op)) region.ops.push_back(op), listed.insert(op);
     c.result.operators.push_back(std::move(region));
     c.release_dead();
     i += count;
   }
+  c.flush_streams();
+  c.flush_carry();
+  DLLM_CHECK_OK(store_values(c));
   c.e.fence(0);
   c.prologue.end_region();
   StepProgram result = std::move(c.result);
@@ -137,6 +181,18 @@ Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout
   result.step_bytes = c.step_used();
   DLLM_CHECK_OK(link(result.program));
   return result;
+}
+
+}  // namespace
+
+Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options) {
+  DLLM_CHECK_OK(check(graph, layout, spec, options));
+  Expected<StepProgram> first = compile_with(graph, layout, spec, options);
+  if (first || !options.overlap || first.error().code != ErrorCode::kUsage) return first;
+  CompileOptions plain = options;
+  plain.overlap = false;
+  return compile_with(graph, layout, spec, plain);
 }
 
 }  // namespace dllm::npu

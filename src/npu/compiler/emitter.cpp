@@ -41,6 +41,11 @@ Gp Emitter::reg(std::uint32_t value) {
   return result;
 }
 
+void Emitter::reclaim(const Gp& gp) {
+  assert((free_ & 1u << gp.index()) != 0 && "a lent register is still in use");
+  free_ &= ~(1u << gp.index());
+}
+
 void Emitter::load(const Gp& target, std::uint32_t value) {
   if (value <= kImmediate) {
     Instruction& low = append(Op::S_ADDI_INT);
@@ -344,8 +349,12 @@ void Emitter::begin_region(std::string name) {
 }
 
 void Emitter::end_region() {
-  program_.regions[open_regions_.back()].end = position();
+  const std::size_t region = open_regions_.back();
   open_regions_.pop_back();
+  program_.regions[region].end = position();
+  // Operators whose work is elsewhere have none of their own.
+  if (region + 1 == program_.regions.size() && program_.regions[region].begin == position())
+    program_.regions.pop_back();
 }
 
 }  // namespace dllm::npu

@@ -365,7 +365,7 @@ class ExpertLayer {
   // Rows of intermediate results.
   static constexpr std::int64_t kExpertLane = 0, kProduct = 1, kActivation = 2, kScratch = 4;
   // f registers; swiglu_constants() sets the first.
-  static constexpr std::uint32_t kOne = 1, kFactor = 2;
+  static constexpr std::uint32_t kOne = 7, kFactor = 2;
 
   StepContext& c_;
   Emitter& e_;

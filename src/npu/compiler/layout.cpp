@@ -31,9 +31,19 @@ std::int64_t slots_for(std::int64_t group, std::int64_t array_heads) {
 
 Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64_t group,
                            const MachineConfig& machine) {
-  if (head_dim > machine.hlen)
+  const bool wide = head_dim > machine.hlen;
+  if (wide && power_of_two(head_dim) <= machine.mlen)
     return unsupported(fmt::format("heads of {} lanes on a device with HLEN {}", head_dim, machine.hlen),
                        fmt::format("--set array.hlen={}", power_of_two(head_dim)));
+  // M_BTMM adds along the lanes of one head only: HLEN below MLEN would leave partial sums of a longer head in MLEN /
+  // HLEN places.
+  if (wide && machine.hlen != machine.mlen)
+    return unsupported(fmt::format("heads of {} lanes are cut into pieces of MLEN {} lanes, which HLEN {} cuts again",
+                                   head_dim, machine.mlen, machine.hlen),
+                       fmt::format("--set array.hlen={}", machine.mlen));
+  if (wide && head_dim % machine.vlen != 0)
+    return unsupported(fmt::format("heads of {} lanes are no whole rows of VLEN {}", head_dim, machine.vlen),
+                       fmt::format("--set array.vlen={}", machine.mlen));
   if (machine.hlen % machine.blen != 0)
     return unsupported(fmt::format("HLEN {} is no multiple of BLEN {}", machine.hlen, machine.blen));
   for (const MxFormat* format : {&machine.matrix_input, &machine.matrix_kv})
@@ -47,8 +57,8 @@ Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64
   return LaneMap{.width = heads * head_dim,
                  .head_dim = head_dim,
                  .group = group,
-                 .slots = slots_for(group, machine.heads()),
-                 .hlen = machine.hlen};
+                 .slots = wide ? group : slots_for(group, machine.heads()),
+                 .hlen = wide ? head_dim : machine.hlen};
 }
 
 class Allocator {
@@ -77,6 +87,9 @@ class LayoutBuilder {
 
   Expected<ModelLayout> build() {
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
+    layout_.key_tile = layout_.machine.hlen;
+    for (const LaneMap& lanes : layout_.values)
+      if (lanes.heads() && lanes.hlen > layout_.machine.hlen) layout_.key_tile = vlen();
     plan_mram();
     for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
     layout_.weight_bytes = hbm_.next();
@@ -158,6 +171,10 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::RmsNorm& o) {
+    if (o.groups > 1 && map(o.x).hlen > layout_.machine.hlen)
+      return unsupported(
+          fmt::format("RMSNorm by heads of {} lanes on a device with HLEN {}", map(o.x).head_dim, layout_.machine.hlen),
+          "a device whose array.hlen holds a head");
     row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
     return {};
   }
@@ -177,6 +194,14 @@ class LayoutBuilder {
     if (!present(o.factors)) place.spec.factors = kNoId;
     place.distance = o.dims / 2;
     place.tables = 2 * place.distance == layout_.machine.hlen ? 2 : 3;
+    if (o.head_dim > layout_.machine.hlen) {
+      if (place.distance != vlen() || o.dims != o.head_dim)
+        return unsupported(
+            fmt::format("RoPE of {} of {} lanes, whose halves are no rows of VLEN {}", o.dims, o.head_dim, vlen()),
+            fmt::format("--set array.vlen={}", place.distance));
+      place.tables = 2;
+      place.halves = true;
+    }
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()), kBf16Format);
     layout_.ropes.push_back(place);
     return {};
@@ -188,15 +213,16 @@ class LayoutBuilder {
     const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
     const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
     const std::int64_t by_scores = rows / 16 / block;
-    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * m.hlen * (m.vlen / m.mlen));
-    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / m.hlen - 1;
+    const bool wide = o.head_dim > m.hlen;
+    const std::int64_t pieces = wide ? o.head_dim / m.mlen : m.vlen / m.mlen;
+    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * layout_.key_tile * pieces);
+    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / layout_.key_tile - 1;
     layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
     if (layout_.chunk_tiles < 1)
       return Error{ErrorCode::kUsage,
                    fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
-                               m.hlen, rows, layout_.mram.kv_rows),
+                               layout_.key_tile, rows, layout_.mram.kv_rows),
                    "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
-    (void)o;
     return {};
   }
   Expected<void> add(const op::Route& o) {
@@ -345,7 +371,7 @@ Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std:
                  fmt::format("a cache of {} positions, the tables reach to {}", capacity, layout.positions),
                  "npu compiler", ""};
   KvLayout result;
-  result.capacity = round_up(capacity, m.hlen);
+  result.capacity = round_up(capacity, layout.key_tile);
   for (const dllm::Op& any : graph.ops) {
     const auto* o = std::get_if<op::StoreKv>(&any);
     if (o == nullptr) continue;

@@ -93,6 +93,9 @@ struct RopePlace {
   std::int64_t distance = 0;
   int tables = 2;    ///< cos, sin; or 3
   HbmTensor tensor;  ///< [position][table][VLEN]
+  /// The halves of a head are slabs of their own (VLEN is half of the turned columns): out_low = low cos - high sin,
+  /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
+  bool halves = false;
   bool serves(const op::Rope& other) const;
 };
 
@@ -105,7 +108,7 @@ struct KvPlace {
   std::uint64_t scale_offset = 0;            ///< from each of them
 };
 struct KvLayout {
-  std::int64_t capacity = 0;  ///< positions, multiple of HLEN
+  std::int64_t capacity = 0;  ///< positions, multiple of ModelLayout::key_tile
   std::uint64_t bytes = 0;
   std::vector<KvPlace> layers;
 };
@@ -126,7 +129,10 @@ struct ModelLayout {
   std::vector<WeightPlace> weights;
   std::vector<RopePlace> ropes;
   MramPlan mram;
-  /// Key tiles of HLEN positions whose scores are in vector SRAM at once; softmax is exact within, online across them.
+  /// Positions of a tile of keys, which share a row of scores with other heads' (HLEN), or fill it (VLEN, if heads are
+  /// longer than HLEN).
+  std::int64_t key_tile = 0;
+  /// Key tiles whose scores are in vector SRAM at once; softmax is exact within, online across them.
   std::int64_t chunk_tiles = 1;
   std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
   std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits

@@ -119,7 +119,7 @@ Json listing_json(const PartedStep& step, const Listing& listing, const ModelLay
           {"weight_format", mx_format_name(layout.machine.weight)},
           {"kv_format", mx_format_name(layout.machine.matrix_kv)},
           {"input_format", mx_format_name(layout.machine.matrix_input)},
-          {"softmax_chunk_keys", layout.chunk_tiles * layout.machine.hlen},
+          {"softmax_chunk_keys", layout.chunk_tiles * layout.key_tile},
           {"operators", operators}};
 }
 

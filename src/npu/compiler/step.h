@@ -38,6 +38,9 @@ struct CompileOptions {
   HeadMode head = HeadMode::kLogits;
   /// Gate, up and SwiGLU as one operator, slab by slab.
   bool fuse = true;
+  /// Norms, residual additions and RoPE in the shadow of products. Where vector SRAM is too small for the values that
+  /// this keeps alive, the step is compiled without.
+  bool overlap = true;
   /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
   /// fused then). For tests.
   bool keep_values = false;

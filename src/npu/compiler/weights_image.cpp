@@ -99,6 +99,11 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
     const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * spec.scale));
     const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle)),
                minus = f64_to_bf16(-std::sin(angle));
+    if (rope.halves) {
+      rows[static_cast<std::size_t>(j)] = cos;
+      rows[vlen + static_cast<std::size_t>(j)] = sin;
+      continue;
+    }
     // In lanes, both layouts are halves (LaneMap).
     const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
     for (std::size_t head = 0; head < vlen; head += hlen) {

@@ -36,6 +36,19 @@ std::vector<Case> cases() {
       {"wide", {.vocab = 200, .width = 160, .ffn = 224}, small},
       {"one_row_is_one_tile", {}, machine([](MachineConfig& m) { m.vlen = 32; })},
       {"array_of_one_head", {}, machine([](MachineConfig& m) { m.mlen = 16; })},
+      {"long_heads", {.heads = 4, .kv_heads = 2, .head_dim = 32, .rope_dims = 32}, machine([](MachineConfig& m) {
+         m.mlen = m.vlen = m.hlen = 16;
+       })},
+      {"long_heads_two_tiles_in_a_row",
+       {.heads = 2, .kv_heads = 2, .head_dim = 32, .rope_dims = 32, .layout = RopeLayout::kInterleaved},
+       machine([](MachineConfig& m) {
+         m.mlen = m.hlen = 8, m.vlen = 16;
+         m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("mxint8:8:ocp");
+       })},
+      {"long_heads_bf16", {.heads = 2, .kv_heads = 1, .head_dim = 32, .rope_dims = 32}, machine([](MachineConfig& m) {
+         m.mlen = m.vlen = m.hlen = 16;
+         m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("bf16");
+       })},
       {"larger_blocks", {}, machine([](MachineConfig& m) { m.blen = 16, m.mlen = 64, m.vlen = 64; })},
       {"int4", {}, machine([](MachineConfig& m) { m.weight = m.matrix_kv = m.vector_kv = format("mxint4:16:plena"); })},
       {"fp8", {}, machine([](MachineConfig& m) {
@@ -66,6 +79,24 @@ TEST_P(CompiledSteps, SharedBuffersChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CompiledSteps, testing::ValuesIn(cases()), [](const auto& p) { return p.param.name; });
+
+/// What a device lacks for longer heads, by the key of its profile.
+TEST(CompiledSteps, LongHeadsNeedAFittingArray) {
+  const auto refusal = [](int mlen, int vlen, int hlen, TinyShape shape) {
+    MachineConfig m = small_machine();
+    m.mlen = mlen, m.vlen = vlen, m.hlen = hlen;
+    m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("mxint8:8:ocp");
+    const Graph graph = test::tiny_graph(shape, {1, 1});
+    const auto layout = make_layout(graph, std::vector<bool>(graph.weights.size(), true), m, 64);
+    return layout ? std::string() : layout.error().message();
+  };
+  const TinyShape shape{.head_dim = 32, .rope_dims = 32};
+  EXPECT_EQ(refusal(16, 16, 16, shape), "");
+  EXPECT_NE(refusal(32, 64, 16, shape).find("array.hlen=32"), std::string::npos);
+  EXPECT_NE(refusal(16, 16, 8, shape).find("array.hlen=16"), std::string::npos);
+  EXPECT_NE(refusal(16, 64, 16, shape).find("array.vlen=16"), std::string::npos);
+  EXPECT_NE(refusal(16, 16, 16, {.head_dim = 32, .rope_dims = 16}).find("array.vlen=8"), std::string::npos);
+}
 
 /// Logits never leave the chip.
 TEST(CompiledSteps, ReducedHead) {
