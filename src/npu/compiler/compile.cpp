@@ -96,7 +96,15 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
     return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
                                 std::get<op::SwiGlu>(c.graph.ops[first + 2])});
   if (!has_rows(c, any)) return {};
-  return std::visit([&c](const auto& o) -> Expected<void> { return lower(c, o); }, any);
+  return std::visit(
+      [&c, &any](const auto& o) -> Expected<void> {
+        using O = std::decay_t<decltype(o)>;
+        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select>)
+          return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
+        else
+          return lower(c, o);
+      },
+      any);
 }
 
 /// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.

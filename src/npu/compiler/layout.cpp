@@ -86,6 +86,9 @@ class LayoutBuilder {
   }
 
   Expected<ModelLayout> build() {
+    for (const dllm::Op& any : graph_.ops)
+      if (const std::string_view feature = beyond_plain(any); !feature.empty())
+        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
     layout_.key_tile = layout_.machine.hlen;
     for (const LaneMap& lanes : layout_.values)
@@ -161,7 +164,7 @@ class LayoutBuilder {
     WeightPlace* place = reserve(weight, use);
     if (place == nullptr) return;
     place->out = out;
-    const std::int64_t lanes = use == WeightUse::kHeadRow ? vlen() : layout_.slabs(out) * vlen();
+    const std::int64_t lanes = use == WeightUse::kHeadRow ? round_up(out.hlen, vlen()) : layout_.slabs(out) * vlen();
     const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[static_cast<std::size_t>(weight)].shape[1] : 1;
     place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), kBf16Format);
   }
@@ -171,10 +174,6 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::RmsNorm& o) {
-    if (o.groups > 1 && map(o.x).hlen > layout_.machine.hlen)
-      return unsupported(
-          fmt::format("RMSNorm by heads of {} lanes on a device with HLEN {}", map(o.x).head_dim, layout_.machine.hlen),
-          "a device whose array.hlen holds a head");
     row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
     return {};
   }
@@ -198,7 +197,8 @@ class LayoutBuilder {
       if (place.distance != vlen() || o.dims != o.head_dim)
         return unsupported(
             fmt::format("RoPE of {} of {} lanes, whose halves are no rows of VLEN {}", o.dims, o.head_dim, vlen()),
-            fmt::format("--set array.vlen={}", place.distance));
+            o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                 : "a device whose array.hlen holds a head");
       place.tables = 2;
       place.halves = true;
     }

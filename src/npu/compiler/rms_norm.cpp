@@ -87,6 +87,39 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
   });
 }
 
+/// Heads of whole slabs, head by head and row by row.
+void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Buffer& gain, const Gp& scratch,
+                std::int64_t rows, std::int64_t head_slabs) {
+  Emitter& e = c.e;
+  const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), g = e.reg();
+  const Step next = e.step(x.stride * c.vlen());  // out has the same rows
+  e.loop(x.slabs / head_slabs, [&] {
+    e.loop(rows, [&] {
+      e.load_fp(kSum, 0);
+      for (std::int64_t s = 0; s < head_slabs; ++s) {
+        e.vector_vv(Op::V_MUL_VV, scratch, px, px);
+        e.reduce(Op::V_RED_SUM, kSum, scratch);
+        if (s + 1 < head_slabs) e.advance(px, next);
+      }
+      norm_factor(e, kSum);
+      // Backwards: x's pointer stands at the last slab.
+      e.load(g, c.address(gain.row + head_slabs - 1));
+      e.add(py, py, (head_slabs - 1) * x.stride * c.vlen());
+      for (std::int64_t s = head_slabs - 1; s >= 0; --s) {
+        e.vector_vf(Op::V_MUL_VF, py, px, kSum);
+        e.vector_vv(Op::V_MUL_VV, py, py, g);
+        if (s == 0) break;
+        e.retreat(px, next);
+        e.retreat(py, next);
+        e.add(g, g, -c.vlen());
+      }
+      e.add(px, px, c.vlen());
+      e.add(py, py, c.vlen());
+    });
+    for (const Gp* p : {&px, &py}) e.add(*p, *p, (head_slabs * x.stride - rows) * c.vlen());
+  });
+}
+
 }  // namespace
 
 void norm_constants(Emitter& e, std::int64_t n, float eps) {
@@ -104,8 +137,8 @@ void norm_factor(Emitter& e, std::uint32_t f) {
 Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
-  const bool by_head = o.groups > 1;
-  if (by_head && c.vlen() / c.machine.hlen > 32)
+  const bool by_head = o.groups > 1, by_long_head = by_head && c.map(o.x).hlen > c.machine.hlen;
+  if (by_head && !by_long_head && c.vlen() / c.machine.hlen > 32)
     return Error{ErrorCode::kUnsupported, "RMSNorm by heads: V_MASK has bits for 32 sections of HLEN", "npu compiler",
                  ""};
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
@@ -114,7 +147,9 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   norm_constants(c.e, n, o.eps);
   const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / 4 * 4;
-  if (by_head) {
+  if (by_long_head) {
+    long_heads(c, x, out, gain, t, rows, c.map(o.x).hlen / c.vlen());
+  } else if (by_head) {
     heads(c, x, out, g, t, rows);
   } else {
     whole_rows(c, x, out, g, t, 0, fours, 4);

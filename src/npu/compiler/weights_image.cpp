@@ -1,5 +1,6 @@
 #include "npu/compiler/weights_image.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -72,11 +73,12 @@ void write_rows(const WeightPlace& place, const WeightView& view, std::int64_t l
   }
 }
 
-/// A head's gain in every section of HLEN lanes.
+/// A head's gain in every section of HLEN lanes, or in as many rows as a longer head takes.
 void write_head_row(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
   const std::vector<float> values = decode_rows(view, 0, 1);
-  std::vector<float> row(static_cast<std::size_t>(m.vlen), 0.0f);
-  for (std::size_t head = 0; head < row.size(); head += static_cast<std::size_t>(m.hlen))
+  const auto slot = static_cast<std::size_t>(place.out.hlen);
+  std::vector<float> row(std::max(slot, static_cast<std::size_t>(m.vlen)), 0.0f);
+  for (std::size_t head = 0; head < row.size(); head += slot)
     for (std::size_t j = 0; j < values.size(); ++j)
       row[head + static_cast<std::size_t>(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
   write_bf16(row, hbm + place.tensor.base);

@@ -89,7 +89,11 @@ void Executor::run(const op::RmsNorm& o) {
     for (std::int64_t g = 0; g < o.groups; ++g) {
       float running = 0;
       Bf16 sum = 0;
-      if (o.groups > 1)
+      if (o.groups > 1 && lanes_of.hlen > m_.hlen)  // a head of whole rows of VLEN
+        for (std::int64_t slab = 0; slab < lanes_of.hlen; slab += m_.vlen)
+          sum = sum_tree(squares, static_cast<std::size_t>(lanes_of.lane(g * n) + slab),
+                         static_cast<std::size_t>(m_.vlen), running);
+      else if (o.groups > 1)
         sum = sum_tree(squares, static_cast<std::size_t>(lanes_of.lane(g * n)), static_cast<std::size_t>(m_.hlen),
                        running);
       else
