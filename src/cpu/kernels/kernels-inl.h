@@ -42,6 +42,7 @@ constinit const KernelSet kKernels = {
     .rope = rope,
     .swiglu = swiglu,
     .add = add_rows,
+    .add_scaled = add_scaled,
     .attention = attention,
     .encode = encode,
     .to_half = to_half,
