@@ -1,7 +1,7 @@
 """Training rows: a prompt, a partly masked answer, and what each masked token weighs."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -21,6 +21,7 @@ class Row:
     weights: list       # of the canvas from `begin` on
     equals: list        # positions in the answer right after a "="
     masked: list = None
+    shown: dict = field(default_factory=dict)   # what is to be predicted beneath another token than the mask
 
 
 def make_row(example, tokenizer, stage, rng):
@@ -89,6 +90,9 @@ def collate(rows, tokenizer):
             inputs[i, r.begin + m] = mask
             weights[i, r.begin + m] = r.weights[m]
             answer[i, r.begin + m] = m < r.answer
+        for m, token in r.shown.items():
+            inputs[i, r.begin + m] = token
+            weights[i, r.begin + m] = r.weights[m]
     return Batch(inputs, targets, weights, answer, pad)
 
 

@@ -6,11 +6,12 @@ import random
 import pytest
 import torch
 
+from train_tiny import data as train_data
 from train_tiny.cli import main
 from train_tiny.decode import METHODS, decode
 from train_tiny.evaluate import Outcome, decode_batch, table
 from train_tiny.harder import data, schedule, solver, tasks
-from train_tiny.model import Llada, ModelConfig, fused_attention
+from train_tiny.model import Llada, ModelConfig
 from train_tiny.recipes import RECIPES
 from train_tiny.tokenizer import Tokenizer, chat, train_merges
 from train_tiny.train import Trainer
@@ -40,12 +41,12 @@ def test_lengths(tokenizer):
         assert 80 <= length <= data.CANVAS, e
         assert len(tokenizer.encode(chat(e.prompt))) + data.CANVAS <= RECIPE.config.max_sequence_length
     for e in some(20, 1.0):
-        assert len(tokenizer.encode(e.answer)) < 40, e
+        assert len(tokenizer.encode(e.answer)) < 50, e
 
 
 def test_digits_and_signs_are_tokens_of_their_own(tokenizer):
-    assert len(tokenizer.encode("37+8=45\n")) == 8
-    assert len(tokenizer.encode("((3+4)*2)")) == 9
+    assert len(tokenizer.encode("a+8=45\n")) == 7
+    assert len(tokenizer.encode("bw+x0719")) == 8
     assert len(tokenizer) == RECIPE.config.vocab_size
 
 
@@ -84,25 +85,28 @@ def test_block_rows_are_clean_left_and_masked_right():
     assert seen > 100
 
 
+def test_noisy_rows_show_wrong_tokens_and_ask_for_the_right_ones(tokenizer):
+    now = schedule.stage(12e6, 20_000_000, 1000)
+    rng, wrong, right = random.Random(3), 0, 0
+    for e in some(40, 0.3):
+        row = data.make_row(e, tokenizer, now, rng.random(), rng)
+        assert not set(row.shown) & set(row.masked) and all(i < row.answer for i in row.shown)
+        batch = train_data.collate([row], tokenizer)
+        for i, token in row.shown.items():
+            assert batch.inputs[0, row.begin + i] == token
+            assert batch.targets[0, row.begin + i] == row.ids[row.begin + i]
+            assert batch.weights[0, row.begin + i] == pytest.approx(row.weights[i])
+            wrong += token != row.ids[row.begin + i]
+            right += token == row.ids[row.begin + i]
+    assert wrong > 20 and right > 50
+    assert schedule.stage(1e6, 20_000_000, 300).noisy == 0
+
+
 def test_curriculum_grows_and_rates_fall():
     early, late = schedule.stage(0, 20_000_000, 500), schedule.stage(15e6, 20_000_000, 5000)
-    assert early.hardest < 0.2 and late.hardest == 1.0
+    assert early.hardest < 0.3 and late.hardest == 1.0
     assert schedule.stage(19.9e6, 20_000_000, 9000).muon_rate < 0.05 * schedule.MUON_RATE
     assert schedule.stage(19.9e6, 80_000_000, 9000).muon_rate == schedule.MUON_RATE
-
-
-def test_fused_attention_is_the_plain_one():
-    config = ModelConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64, vocab_size=64,
-                         bos_token_id=1, eos_token_id=2, mask_token_id=3)
-    plain, fused = Llada(config), Llada(config, fused_attention)
-    plain.reset_parameters(0)
-    torch.nn.init.normal_(plain.model["transformer"].ff_out.weight)
-    fused.load_state_dict(plain.state_dict())
-    ids = torch.randint(0, 64, (3, 20), generator=torch.Generator().manual_seed(1))
-    pad = torch.zeros(ids.shape, dtype=torch.bool)
-    pad[1, 15:] = True
-    for a, b in zip(plain(ids, pad=pad), fused(ids, pad=pad)):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
 def test_batched_decoding_is_that_of_the_reference(tokenizer):

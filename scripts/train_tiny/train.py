@@ -29,7 +29,7 @@ class Trainer:
         self.budget, self.seed, self.bf16 = int(budget), seed, bf16
         self.step = self.tokens = 0
         self.seconds = 0.0
-        self.model = Llada(config, self.recipe.attention)
+        self.model = Llada(config)
         self.model.reset_parameters(seed)
         # The first recipe's published rates belong to an update in float32.
         self.optimizers = make_optimizers(self.model, low_precision=bf16 and recipe != "tiny")

@@ -133,6 +133,7 @@ class NpuAnalyze final : public Verb {
                .apply = into(bandwidth_, 1e-3, 1e6)});
     flags.group("Workload");
     workload_.add(flags);
+    routing_.add(flags);
     flags.add({.names = {"--phase"},
                .value = "P",
                .help = "steps to show",
@@ -148,6 +149,7 @@ class NpuAnalyze final : public Verb {
     (void)flags;
     DLLM_TRY(const npu::ModelShape shape, model_.load());
     DLLM_TRY(const npu::Device device, device_.load());
+    workload_.workload.choices = routing_.choices;
     const npu::Workload& w = workload_.workload;
     DLLM_CHECK_OK(npu::check(w));
     if (bandwidth_ == 0) {
@@ -167,6 +169,7 @@ class NpuAnalyze final : public Verb {
       json["workload"] = {{"batch", w.batch},           {"block", w.block},
                           {"context", w.context},       {"steps", w.steps},
                           {"fused_head", w.fused_head}, {"cache", "kept for all positions, warmed once per block"}};
+      if (Json assumed = routing_.describe(shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
       json["device"] = npu::device_json(device);
       json["achieved_gbps"] = bandwidth_;
       json["block"] = {{"seconds", block.seconds},
@@ -190,6 +193,7 @@ class NpuAnalyze final : public Verb {
         "{:.4f} s\n",
         w.batch, w.block, w.context, w.steps, block.seconds, block.tokens_per_second, block.joules,
         block.tokens_per_joule, block.serial_seconds);
+    text += routing_.text(shape.desc);
     if (benchmark_)
       text += fmt::format("one evaluation of {} operators takes {:.1f} us\n", refine.ops.size(),
                           evaluation_us(model, refine, w));
@@ -211,6 +215,7 @@ class NpuAnalyze final : public Verb {
   NpuModelFlags model_;
   DeviceFlags device_;
   WorkloadFlags workload_;
+  RoutingFlags routing_;
   double bandwidth_ = 0;
   std::string phase_ = "both", output_;
   bool benchmark_ = false;

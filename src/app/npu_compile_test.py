@@ -18,6 +18,11 @@ kv_heads = 2
 head_dim = 32
 ffn_width = 192
 """
+EXPERTS = SMALL.replace('"llada"', '"llada-moe"') + """[experts]
+count = 16
+used = 2
+width = 64
+"""
 DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
 EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mxint8:32:ocp", "--set",
               "numerics.activation=mxint8:32:ocp"]
@@ -59,10 +64,50 @@ class NpuCompile(CliCase):
             self.assertGreater(result["timing"]["total_cycles"], 1000)
         self.assertEqual(result["counts"].get("V_RED_MAX_IDX"), 16 * 5)
 
+    def test_what_does_not_fit_runs_in_parts(self):
+        many = self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=2200")
+        step = json.loads(self.ok(*many, "--emit", "json").stdout)
+        self.assertGreater(step["parts"], 1)
+        self.assertEqual(sum(o["operator"] == "score_head" for o in step["operators"]), step["parts"])
+        macs = sum(o["macs"] for o in step["operators"])
+        roomy = json.loads(self.ok(*self.arguments("--batch", 16, "--rows", 40, "--emit", "json")).stdout)
+        self.assertEqual(roomy["parts"], 1)
+        self.assertEqual(sum(o["macs"] for o in roomy["operators"]), macs)
+        self.assertIn("parts, as its rows do not fit at once", self.ok(*many).stdout)
+
+    def test_experts_follow_the_assumed_choice(self):
+        shape = self.dir / "experts.toml"
+        shape.write_text(EXPERTS)
+        base = ["npu", "step", "--shape", shape, *DEVICE, "--batch", 2, "--rows", 8, "--context", 40, "--timing-cache",
+                self.dir / "cache", "-o", "json"]
+
+        def read(*more):
+            step = json.loads(self.ok(*base, *more).stdout)
+            regions = {r["name"]: r for r in step["timing"]["regions"]}
+            return step, regions["blk.0.ffn_exps"]["read_bytes"]
+
+        step, balanced = read("--routing", "balanced")
+        self.assertEqual(step["routing"], {"assumed": "balanced", "experts": 16})
+        step, few = read("--routing", "balanced", "--routing-experts", 4)
+        self.assertLess(few, 0.3 * balanced)
+        step, first = read("--routing-seed", 3)
+        self.assertEqual(step["routing"], {"assumed": "uniform", "experts": 16, "seed": 3})
+        self.assertFalse(step["from_cache"])
+        step, again = read("--routing-seed", 3)
+        self.assertTrue(step["from_cache"])
+        self.assertEqual(first, again)
+        text = self.ok("npu", "compile", *base[2:-4], "--routing", "balanced").stdout
+        self.assertIn("assumed: each row chooses 2 of 16 experts in turn", text)
+        shape.write_text(EXPERTS.replace("used = 2", "used = 20"))
+        self.assertIn("20 of 16 experts", self.fails(3, *base))
+        shape.write_text(EXPERTS.replace("width = 64", "widht = 64"))
+        self.fails(3, *base)
+
     def test_errors(self):
         narrow = [a for a in self.arguments() if a not in ("--set", "array.hlen=32")]
         self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
-        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=1100")))
+        large = ["--batch", 1, "--rows", 400, "--context", 400, "--set", "sram.vector_rows=1100"]
+        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments(*large)))
         self.assertIn("within the context", self.fails(2, *self.arguments("--context", "4")))
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 

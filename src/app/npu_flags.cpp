@@ -2,6 +2,8 @@
 
 #include <sys/utsname.h>
 
+#include <algorithm>
+
 #include "base/try.h"
 #include "dllm/version.h"
 #include "model/model.h"
@@ -36,6 +38,57 @@ void add_number(Flags& flags, const char* name, const char* help, std::int64_t& 
              .help = help,
              .default_text = fmt::format("{}", target),
              .apply = into(target, 1, most)});
+}
+
+void RoutingFlags::add(Flags& flags) {
+  flags.add({.names = {"--routing"},
+             .value = "HOW",
+             .help = "how rows choose experts: uniform (at random) or balanced (each expert in turn)",
+             .default_text = "uniform",
+             .choices = {"uniform", "balanced"},
+             .apply = [this](const std::string& text) -> Expected<void> {
+               if (text != "uniform" && text != "balanced") return bad_value(fmt::format("'{}' is no routing", text));
+               choices.balanced = text == "balanced";
+               return {};
+             }});
+  flags.add({.names = {"--routing-experts"},
+             .value = "N",
+             .help = "rows choose among the first N experts of a layer only",
+             .default_text = "all",
+             .apply = [this](const std::string& text) -> Expected<void> {
+               std::int64_t count = 0;
+               DLLM_CHECK_OK(into(count, 1, 1 << 20)(text));
+               choices.lanes = static_cast<std::uint32_t>(count);
+               return {};
+             }});
+  flags.add({.names = {"--routing-seed"},
+             .value = "N",
+             .help = "of the random choice",
+             .default_text = "1",
+             .apply = [this](const std::string& text) -> Expected<void> {
+               const auto value = parse_number<std::uint64_t>(text);
+               if (!value) return bad_value(fmt::format("'{}' is no whole number", text));
+               choices.seed = *value;
+               return {};
+             }});
+}
+
+nlohmann::ordered_json RoutingFlags::describe(const ModelDesc& desc) const {
+  if (desc.experts.count == 0) return nullptr;
+  nlohmann::ordered_json json = {
+      {"assumed", choices.balanced ? "balanced" : "uniform"},
+      {"experts", choices.lanes == 0 ? desc.experts.count
+                                     : std::clamp<std::int64_t>(choices.lanes, desc.experts.used, desc.experts.count)}};
+  if (!choices.balanced) json["seed"] = choices.seed;
+  return json;
+}
+
+std::string RoutingFlags::text(const ModelDesc& desc) const {
+  const nlohmann::ordered_json json = describe(desc);
+  if (json.is_null()) return "";
+  return fmt::format("assumed: each row chooses {} of {} experts {}\n", desc.experts.used,
+                     json["experts"].get<std::int64_t>(),
+                     choices.balanced ? "in turn" : fmt::format("at random (seed {})", choices.seed));
 }
 
 void WorkloadFlags::add(Flags& flags) {

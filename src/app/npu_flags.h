@@ -22,6 +22,16 @@ struct DeviceFlags {
   Expected<npu::Device> load() const;
 };
 
+/// --routing, --routing-experts, --routing-seed: how rows choose experts where there are no data.
+struct RoutingFlags {
+  npu::ChoiceAssumption choices;
+
+  void add(Flags& flags);
+  /// What stands beside a figure that depends on it; null for models without experts.
+  nlohmann::ordered_json describe(const ModelDesc& desc) const;
+  std::string text(const ModelDesc& desc) const;
+};
+
 /// --batch, --block, --context, --steps, --unfused-head.
 struct WorkloadFlags {
   npu::Workload workload;

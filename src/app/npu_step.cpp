@@ -11,6 +11,7 @@
 #include "app/verb.h"
 #include "base/try.h"
 #include "engine/latency_file.h"
+#include "npu/analytic/schedule.h"
 #include "npu/timing/memo.h"
 
 namespace dllm::app {
@@ -32,6 +33,9 @@ class NpuStep final : public Verb {
                  return {};
                }});
     flags.group("Output");
+    flags.add({.names = {"--analytic"},
+               .help = "also the analytical schedule, phase by phase (npu-analytic.md)",
+               .apply = into(analytic_)});
     flags.add({.names = {"--timing-cache"},
                .value = "DIR|auto|off",
                .help = "where reports are kept; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
@@ -58,6 +62,9 @@ class NpuStep final : public Verb {
       json["compile_ms"] = compiled.milliseconds;
       json["simulate_ms"] = simulated.count();
       json["from_cache"] = timing.from_cache;
+      if (analytic_) {
+        DLLM_TRY(json["scheduled"], scheduled(compiled));
+      }
       json["timing"] = timing.report;
       session.terminal.out << dump(json) << "\n";
       return kExitOk;
@@ -65,7 +72,14 @@ class NpuStep final : public Verb {
     session.terminal.out << fmt::format("{} on {}, {} layers, {} x {} rows, context {}: {} cycles, {:.3f} ms\n",
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
                                         step_.work.batch, step_.work.rows, step_.work.context, timing.total,
-                                        seconds * 1e3);
+                                        seconds * 1e3)
+                         << step_.text(compiled);
+    if (analytic_) {
+      DLLM_TRY(const Json analytic, scheduled(compiled));
+      const auto cycles = analytic["total_cycles"].get<double>();
+      session.terminal.out << fmt::format("as scheduled (analytical): {:.0f} cycles, {:+.2f} % of the simulated\n",
+                                          cycles, 100 * (cycles / static_cast<double>(timing.total) - 1));
+    }
     for (const auto& [name, engine] : timing.report["engines"].items())
       session.terminal.out << fmt::format("{:<13}{:>6.1f} % busy\n", name, 100 * engine["busy_share"].get<double>());
     const Json& simulation = timing.report["simulation"];
@@ -77,6 +91,28 @@ class NpuStep final : public Verb {
   }
 
  private:
+  Expected<Json> scheduled(const CompiledStep& compiled) const {
+    DLLM_TRY(const double gbps, npu::achieved_bandwidth(compiled.device));
+    Json phases = Json::array();
+    double total = 0;
+    for (const npu::StepPart& part : compiled.step.parts) {
+      DLLM_TRY(const npu::StepSchedule schedule,
+               npu::schedule_step(compiled.device, part.graph,
+                                  {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
+                                   .keys = step_.work.context,
+                                   .logits = true,
+                                   .gbps = gbps}));
+      total += schedule.total;
+      for (const npu::ScheduledPhase& phase : schedule.phases)
+        phases.push_back({{"name", phase.name},
+                          {"cycles", phase.cycles},
+                          {"array_cycles", phase.array},
+                          {"port_accesses", phase.ports},
+                          {"memory_cycles", phase.memory}});
+    }
+    return Json{{"achieved_gbps", gbps}, {"total_cycles", total}, {"phases", phases}};
+  }
+
   std::string directory() const {
     if (cache_ == "off") return "";
     if (cache_ != "auto") return cache_;
@@ -93,6 +129,7 @@ class NpuStep final : public Verb {
   StepFlags step_;
   TimingFlags issue_ = repeating();
   std::string cache_ = "auto", output_;
+  bool analytic_ = false;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "cpu/expert_rows.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
+#include "graph/graph.h"
 
 namespace dllm::cpu {
 
@@ -25,6 +26,7 @@ struct ExpertArgs {
   std::int64_t value = 0;        ///< names x, see LinearRunner::prepare()
   const float* route = nullptr;  ///< [rows][2 used], as op::Route writes it
   std::int64_t used = 0;
+  Activation activation = Activation::kSilu;
 };
 
 /// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
@@ -64,6 +66,7 @@ class ExpertRunner {
   const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
   bool exact_inner_ = false;
   std::atomic<bool> regular_inner_{false};
+  void (*gated_)(const float* gate, const float* up, std::int64_t n, float* out) = nullptr;
 };
 
 }  // namespace dllm::cpu

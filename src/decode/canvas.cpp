@@ -27,6 +27,7 @@ Position Canvas::first_masked(Position from) const {
 bool Canvas::apply(const Edit& edit) {
   const auto i = static_cast<std::size_t>(edit.position);
   assert(edit.position >= prompt_end_ && edit.position < size());
+  if (shifts(edit.kind)) return shift(edit);
   if (edit.kind == EditKind::kRemask) {
     assert(!masked_[i]);
     tokens_[i] = mask_;
@@ -41,6 +42,27 @@ bool Canvas::apply(const Edit& edit) {
   tokens_[i] = edit.token;
   masked_[i] = 0;
   return changed;
+}
+
+bool Canvas::shift(const Edit& edit) {
+  assert(edit.position < edit.end && edit.end <= size());
+  const PositionRange range{edit.position, edit.end};
+  const auto first = static_cast<std::ptrdiff_t>(edit.position), last = static_cast<std::ptrdiff_t>(edit.end);
+  const std::vector<TokenId> before(tokens_.begin() + first, tokens_.begin() + last);
+  masked_total_ -= masked_count(range);
+  const std::ptrdiff_t opened = edit.kind == EditKind::kInsert ? first : last - 1;
+  if (edit.kind == EditKind::kInsert) {
+    std::move_backward(tokens_.begin() + first, tokens_.begin() + last - 1, tokens_.begin() + last);
+    std::move_backward(masked_.begin() + first, masked_.begin() + last - 1, masked_.begin() + last);
+  } else {
+    std::move(tokens_.begin() + first + 1, tokens_.begin() + last, tokens_.begin() + first);
+    std::move(masked_.begin() + first + 1, masked_.begin() + last, masked_.begin() + first);
+  }
+  tokens_[static_cast<std::size_t>(opened)] = mask_;
+  masked_[static_cast<std::size_t>(opened)] = 1;
+  masked_total_ += masked_count(range);
+  // A mask shows its token, so equal tokens are equal states.
+  return !std::equal(before.begin(), before.end(), tokens_.begin() + first);
 }
 
 }  // namespace dllm

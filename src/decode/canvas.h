@@ -12,13 +12,21 @@ enum class EditKind : std::uint8_t {
   kCommit,  ///< a masked position gets its token
   kRevise,  ///< a committed position gets another token
   kRemask,  ///< a committed position becomes a mask again
+  /// A mask appears at the position; what stood there and behind it, up to Edit::end, moves one to the right, and the
+  /// last of the range is lost.
+  kInsert,
+  kDelete,  ///< the position goes; what stands behind it, up to Edit::end, moves one to the left, and a mask follows
 };
+
+/// Whether an edit moves other positions than its own.
+constexpr bool shifts(EditKind kind) { return kind == EditKind::kInsert || kind == EditKind::kDelete; }
 
 struct Edit {
   Position position = 0;
   TokenId token = -1;
   EditKind kind = EditKind::kCommit;
   double confidence = 0;
+  Position end = 0;  ///< of the range that kInsert and kDelete shift; nothing behind it moves
 };
 
 /// The row of positions being denoised: prompt, then masks. "Masked" is a state of its own, not a token id: a model
@@ -38,11 +46,14 @@ class Canvas {
   /// First masked position at or after `from`; size() if there is none.
   Position first_masked(Position from) const;
 
-  /// Applies one edit. A commit of the mask token itself leaves the position masked (upstream LLaDA's wasted commit).
-  /// Returns whether the canvas changed. Precondition: the position is generated, and the kind fits its state.
+  /// Applies one edit, so the length stays. A commit of the mask token itself leaves the position masked (upstream
+  /// LLaDA's wasted commit). Returns whether the canvas changed. Precondition: the position is generated, and the kind
+  /// fits its state.
   bool apply(const Edit& edit);
 
  private:
+  bool shift(const Edit& edit);
+
   std::vector<TokenId> tokens_;
   std::vector<std::uint8_t> masked_;
   Position prompt_end_;

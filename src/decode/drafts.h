@@ -41,6 +41,9 @@ class Drafts {
   /// Commits in a range that became current (instant). Forgets them; fills `looks`.
   std::vector<Edit> accept(const Canvas& canvas, PositionRange range, std::vector<WindowFeedback::Look>& looks);
 
+  /// Drafts of a range whose positions have moved.
+  void forget(PositionRange range) { drafts_.erase(drafts_.lower_bound(range.begin), drafts_.lower_bound(range.end)); }
+
   DraftAcceptance acceptance() const { return config_.acceptance; }
   bool empty() const { return drafts_.empty(); }
 

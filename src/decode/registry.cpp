@@ -33,6 +33,7 @@ std::unique_ptr<Decoder> make_entropy_bound_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_entropy_exit_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_hierarchical_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_hierarchical_remask_decoder(const DecoderConfig&);
+std::unique_ptr<Decoder> make_levenshtein_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_llada2_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_margin_decoder(const DecoderConfig&);
 std::unique_ptr<Decoder> make_revision_decoder(const DecoderConfig&);
@@ -80,6 +81,7 @@ constexpr Entry<std::unique_ptr<Decoder> (*)(const DecoderConfig&)> kDecoders[] 
     {"entropy-exit", make_entropy_exit_decoder},
     {"hierarchical", make_hierarchical_decoder},
     {"hierarchical-remask", make_hierarchical_remask_decoder},
+    {"levenshtein", make_levenshtein_decoder},
     {"llada2", make_llada2_decoder},
     {"margin", make_margin_decoder},
     {"revision", make_revision_decoder},

@@ -64,6 +64,13 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
   meta.set("llada2.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
   DLLM_TRY(const std::int64_t block, config.integer_or("block_size", kBlock));
+  // The version with block routing edits the length of a block by two tokens of its vocabulary; no published file
+  // names them.
+  constexpr std::uint32_t kDelete = 156930, kInsert = 156931;
+  if (experts.capacity > 0 && dims.vocab > kInsert) {
+    meta.set("tokenizer.ggml.delete_token_id", MetaValue::u32(kDelete));
+    meta.set("tokenizer.ggml.insert_token_id", MetaValue::u32(kInsert));
+  }
   meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block)));
   return meta;
 }

@@ -5,10 +5,14 @@ current one are clean, the current one partly masked, everything right of it mas
 right, most cannot be known yet; it keeps a small weight, which leaves the confidences there honest
 without drowning the current block in noise. Some of these rows end soon after the current
 block, as a decoder without a suffix sees them, and cost less.
+
+Part of the rows also show wrong tokens, as a decoder that commits early leaves behind; what belongs there is
+to be predicted, and beneath some of the right ones, too (the token-to-token objective of LLaDA2.1). Methods that look at
+committed positions again (revision, draft-edit) ask a model for just that.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..tokenizer import EOS, EOT, chat
 from . import tasks
@@ -17,6 +21,8 @@ BLOCK = 32
 CANVAS = 192
 NEXT_WEIGHT, LATER_WEIGHT = 0.3, 0.1
 PAD_WEIGHT = 0.2            # of the padding behind the first end of text
+WORST_NOISE = 0.12          # largest share of wrong tokens among the visible ones of a noisy row
+RIGHT_SHARE = 0.15          # of the right ones that are to be predicted there
 
 
 @dataclass
@@ -27,6 +33,7 @@ class Row:
     answer: int
     weights: list
     masked: list
+    shown: dict = field(default_factory=dict)
 
 
 def mask(size, answer, t, now, rng):
@@ -48,6 +55,20 @@ def mask(size, answer, t, now, rng):
     return masked, weights, size
 
 
+def noise(ids, masked, answer, rng):
+    """{position: token shown} of a noisy row: wrong tokens, mostly from the same answer, and some right ones."""
+    hidden = set(masked)
+    visible = [i for i in range(answer) if i not in hidden]
+    rate, shown = rng.uniform(0, WORST_NOISE), {}
+    for i in visible:
+        draw = rng.random()
+        if draw < rate:
+            shown[i] = rng.choice([t for t in ids[:answer] if t != ids[i]] or [ids[i]])
+        elif draw < rate + RIGHT_SHARE:
+            shown[i] = ids[i]
+    return shown
+
+
 def make_row(example, tokenizer, now, t, rng):
     ids = tokenizer.encode(example.answer) + [tokenizer.special[EOT]]
     length = len(ids) + 1
@@ -60,9 +81,11 @@ def make_row(example, tokenizer, now, t, rng):
     masked, weights, canvas = mask(canvas, min(length, canvas), t, now, rng)
     weights = [w if i < length else w * PAD_WEIGHT for i, w in enumerate(weights)]
     ids = (ids + [tokenizer.special[EOS]] * canvas)[:canvas]
+    masked = masked or [rng.randrange(canvas)]
+    noisy = now.noisy > 0 and rng.random() < now.noisy
+    shown = noise(ids, masked, min(length, canvas), rng) if noisy else {}
     prompt = tokenizer.encode(chat(example.prompt))
-    return Row(prompt + ids, len(prompt), min(length, canvas), weights,
-               masked or [rng.randrange(canvas)])
+    return Row(prompt + ids, len(prompt), min(length, canvas), weights, masked, shown)
 
 
 def draw_rows(seed, step, now, tokenizer, full):

@@ -4,71 +4,66 @@ import re
 
 
 def calc(prompt):
-    match = re.fullmatch(r"Calc (\d\d)((?:[-+*]\d)+)", prompt)
-    value, out = int(match[1]), []
-    for op, n in re.findall(r"([-+*])(\d)", match[2]):
-        after = {"+": value + int(n), "-": value - int(n), "*": value * int(n)}[op] % 100
-        out.append("%02d%s%s=%02d" % (value, op, n, after))
-        value = after
-    return out + ["#%02d" % value]
+    start, work = re.fullmatch(r"Calc (\d\d)((?: [a-v][-+*]\d)+)", prompt).groups()
+    value, out = int(start), [start]
+    for label, op, n in re.findall(r" (.)(.)(.)", work):
+        value = {"+": value + int(n), "-": value - int(n), "*": value * int(n)}[op] % 100
+        out.append("%s%s%s=%02d" % (label, op, n, value))
+    return out
+
+
+def sums(prompt):
+    found = re.findall(r" ([a-v])(\d)([+*])(\d)", prompt)
+    return ["%s%s%s%s=%02d" % (label, a, op, b, eval(a + op + b)) for label, a, op, b in found]
 
 
 def recur(prompt):
-    rule, start, last = re.fullmatch(r"Row (\S+) (\d{4})x([a-p])", prompt).groups()
-    text = start
+    rule, text, last = re.fullmatch(r"Row (\S+) (\d{5}) ([a-v])", prompt).groups()
     # The rule as Python: a digit before a letter, and two letters, are products.
     source = re.sub(r"(?<=[\dab])(?=[ab])", "*", rule)
     count = 10 * (ord(last) - ord("a") + 1)
     while len(text) < count:
-        text += str(eval(source, {"a": int(text[-4]), "b": int(text[-1])}) % 10)
-    return [f"{chr(97 + i)}:{text[10 * i:10 * i + 10]}" for i in range(count // 10)]
+        text += str(eval(source, {"a": int(text[-5]), "b": int(text[-4])}) % 10)
+    return [chr(97 + i // 10) + text[i:i + 10] for i in range(0, count, 10)]
 
 
 def grid(prompt):
-    rule, row, last = re.fullmatch(r"Grid (\d+) ([01]+)x([a-p])", prompt).groups()
+    rule, row, last = re.fullmatch(r"Grid (\d+) ([01]{10}) ([a-v])", prompt).groups()
     table = format(int(rule), "08b")[::-1]
     out = []
     for label in range(ord("a"), ord(last) + 1):
+        out.append(chr(label) + row)
         wide = f"0{row}0"
         row = "".join(table[int(wide[i:i + 3], 2)] for i in range(len(row)))
-        out.append(f"{chr(label)}:{row}")
     return out
 
 
 def machine(prompt):
-    digits, code = re.fullmatch(r"Run (\d{4}):((?:[w-z][-+~=][w-z1-9])+)", prompt).groups()
-    state, out = list(map(int, digits)), []
-    for i in range(0, len(code), 3):
-        x, op, y = code[i:i + 3]
+    digits, code = re.fullmatch(r"Run (\d{4})((?: [a-v][w-z][-+~=][w-z1-9])+)", prompt).groups()
+    state, out = list(map(int, digits)), [digits]
+    for label, x, op, y in re.findall(r" (.)(.)(.)(.)", code):
         at = "wxyz".index(x)
         value = int(y) if y.isdigit() else state["wxyz".index(y)]
         if op == "~":
             state["wxyz".index(y)], value = state[at], value
         state[at] = {"+": state[at] + value, "-": state[at] - value}.get(op, value) % 10
-        out.append(f"{code[i:i + 3]}:{''.join(map(str, state))}")
-    return out
-
-
-def reduce(prompt):
-    text, out = prompt.removeprefix("Eval "), []
-    while "(" in text:
-        text = re.sub(r"\((\d[-+*]\d)\)", lambda m: str(eval(m[1]) % 10), text, count=1)
-        out.append(text)
+        out.append(f"{label}{x}{op}{y}{''.join(map(str, state))}")
     return out
 
 
 def sort(prompt):
-    digits, out = list(prompt.removeprefix("Sort ")), []
-    for n in range(1, len(digits)):
+    text, first = re.fullmatch(r"Sort (\d{12}) ([a-v])", prompt).groups()
+    digits, out = list(text), [text]
+    for n in range(ord(first) - ord("a"), len(digits)):
         at = n
         while at > 0 and digits[at - 1] > digits[at]:
             digits[at - 1], digits[at] = digits[at], digits[at - 1]
             at -= 1
-        out.append("".join(digits))
+        out.append(chr(97 + n) + "".join(digits))
     return out
 
 
-SOLVERS = {f.__name__: f for f in (calc, recur, grid, machine, reduce, sort)}
+SOLVERS = {f.__name__: f for f in (calc, sums, recur, grid, machine, sort)}
 
 
 def solve(task, prompt):

@@ -1,11 +1,13 @@
 """Tasks whose answers are chains: a line can only be written once the line before is known.
 
 A decoder that commits a whole block in two passes learns nothing about the methods that
-decide which tokens to commit. Here a block of 32 tokens holds between two rows and some twenty
-links of a chain that a shallow network cannot leap over at once (products modulo 100, a
+decide which tokens to commit. Here a block of 32 tokens holds between two and seven
+links of a chain that a shallow network cannot leap over at once (running totals, a
 recurrence, a register machine), so the passes that a block needs are a property of the
-task and not of the model's doubts. Everything but `reduce` has lines of one width, so that
-position alone says which operands belong where, and a few million parameters suffice.
+task and not of the model's doubts; `sums` alone has lines that do not depend on each other.
+
+What a few million parameters would learn last is made easy: a line begins with a letter, under which the prompt
+says what is to be done in it, and lines of a task have one width, so that what a line is made of stands at a fixed distance.
 
 Everything is a function of the random generator that is passed in.
 """
@@ -14,18 +16,18 @@ import random
 import zlib
 from dataclasses import dataclass
 
-LABELS = "abcdefghijklmnop"
+LABELS = "abcdefghijklmnopqrstuv"
 REGISTERS = "wxyz"
-ROW = 10                    # digits per line of `recur`
-ORDER = 4                   # of a recurrence: a stands this far back, b right before
+ROW = 10                    # digits per line of `recur`, cells per line of `grid`
+ORDER = 5                   # of a recurrence: a stands this far back, b one place nearer
 RECURRENCES = {
     "a+b": lambda a, b: a + b,
     "a+2b": lambda a, b: a + 2 * b,
     "b-a": lambda a, b: b - a,
     "ab+1": lambda a, b: a * b + 1,
-    "3a+b": lambda a, b: 3 * a + b,
 }
 RULES = (30, 54, 90, 110)   # Wolfram's numbers of cellular automata that neither die nor freeze
+SORTED = 12                 # digits of `sort`
 OPERATIONS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
 
@@ -44,24 +46,32 @@ def size(rng, ease, shortest, least, most):
 
 def calc(rng, ease):
     total = rng.randrange(100)
-    prompt, lines = f"Calc {total:02}", []
-    for _ in range(size(rng, ease, 2, 11, 20)):
-        op, n = rng.choice("+-**"), rng.randint(2, 9)
-        result = OPERATIONS[op](total, n) % 100
-        prompt += f"{op}{n}"
-        lines.append(f"{total:02}{op}{n}={result:02}")
-        total = result
-    return prompt, lines + [f"#{total:02}"]
+    prompt, lines = f"Calc {total:02}", [f"{total:02}"]
+    for label in LABELS[:size(rng, ease, 2, 14, 22)]:
+        op = rng.choice("++--*")
+        n = rng.randint(2, 3) if op == "*" else rng.randint(1, 9)
+        total = OPERATIONS[op](total, n) % 100
+        prompt += f" {label}{op}{n}"
+        lines.append(f"{label}{op}{n}={total:02}")
+    return prompt, lines
+
+
+def sums(rng, ease):
+    prompt, lines = "Sums", []
+    for label in LABELS[:size(rng, ease, 2, 13, 22)]:
+        a, op, b = rng.randrange(10), rng.choice("+*"), rng.randrange(10)
+        prompt += f" {label}{a}{op}{b}"
+        lines.append(f"{label}{a}{op}{b}={OPERATIONS[op](a, b):02}")
+    return prompt, lines
 
 
 def recur(rng, ease):
     rule = rng.choice(list(RECURRENCES))
-    rows, digits = size(rng, ease, 1, 7, 12), [rng.randrange(10) for _ in range(ORDER)]
-    prompt = f"Row {rule} {''.join(map(str, digits))}x{LABELS[rows - 1]}"
+    rows, digits = size(rng, ease, 2, 8, 14), [rng.randrange(10) for _ in range(ORDER)]
+    prompt = f"Row {rule} {''.join(map(str, digits))} {LABELS[rows - 1]}"
     while len(digits) < rows * ROW:
-        digits.append(RECURRENCES[rule](digits[-ORDER], digits[-1]) % 10)
-    return prompt, [f"{LABELS[r]}:" + "".join(map(str, digits[r * ROW:(r + 1) * ROW]))
-                    for r in range(rows)]
+        digits.append(RECURRENCES[rule](digits[-ORDER], digits[1 - ORDER]) % 10)
+    return prompt, [LABELS[r] + "".join(map(str, digits[r * ROW:(r + 1) * ROW])) for r in range(rows)]
 
 
 def next_row(rule, row):
@@ -72,20 +82,20 @@ def next_row(rule, row):
 
 
 def grid(rng, ease):
-    rule, width = rng.choice(RULES), rng.randint(8, 11)
-    rows = size(rng, ease, 1, 8, 12)
-    row = [rng.randrange(2) for _ in range(width)]
-    prompt, lines = f"Grid {rule} {''.join(map(str, row))}x{LABELS[rows - 1]}", []
-    for r in range(rows):
+    rule, row = rng.choice(RULES), [rng.randrange(2) for _ in range(ROW)]
+    rows = size(rng, ease, 2, 8, 14)
+    prompt, lines = f"Grid {rule} {''.join(map(str, row))} {LABELS[rows - 1]}", []
+    for label in LABELS[:rows]:
+        lines.append(label + "".join(map(str, row)))
         row = next_row(rule, row)
-        lines.append(f"{LABELS[r]}:{''.join(map(str, row))}")
     return prompt, lines
 
 
 def machine(rng, ease):
     values = {r: rng.randrange(10) for r in REGISTERS}
-    prompt, lines = f"Run {''.join(map(str, values.values()))}:", []
-    for _ in range(size(rng, ease, 2, 10, 18)):
+    start = "".join(map(str, values.values()))
+    prompt, lines = f"Run {start}", [start]
+    for label in LABELS[:size(rng, ease, 2, 11, 20)]:
         op, (x, y) = rng.choice("++-~="), rng.sample(REGISTERS, 2)
         if op == "+" and rng.random() < 0.4:
             y = str(rng.randint(1, 9))
@@ -96,42 +106,22 @@ def machine(rng, ease):
             values[x] = right
         else:
             values[x] = OPERATIONS[op](values[x], right) % 10
-        prompt += f"{x}{op}{y}"
-        lines.append(f"{x}{op}{y}:{''.join(map(str, values.values()))}")
-    return prompt, lines
-
-
-def expression(rng, operations):
-    if operations == 0:
-        return str(rng.randrange(10))
-    left = rng.randrange(operations)
-    return (f"({expression(rng, left)}{rng.choice('+-*')}"
-            f"{expression(rng, operations - 1 - left)})")
-
-
-def reduce_first(text):
-    """The leftmost bracket that holds only digits becomes its value modulo 10."""
-    close = text.index(")")
-    a, op, b = text[close - 3:close]
-    return f"{text[:close - 4]}{OPERATIONS[op](int(a), int(b)) % 10}{text[close + 1:]}"
-
-
-def reduce(rng, ease):
-    text = expression(rng, size(rng, ease, 2, 7, 9))
-    prompt, lines = f"Eval {text}", []
-    while len(text) > 1:
-        text = reduce_first(text)
-        lines.append(text)
+        prompt += f" {label}{x}{op}{y}"
+        lines.append(f"{label}{x}{op}{y}{''.join(map(str, values.values()))}")
     return prompt, lines
 
 
 def sort(rng, ease):
-    digits = [rng.randrange(10) for _ in range(size(rng, ease, 3, 10, 13))]
-    lines = ["".join(map(str, sorted(digits[:n]) + digits[n:])) for n in range(2, len(digits) + 1)]
-    return f"Sort {''.join(map(str, digits))}", lines
+    """Insertion sort. The line of a letter puts the digit of its place among those before it, which are in order."""
+    first = SORTED - size(rng, ease, 2, 8, 11)
+    digits = [rng.randrange(10) for _ in range(SORTED)]
+    digits[:first] = sorted(digits[:first])
+    text = "".join(map(str, digits))
+    lines = [LABELS[n] + "".join(map(str, sorted(digits[:n + 1]) + digits[n + 1:])) for n in range(first, SORTED)]
+    return f"Sort {text} {LABELS[first]}", [text] + lines
 
 
-MAKERS = {f.__name__: f for f in (calc, recur, grid, machine, reduce, sort)}
+MAKERS = {f.__name__: f for f in (calc, sums, recur, grid, machine, sort)}
 
 
 def split(prompt):

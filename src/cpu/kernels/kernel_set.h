@@ -182,6 +182,10 @@ struct KernelSet {
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* out);
   void (*rope)(const RopeArgs& args, const float* x, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// GELU (tanh form) of gate, times up.
+  void (*geglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// cap * tanh(z / cap), to within 2e-7 cap.
+  void (*softcap)(const float* z, float cap, std::int64_t n, float* out);
   void (*add)(const float* a, const float* b, std::int64_t n, float* out);
   /// out = fma(x, scale, out)
   void (*add_scaled)(const float* x, float scale, std::int64_t n, float* out);

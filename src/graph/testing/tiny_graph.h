@@ -10,7 +10,8 @@ namespace dllm {
 
 /// A small dense transformer with every operator, for tests of whatever reads graphs. Shape: dimensions vocab, width,
 /// layers, heads, kv_heads, head_dim, ffn, rope_dims; layout; head_norms (norms of q and k by head); and
-/// bias(builder, name, n), which declares the bias of q, k or the head, or says that there is none.
+/// bias(builder, name, n), which declares the bias of q, k or the head, or says that there is none. A shape may have
+/// experts(builder, x, layer): a layer of experts, or kNoId where the layer is a dense one.
 template <class Shape>
 Graph tiny_transformer(const Shape& m, StepShape shape) {
   GraphBuilder b(shape);
@@ -44,6 +45,12 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
     const ValueId mixed = b.attention(q, spec, p + "mix");
     x = b.add(x, b.linear(mixed, b.weight(p + "o", {qw, m.width}), p + "o"), p + "res1");
     const ValueId f = b.rms_norm(x, b.weight(p + "norm2", {m.width}), 1e-5f, p + "f");
+    if constexpr (requires { m.experts(b, f, l); }) {
+      if (const ValueId routed = m.experts(b, f, l); routed != kNoId) {
+        x = b.add(x, routed, p + "res2");
+        continue;
+      }
+    }
     const ValueId gate = b.linear(f, b.weight(p + "gate", {m.width, m.ffn}), p + "gate");
     const ValueId up = b.linear(f, b.weight(p + "up", {m.width, m.ffn}), p + "up");
     const ValueId down = b.linear(b.swiglu(gate, up, p + "act"), b.weight(p + "down", {m.ffn, m.width}), p + "down");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/try.h"
+#include "npu/analytic/routing.h"
 #include "npu/dram/streams.h"
 
 namespace dllm::npu {
@@ -25,6 +26,27 @@ SlabWork rms_norm_work(const Device::Latency& t) {  // x*x and sum; times 1/rms,
 SlabWork rope_work(const Device::Latency& t) { return {3, 1, static_cast<double>(2 * t.vector_mul + t.vector_add)}; }
 SlabWork swiglu_work(const Device::Latency& t) {  // negate, exp, add 1, reciprocal, times gate, times up
   return {6, 1, static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul)};
+}
+/// Scores and keys, a round per chosen expert (arg-max, its lane's mask, two minima), groups, weights; one row of
+/// lanes.
+SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t experts) {
+  const bool softmax = o.score == GateScore::kSoftmax;
+  SlabWork work = softmax ? SlabWork{7, 2,
+                                     static_cast<double>(3 * t.vector_max + 2 * t.vector_add + t.vector_exp +
+                                                         2 * t.vector_mul + t.vector_sum)}
+                          : SlabWork{5, 1, static_cast<double>(3 * t.vector_add + t.vector_exp + t.vector_reci)};
+  work.instructions += 4 * o.used + 5;
+  work.passes += o.used + 1;
+  work.serial += static_cast<double>(o.used * (3 * t.vector_max + t.shift)) +
+                 static_cast<double>(2 * t.vector_max + t.vector_add + t.vector_sum + t.vector_mul);
+  if (o.groups > 1) {
+    const auto steps = static_cast<int>(std::ceil(std::log2(static_cast<double>(experts / o.groups))));
+    work.instructions += 6 * steps + 5 * o.groups_used + 2;
+    work.passes += steps + o.groups_used;
+    work.serial += steps * static_cast<double>(4 * t.vector_max + 2 * t.shift) +
+                   o.groups_used * static_cast<double>(3 * t.vector_max + 2 * t.shift);
+  }
+  return work;
 }
 SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
@@ -99,6 +121,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
     if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
   };
 
+  if (!beyond_plain(any).empty()) return false;
   return std::visit(
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;
@@ -135,6 +158,34 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           elementwise(swiglu_work(t), o.gate);
         } else if constexpr (std::is_same_v<O, op::Add>) {
           elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
+        } else if constexpr (std::is_same_v<O, op::Route>) {
+          elementwise(route_work(t, o, value(o.logits).width), o.logits);
+        } else if constexpr (std::is_same_v<O, op::Experts>) {
+          const Shape& stack = graph.weights[static_cast<std::size_t>(o.gate)].shape;
+          const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2, k = stack[0], f = stack[1],
+                             n = value(o.out).width, blen = device_.array.blen;
+          const ExpertLoad choice = expert_load(rows, stack[2], used, blen, load.choices);
+          c.macs = rows * used * (2 * k * f + f * n);
+          c.matrix = choice.blocks * (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
+          c.serial = c.lower_bound = c.matrix;
+          c.weight_bytes = choice.touched * static_cast<double>(2 * k * f + f * n) * weight_bytes_;
+          c.read_bytes = c.weight_bytes;
+          const auto pairs = static_cast<double>(rows * used);
+          const auto slab_pairs = [&](std::int64_t width) {
+            return pairs * static_cast<double>(ceil_div(width, vlen));
+          };
+          // Rows to their expert with the weight of the pair, SwiGLU, back with the weight. Only sums are new work: a
+          // schedule might read rows where they are.
+          const double bound = std::max(
+              c.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
+          add_vector(device_, c, {1, 0, static_cast<double>(t.shift)}, slab_pairs(k), slab_pairs(k));
+          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_sum)}, pairs, pairs);
+          add_vector(device_, c, swiglu_work(t), slab_pairs(f), slab_pairs(f));
+          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_add)}, slab_pairs(n),
+                     slab_pairs(n));
+          c.lower_bound = std::max(c.matrix, bound);
+          if (device_.host.dequantize_gbps > 0)
+            c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
         } else if constexpr (std::is_same_v<O, op::GatherScored>) {
           // Addressing only: the rows stay where they are.
         } else if constexpr (std::is_same_v<O, op::ScoreHead>) {

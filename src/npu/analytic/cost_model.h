@@ -7,15 +7,17 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
+#include "npu/assembler/choices.h"
 #include "npu/device/device.h"
 
 namespace dllm::npu {
 
 /// What a denoising step adds to its graph's shape.
 struct StepLoad {
-  std::int64_t sequences = 1;  ///< the step's rows are spread evenly over them
-  std::int64_t keys = 0;       ///< positions that each row sees
-  bool fused_head = true;      ///< the reduction follows the LM head on chip; else logits are written and read back
+  std::int64_t sequences = 1;     ///< the step's rows are spread evenly over them
+  std::int64_t keys = 0;          ///< positions that each row sees
+  bool fused_head = true;         ///< the reduction follows the LM head on chip; else logits are written and read back
+  ChoiceAssumption choices = {};  ///< how rows choose experts
 };
 
 /// What limits an operator.

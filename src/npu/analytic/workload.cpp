@@ -16,6 +16,48 @@ namespace {
 
 constexpr std::string_view kFolder = "models/";
 
+/// What the architecture does not fix: sizes, and switches that checkpoints set differently.
+Expected<void> parse_experts(TomlTable& table, ExpertsDesc& experts) {
+  struct Size {
+    std::string_view key;
+    std::int64_t ExpertsDesc::* member;
+    bool required;
+  };
+  static constexpr std::array<Size, 8> kSizes = {{{"count", &ExpertsDesc::count, true},
+                                                  {"used", &ExpertsDesc::used, true},
+                                                  {"width", &ExpertsDesc::width, true},
+                                                  {"shared_width", &ExpertsDesc::shared_width, false},
+                                                  {"leading_dense", &ExpertsDesc::leading_dense, false},
+                                                  {"groups", &ExpertsDesc::groups, false},
+                                                  {"groups_used", &ExpertsDesc::groups_used, false},
+                                                  {"capacity", &ExpertsDesc::capacity, false}}};
+  for (const Size& size : kSizes) {
+    std::optional<std::int64_t> value;
+    if (size.required) {
+      DLLM_TRY(value, table.integer(size.key));
+    } else {
+      DLLM_TRY(value, table.optional_integer(size.key));
+    }
+    if (!value) continue;
+    if (*value < (size.required ? 1 : 0) || *value > (1 << 20))
+      return table.error(size.key, fmt::format("'{}' is {}", size.key, *value), "between 1 and 1048576");
+    experts.*size.member = *value;
+  }
+  DLLM_TRY(const std::optional<bool> normalize, table.optional_boolean("normalize"));
+  DLLM_TRY(const std::optional<double> scale, table.optional_number("scale"));
+  experts.normalize = normalize.value_or(experts.normalize);
+  if (scale) experts.scale = static_cast<float>(*scale);
+  DLLM_CHECK_OK(table.finish());
+  const bool groups_fit = experts.groups <= 1 || (experts.count % experts.groups == 0 && experts.groups_used > 0 &&
+                                                  experts.groups_used <= experts.groups &&
+                                                  experts.count / experts.groups * experts.groups_used >= experts.used);
+  const bool pool_fits = experts.capacity == 0 || (experts.capacity >= experts.used && experts.groups <= 1);
+  if (experts.used > experts.count || !groups_fit || !pool_fits)
+    return table.error("used", fmt::format("{} of {} experts, {} of {} groups, a pool of {}", experts.used,
+                                           experts.count, experts.groups_used, experts.groups, experts.capacity));
+  return {};
+}
+
 Expected<ModelShape> parse_shape(std::string_view text, const std::string& file) {
   struct Dim {
     std::string_view key;
@@ -34,11 +76,11 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   const auto found = find_architecture(architecture);
   if (!found) return root.error("architecture", found.error().what, found.error().hint);
   shape.architecture = *found;
-  if (shape.architecture->experts)
-    return root.error("architecture",
-                      fmt::format("'{}' has layers of experts, whose cost depends on how rows choose", architecture),
-                      "the analytical model knows dense layers only");
   shape.architecture->set_defaults(shape.desc);
+  if (shape.architecture->experts) {
+    DLLM_TRY(TomlTable table, root.table("experts"));
+    DLLM_CHECK_OK(parse_experts(table, shape.desc.experts));
+  }
   shape.desc.architecture = architecture;
   DLLM_TRY(shape.desc.name, root.text("name"));
   for (const Dim& dim : kDims) {
@@ -50,7 +92,11 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   DLLM_TRY(const std::optional<bool> tied, root.optional_boolean("tied_embeddings"));
   shape.desc.qkv_bias = bias.value_or(shape.desc.qkv_bias);
   shape.desc.tied_embeddings = tied.value_or(false);
-  shape.desc.rope_dims = shape.desc.head_dim;
+  DLLM_TRY(const std::optional<std::int64_t> rope_dims, root.optional_integer("rope_dims"));
+  shape.desc.rope_dims = rope_dims.value_or(shape.desc.head_dim);
+  if (shape.desc.rope_dims < 2 || shape.desc.rope_dims > shape.desc.head_dim || shape.desc.rope_dims % 2 != 0)
+    return root.error("rope_dims",
+                      fmt::format("{} of {} columns of a head turn", shape.desc.rope_dims, shape.desc.head_dim));
   DLLM_CHECK_OK(root.finish());
   if (shape.desc.heads % shape.desc.kv_heads != 0)
     return root.error("kv_heads",
@@ -96,7 +142,9 @@ Expected<void> check(const Workload& w) {
 
 StepShape warm_shape(const Workload& w) { return {.rows = w.batch * w.context, .scored = w.batch * w.block}; }
 StepShape refine_shape(const Workload& w) { return {.rows = w.batch * w.block, .scored = w.batch * w.block}; }
-StepLoad step_load(const Workload& w) { return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head}; }
+StepLoad step_load(const Workload& w) {
+  return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head, .choices = w.choices};
+}
 
 Work work(const OperatorCost& cost) {
   return {static_cast<double>(cost.macs), cost.matrix, cost.lane_ops, cost.read_bytes, cost.write_bytes};

@@ -27,6 +27,7 @@ struct Workload {
   std::int64_t context = 256;  ///< all positions of a sequence, prompt and answer
   std::int64_t steps = 32;     ///< denoising steps per block, the warm one included
   bool fused_head = true;
+  ChoiceAssumption choices = {};  ///< how rows choose experts
 };
 Expected<void> check(const Workload& workload);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dllm/error.h"
+#include "npu/assembler/choices.h"
 #include "npu/isa/encoding.h"
 
 namespace dllm::npu {
@@ -27,6 +28,7 @@ struct Program {
   /// C_LOOP_START: index of its C_LOOP_END; C_LOOP_END: index of its C_LOOP_START; else 0.
   std::vector<std::uint32_t> loop_partner;
   int loop_depth = 0;  ///< deepest nesting
+  ProgramChoices choices;
 
   std::size_t size() const { return code.size(); }
   /// "gemm.asm:12 (instruction 7): M_MM 0, gp1, gp2", for messages.

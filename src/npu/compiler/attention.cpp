@@ -42,8 +42,7 @@ class AttentionLowering {
     plan();
     DLLM_CHECK_OK(buffers());
     DLLM_CHECK_OK(masks());
-    if (c_.stores_pending) e_.fence(kKvStoreTag);
-    c_.stores_pending = false;
+    if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, hlen());
     e_.set_csr(Csr::kBmmCols, hlen());
     e_.set_csr(Csr::kBmmHeadStride, hlen());
@@ -51,18 +50,24 @@ class AttentionLowering {
     list_blocks();
     load(0, false);
     load(1, false);
-    load(0, true);
+    DLLM_CHECK_OK(store_values(c_));
     multiply_keys(0);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       // K of a job is done with when its last block's scores are; V when its last block is.
       if (block.last_of_job) load(block.job + 2, false);
-      if (block.first_of_job) load(block.job + 1, true);
+      if (block.first_of_job && i > 0) load(block.job + 1, true);
       if (i + 1 < blocks_.size()) multiply_keys(i + 1);
       // A later chunk rescales what the one before has collected.
       const bool waits = !jobs_[block.job].first_chunk;
       if (i > 0 && waits) collect(i - 1);
       softmax(i);
+      if (i == 0) {  // the first scores have not waited for V
+        if (c_.stores_pending) e_.fence(kValueStoreTag);
+        c_.stores_pending = false;
+        load(0, true);
+        load(1, true);
+      }
       if (i > 0 && !waits) collect(i - 1);
       multiply_values(i);
     }
@@ -363,6 +368,9 @@ class AttentionLowering {
 
 }  // namespace
 
-Expected<void> lower(StepContext& c, const op::Attention& o) { return AttentionLowering(c, o).run(); }
+Expected<void> lower(StepContext& c, const op::Attention& o) {
+  if (c.map(o.q).hlen > c.machine.hlen) return lower_wide(c, o);
+  return AttentionLowering(c, o).run();
+}
 
 }  // namespace dllm::npu

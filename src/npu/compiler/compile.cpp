@@ -13,14 +13,16 @@ std::string region_name(const Graph& graph, const dllm::Op& any) {
   return std::string(op_name(any));
 }
 
-Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec) {
+Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                     const CompileOptions& options) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "npu compiler", ""}; };
   if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
   if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
     return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
                              graph.shape.scored, spec.rows(), spec.scored()));
-  if (static_cast<std::uint64_t>(spec.rows()) + kScratchWords > layout.machine.int_words)
-    return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", spec.rows()));
+  const std::int64_t tokens = std::max(options.token_rows, options.first_row + spec.rows());
+  if (static_cast<std::uint64_t>(tokens) + kScratchWords > layout.machine.int_words)
+    return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", tokens));
   for (const SequenceSpec& s : spec.sequences)
     for (const Position p : s.positions)
       if (p < 0 || p >= layout.positions || p >= s.capacity)
@@ -33,6 +35,8 @@ void list_matrices(StepContext& c) {
     WeightId weight = kNoId;
     if (const auto* linear = std::get_if<op::Linear>(&c.graph.ops[i])) weight = linear->weight;
     if (const auto* head = std::get_if<op::ScoreHead>(&c.graph.ops[i])) weight = head->weight;
+    if (std::holds_alternative<op::Experts>(c.graph.ops[i]))
+      c.matrices.push_back({static_cast<std::int32_t>(i), nullptr});
     if (weight == kNoId || (c.spec.scored() == 0 && std::holds_alternative<op::ScoreHead>(c.graph.ops[i]))) continue;
     c.matrices.push_back({static_cast<std::int32_t>(i), c.layout.find(weight, WeightUse::kMatrix)});
   }
@@ -52,6 +56,27 @@ bool gated(const StepContext& c, std::size_t first) {
   return !has_bias(gate->bias) && !has_bias(up->bias) && !read_later(gate->out) && !read_later(up->out);
 }
 
+/// A product whose result is added to the residual stream, and the norm behind that: how many operators, 1 if none of
+/// it applies.
+std::size_t residual(const StepContext& c, std::size_t first) {
+  if (!c.overlap || first + 1 >= c.graph.ops.size()) return 1;
+  const auto* linear = std::get_if<op::Linear>(&c.graph.ops[first]);
+  const auto* add = std::get_if<op::Add>(&c.graph.ops[first + 1]);
+  if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out) || add->a == add->b)
+    return 1;
+  if (linear->bias != kNoId && c.layout.find(linear->bias, WeightUse::kRow) != nullptr) return 1;
+  // The sum takes the place of one of them.
+  const ValueId other = add->a == linear->out ? add->b : add->a;
+  const auto index = static_cast<std::int32_t>(first) + 1;
+  if (c.life(linear->out).last != index || c.life(other).last != index) return 1;
+  if (first + 2 >= c.graph.ops.size()) return 2;
+  const auto* norm = std::get_if<op::RmsNorm>(&c.graph.ops[first + 2]);
+  return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+}
+
+/// How many operators are lowered as one from `first` on.
+std::size_t group_at(const StepContext& c, std::size_t first) { return gated(c, first) ? 3 : residual(c, first); }
+
 /// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
 bool has_rows(const StepContext& c, const dllm::Op& any) {
   const std::vector<ValueId> out = outputs(any);
@@ -61,6 +86,12 @@ bool has_rows(const StepContext& c, const dllm::Op& any) {
 
 Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   const dllm::Op& any = c.graph.ops[first];
+  if (!std::holds_alternative<op::Linear>(any)) c.flush_streams();
+  if (!std::holds_alternative<op::Linear>(any) && !std::holds_alternative<op::ScoreHead>(any)) c.flush_carry();
+  if (!std::holds_alternative<op::Attention>(any)) DLLM_CHECK_OK(store_values(c));
+  if (count > 1 && std::holds_alternative<op::Add>(c.graph.ops[first + 1]))
+    return lower(c, LinearResidual{std::get<op::Linear>(any), std::get<op::Add>(c.graph.ops[first + 1]),
+                                   count == 3 ? &std::get<op::RmsNorm>(c.graph.ops[first + 2]) : nullptr});
   if (count == 3)
     return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
                                 std::get<op::SwiGlu>(c.graph.ops[first + 2])});
@@ -68,7 +99,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Route> || std::is_same_v<O, op::Experts>)
+        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);
@@ -107,27 +138,44 @@ std::int64_t StepSpec::scored() const {
   return n;
 }
 
-Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+namespace {
+
+Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
-  DLLM_CHECK_OK(check(graph, layout, spec));
   StepContext c(graph, layout, spec, options);
+  c.overlap = options.overlap && options.fuse && !options.keep_values;
+  if (c.overlap) {
+    DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
+  }
   list_matrices(c);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
+  std::set<std::int32_t> listed;  // hoisted operators that belong to a region
   for (std::size_t i = 0; i < graph.ops.size();) {
-    const std::size_t count = gated(c, i) ? 3 : 1;
+    const std::size_t count = group_at(c, i);
     c.current = static_cast<std::int32_t>(i + count - 1);
-    OperatorRegion region{{}, region_name(graph, graph.ops[i + count - 1]), c.e.position(), 0};
+    if (c.hoisted.contains(static_cast<std::int32_t>(i))) {
+      c.release_dead();
+      ++i;
+      continue;
+    }
+    const bool sum = count > 1 && std::holds_alternative<op::Add>(graph.ops[i + 1]);
+    OperatorRegion region{{}, region_name(graph, graph.ops[sum ? i : i + count - 1]), c.e.position(), 0};
     for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
     c.e.begin_region(region.name);
     DLLM_CHECK_OK(lower_at(c, i, count));
     c.e.end_region();
     region.end = c.e.position();
+    for (const std::int32_t op : c.hoisted)
+      if (op > c.current && !listed.contains(op)) region.ops.push_back(op), listed.insert(op);
     c.result.operators.push_back(std::move(region));
     c.release_dead();
     i += count;
   }
+  c.flush_streams();
+  c.flush_carry();
+  DLLM_CHECK_OK(store_values(c));
   c.e.fence(0);
   c.prologue.end_region();
   StepProgram result = std::move(c.result);
@@ -135,9 +183,24 @@ Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout
   for (OperatorRegion& region : result.operators) region.begin += shift, region.end += shift;
   result.program = join(c.prologue.take(), c.e.take());
   result.program.name = "step";
+  for (ChoiceSite& site : c.choices) site.instruction += shift;
+  result.program.choices = {options.choices, std::move(c.choices)};
   result.vram_rows = c.vram_used();
+  result.step_bytes = c.step_used();
   DLLM_CHECK_OK(link(result.program));
   return result;
+}
+
+}  // namespace
+
+Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options) {
+  DLLM_CHECK_OK(check(graph, layout, spec, options));
+  Expected<StepProgram> first = compile_with(graph, layout, spec, options);
+  if (first || !options.overlap || first.error().code != ErrorCode::kUsage) return first;
+  CompileOptions plain = options;
+  plain.overlap = false;
+  return compile_with(graph, layout, spec, plain);
 }
 
 }  // namespace dllm::npu

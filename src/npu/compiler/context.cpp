@@ -69,7 +69,7 @@ StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const 
       vram_(static_cast<std::int64_t>(layout_.machine.vram_elements) / layout_.machine.vlen - layout_.machine.blen),
       lives_(lifetimes(graph_)),
       buffer_of_(graph_.values.size(), -1),
-      step_next_(layout_.step_base) {
+      step_next_(layout_.step_base + options_.step_offset) {
   for (std::size_t s = 0; s < spec.sequences.size(); ++s)
     for (std::size_t i = 0; i < spec.sequences[s].positions.size(); ++i)
       rows.push_back({s, i, spec.sequences[s].positions[i]});
@@ -130,11 +130,32 @@ void StepContext::alias(ValueId out, ValueId x) {
 void StepContext::release_dead() {
   if (options.keep_values) return;
   for (std::size_t id = 0; id < lives_.size(); ++id) {
-    if (lives_[id].last > current || buffer_of_[id] < 0) continue;
+    if (lives_[id].last > current || buffer_of_[id] < 0 || held_.contains(static_cast<ValueId>(id))) continue;
     Shared& shared = buffers_[static_cast<std::size_t>(buffer_of_[id])];
     buffer_of_[id] = -1;
     if (--shared.users == 0) release(shared.buffer);
   }
+}
+
+void StepContext::finish(const RowWork& work) {
+  for (const Buffer& buffer : work.buffers) release(buffer);
+  for (const ValueId id : work.holds) held_.erase(held_.find(id));
+  if (work.after) work.after();
+}
+
+void StepContext::flush_carry() {
+  if (!carry) return;
+  emit_rows(*this, *carry, carry->rows);
+  finish(*carry);
+  carry.reset();
+}
+
+void StepContext::flush_streams() {
+  for (const RowWork& work : streams) {
+    emit_rows(*this, work, work.rows);
+    finish(work);
+  }
+  streams.clear();
 }
 
 void StepContext::for_rows(std::int64_t count, std::span<const ValuePlace> walking, std::span<const Buffer> per_slab,

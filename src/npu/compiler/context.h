@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "npu/compiler/emitter.h"
+#include "npu/compiler/row_work.h"
 #include "npu/compiler/step.h"
 
 // What the operators' lowerings share. One file per operator kind defines lower(); compile.cpp runs them in order.
@@ -28,11 +31,6 @@ class VramAllocator {
   std::map<std::int64_t, std::int64_t> free_;  ///< first row -> rows
 };
 
-/// Rows of vector SRAM that an operator holds while it is lowered.
-struct Buffer {
-  std::int64_t row = 0, rows = 0;
-};
-
 /// A row of the step: sequence and index into its positions.
 struct StepRow {
   std::size_t sequence = 0, index = 0;
@@ -42,8 +40,18 @@ struct StepRow {
 /// One use of a matrix: the order in which panels stream through matrix SRAM.
 struct MatrixUse {
   std::int32_t op = 0;
-  const WeightPlace* place = nullptr;
+  const WeightPlace* place = nullptr;  ///< null: a layer of experts, whose first panel is not known before it runs
 };
+
+/// Where routing leaves its lists in INT_MEM. A node is two words, the next node of the same expert (0: none) and the
+/// row's offset in elements.
+struct ExpertWords {
+  std::uint32_t nodes = 0;    ///< [row][used]
+  std::uint32_t heads = 0;    ///< [experts]: the first node, 0 if nobody chose the expert
+  std::uint32_t touched = 0;  ///< the chosen experts plus one, ascending, then 0
+  std::uint32_t state = 0;    ///< kExpertStateWords of op::Experts
+};
+inline constexpr std::uint32_t kExpertStateWords = 12;
 
 class StepContext {
  public:
@@ -62,6 +70,8 @@ class StepContext {
   // Vector SRAM.
   Expected<Buffer> acquire(std::int64_t count, std::string_view what);
   void release(const Buffer& buffer);
+  /// Rows that stay for the whole program.
+  Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
   /// Gives `out` a buffer: that of an input which dies here and has the same shape, or a new one.
   Expected<ValuePlace> place_output(ValueId out, std::span<const ValueId> reusable = {});
   const ValuePlace& place(ValueId id) const { return result.values[static_cast<std::size_t>(id)]; }
@@ -98,13 +108,40 @@ class StepContext {
 
   // The stream of weight panels.
   std::vector<MatrixUse> matrices;
-  std::size_t next_matrix = 0;   ///< index of the next use to be lowered
-  std::int64_t panels_done = 0;  ///< parity chooses the buffer
-  bool stores_pending = false;   ///< K and V were stored since the last fence
+  std::size_t next_matrix = 0;                   ///< index of the next use to be lowered
+  std::int64_t panels_done = 0;                  ///< parity chooses the buffer
+  bool stores_pending = false;                   ///< K and V were stored since the last fence
+  const op::StoreKv* values_unstored = nullptr;  ///< V waits until attention has asked for K
+  std::set<const op::StoreKv*> keys_stored;      ///< before their operator: behind the RoPE of k
+
+  // Work for the shadow of the next products; see row_work.h.
+  bool overlap = false;            ///< whether there may be any
+  std::optional<RowWork> carry;    ///< on the last block of rows of the product before
+  std::vector<RowWork> streams;    ///< on complete rows
+  std::set<std::int32_t> hoisted;  ///< operators whose work a stream does
+  Buffer row_scratch;              ///< two rows of intermediate results
+  /// A word for RowWork::word, in turn.
+  std::uint32_t work_word() { return kFirstWorkWord + next_work_word_++ % kWorkWords; }
+  /// Emits what is left of them.
+  void flush_carry();
+  void flush_streams();
+  void finish(const RowWork& work);
+
+  // Routing.
+  ExpertWords expert_words;
+  ValueId routed = kNoId;           ///< whose lists stand in `expert_words`
+  std::vector<ChoiceSite> choices;  ///< as in Program, relative to `e`
 
   std::int64_t vram_used() const { return vram_.used(); }
+  std::uint64_t step_used() const { return step_next_ - layout.step_base - options.step_offset; }
+  /// INT_MEM words of the tokens of all parts.
+  std::int64_t token_words() const {
+    return std::max(options.token_rows, options.first_row + static_cast<std::int64_t>(rows.size()));
+  }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
+  /// Keeps a value's buffer until finish() of a work that holds it.
+  void hold(ValueId id) { held_.insert(id); }
   const Lifetime& life(ValueId id) const { return lives_[static_cast<std::size_t>(id)]; }
 
  private:
@@ -113,7 +150,6 @@ class StepContext {
     int users = 0;
   };
   bool dies_here(ValueId id) const;
-  Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
 
   VramAllocator vram_;
   std::vector<Lifetime> lives_;
@@ -123,13 +159,16 @@ class StepContext {
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
   std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
+  std::multiset<ValueId> held_;                  ///< by work that is not done
+  static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
+  std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;
 };
 
-/// Tag of the transfers that store K and V; attention fences it.
-inline constexpr std::uint32_t kKvStoreTag = 1;
+/// Tags of the transfers that store K and V; attention fences each before it loads them.
+inline constexpr std::uint32_t kKeyStoreTag = 1, kValueStoreTag = 2;
 /// Words at the end of INT_MEM for addresses that do not stay in registers.
-inline constexpr std::uint32_t kScratchWords = 16;
+inline constexpr std::uint32_t kScratchWords = 24;
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
 
 /// silu(x Wg) * (x Wu) in one operator: gate and up never exist as a whole. At 512 rows of LLaDA-8B they would take
@@ -140,18 +179,37 @@ struct GatedLinear {
   const op::SwiGlu& act;
 };
 
+/// x W^T, the residual addition and, if there is one, the norm that follows: vector work block by block.
+struct LinearResidual {
+  const op::Linear& linear;
+  const op::Add& add;
+  const op::RmsNorm* norm = nullptr;
+};
+
 // One lowering per operator kind.
 Expected<void> lower(StepContext& c, const op::Embed& o);
 Expected<void> lower(StepContext& c, const op::RmsNorm& o);
 Expected<void> lower(StepContext& c, const op::Linear& o);
 Expected<void> lower(StepContext& c, const GatedLinear& o);
+Expected<void> lower(StepContext& c, const LinearResidual& o);
 Expected<void> lower(StepContext& c, const op::Rope& o);
 Expected<void> lower(StepContext& c, const op::StoreKv& o);
 Expected<void> lower(StepContext& c, const op::Attention& o);
 Expected<void> lower(StepContext& c, const op::SwiGlu& o);
 Expected<void> lower(StepContext& c, const op::Add& o);
+Expected<void> lower(StepContext& c, const op::Route& o);
+Expected<void> lower(StepContext& c, const op::Experts& o);
 Expected<void> lower(StepContext& c, const op::GatherScored& o);
 Expected<void> lower(StepContext& c, const op::ScoreHead& o);
+
+/// Attention and RoPE of heads longer than HLEN.
+Expected<void> lower_wide(StepContext& c, const op::Attention& o);
+Expected<void> lower_wide(StepContext& c, const op::Rope& o, const RopePlace& rope);
+
+/// Calls body(pointers) for `count` rows of the buffers that begin at VRAM rows `first`, `group` rows at a time, so
+/// that one's latency is the others' work: pointers[g] are row g's. The last rows come one by one.
+void take_turns(StepContext& c, std::int64_t count, std::int64_t group, std::span<const std::int64_t> first,
+                const std::function<void(std::span<const std::vector<Gp>>)>& body);
 
 /// Where a matrix product's output goes, slab by slab.
 struct MatrixSink {
@@ -164,10 +222,24 @@ struct MatrixSink {
   std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
   /// Instead of finish_slab behind the last slab.
   std::function<void(const Gp& slab)> finish_last = {};
+  /// Work on the product's rows, block by block behind the last panel.
+  std::optional<RowWork> tail = {};
 };
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
 void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink);
+/// One part (MatrixShape::parts) of a matrix in matrix SRAM times rows whose number is data.
+struct GatheredProduct {
+  const MatrixShape* shape = nullptr;
+  std::uint64_t slot = 0;             ///< element address in matrix SRAM
+  std::int64_t part = 0;              ///< which outputs
+  std::int64_t x_row = 0, y_row = 0;  ///< VRAM rows of operand and result, slabs `stride` rows apart
+  std::int64_t stride = 0;
+  std::uint32_t blocks_word = 0;  ///< INT_MEM word with the number of blocks of BLEN rows
+  /// Emitted behind every block of outputs: vector work while the array has tiles queued. Six registers are free.
+  std::function<void()> behind = {};
+};
+void lower_gathered(StepContext& c, const GatheredProduct& product);
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
 void swiglu_constants(Emitter& e);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
@@ -176,6 +248,16 @@ void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& u
 /// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: lanes without a
 /// column are operands of what reads the value.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);
+/// RMSNorm's scalar constants, and f <- 1 / sqrt(f / n + eps), each step rounded to BF16.
+void norm_constants(Emitter& e, std::int64_t n, float eps);
+void norm_factor(Emitter& e, std::uint32_t f);
+/// RoPE of a value that the present operator has made, as a stream for the products that follow, if it can be done in
+/// place. Its operator is hoisted.
+Expected<void> stream_rope(StepContext& c, ValueId x);
+/// Stores the rows of K, or of V, into the caches.
+Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value);
+/// Stores the rows of V that wait for it.
+Expected<void> store_values(StepContext& c);
 /// Starts the transfer of the next use's first panel, if there is one.
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity);
 

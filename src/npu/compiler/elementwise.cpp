@@ -1,6 +1,8 @@
 // Operators that work on each row alone, slab by slab.
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -17,7 +19,7 @@ Expected<void> lower(StepContext& c, const op::Add& o) {
 
 namespace {
 
-constexpr std::uint32_t kOne = 1;  // f register
+constexpr std::uint32_t kOne = 7;  // f register; the norms' work in a product's shadow has the others
 
 }  // namespace
 
@@ -99,13 +101,48 @@ static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t table
   });
 }
 
+Expected<void> stream_rope(StepContext& c, ValueId x) {
+  if (!c.overlap) return {};
+  std::int32_t at = -1;
+  for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
+    const std::vector<ValueId> read = inputs(c.graph.ops[i]);
+    if (std::ranges::find(read, x) == read.end()) continue;
+    if (at >= 0) return {};  // somebody else reads it, too
+    at = static_cast<std::int32_t>(i);
+  }
+  const auto* o = at < 0 ? nullptr : std::get_if<op::Rope>(&c.graph.ops[static_cast<std::size_t>(at)]);
+  if (o == nullptr) return {};
+  for (const RopePlace& rope : c.layout.ropes) {
+    if (!rope.serves(*o)) continue;
+    if (rope.tables != 2 || rope.halves) return {};
+    DLLM_TRY(const Buffer tables, c.rope_rows(rope));
+    c.alias(o->out, x);
+    c.hoisted.insert(at);
+    c.streams.push_back(rope_work(c, c.place(x), rope.distance, tables, c.work_word()));
+    for (const dllm::Op& any : c.graph.ops) {
+      const auto* store = std::get_if<op::StoreKv>(&any);
+      if (store == nullptr || store->k != o->out) continue;
+      for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
+      c.streams.back().after = [&c, store] {
+        [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);
+        assert(stored && "kv_place() has found its places");
+        c.keys_stored.insert(store);
+      };
+    }
+    c.e.store_int(Gp(), Gp(), scratch_word(c.machine, c.streams.back().word));
+    return {};
+  }
+  return {};
+}
+
 /// out = x cos + rotated x sin, the signs in the tables; see RopePlace.
 Expected<void> lower(StepContext& c, const op::Rope& o) {
-  const ValuePlace x = c.place(o.x);
-  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   const RopePlace* rope = nullptr;
   for (const RopePlace& r : c.layout.ropes)
     if (r.serves(o)) rope = &r;
+  if (rope->halves) return lower_wide(c, o, *rope);
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
   const auto count = static_cast<std::int64_t>(c.rows.size());

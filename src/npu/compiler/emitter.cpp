@@ -41,6 +41,11 @@ Gp Emitter::reg(std::uint32_t value) {
   return result;
 }
 
+void Emitter::reclaim(const Gp& gp) {
+  assert((free_ & 1u << gp.index()) != 0 && "a lent register is still in use");
+  free_ &= ~(1u << gp.index());
+}
+
 void Emitter::load(const Gp& target, std::uint32_t value) {
   if (value <= kImmediate) {
     Instruction& low = append(Op::S_ADDI_INT);
@@ -129,6 +134,54 @@ void Emitter::loop(std::int64_t count, const std::function<void()>& body) {
   start.set(Field::kImm22, static_cast<std::uint32_t>(count));
   body();
   append(Op::C_LOOP_END).set(Field::kRd, counter.index());
+  forget();
+}
+
+std::uint32_t Emitter::branch(const Gp& flag, std::uint32_t target) {
+  constexpr std::uint32_t kOffsetBits = 18;
+  const std::uint32_t here = position();
+  Instruction& i = append(Op::C_BNZ);
+  i.set(Field::kRd, flag.index());
+  i.set(Field::kImm18, (target - here) & ((1u << kOffsetBits) - 1));
+  return here;
+}
+
+void Emitter::land(std::uint32_t branch) { program_.code[branch].set(Field::kImm18, position() - branch); }
+
+void Emitter::repeat(const Gp& flag, const std::function<void()>& body) {
+  forget();
+  const std::uint32_t top = position();
+  body();
+  branch(flag, top);
+  forget();
+}
+
+void Emitter::repeat(const std::function<Gp()>& body) {
+  forget();
+  const std::uint32_t top = position();
+  branch(body(), top);
+  forget();
+}
+
+void Emitter::when(const Gp& flag, const std::function<void()>& body) {
+  const std::uint32_t taken = branch(flag);
+  std::uint32_t skipped = 0;
+  {
+    const Gp always = reg(1);
+    skipped = branch(always);
+  }
+  land(taken);
+  forget();
+  body();
+  land(skipped);
+  forget();
+}
+
+void Emitter::unless(const Gp& flag, const std::function<void()>& body) {
+  const std::uint32_t skipped = branch(flag);
+  forget();
+  body();
+  land(skipped);
   forget();
 }
 
@@ -296,8 +349,12 @@ void Emitter::begin_region(std::string name) {
 }
 
 void Emitter::end_region() {
-  program_.regions[open_regions_.back()].end = position();
+  const std::size_t region = open_regions_.back();
   open_regions_.pop_back();
+  program_.regions[region].end = position();
+  // Operators whose work is elsewhere have none of their own.
+  if (region + 1 == program_.regions.size() && program_.regions[region].begin == position())
+    program_.regions.pop_back();
 }
 
 }  // namespace dllm::npu

@@ -43,6 +43,9 @@ class Emitter {
   /// Errors of a program too complex for the register file are bugs of the compiler: they are asserted.
   Gp reg();
   Gp reg(std::uint32_t value);  ///< loaded with a constant
+  /// A register whose value stands elsewhere for a while serves others; reclaim() must find it free again.
+  void lend(const Gp& gp) { free_ |= 1u << gp.index(); }
+  void reclaim(const Gp& gp);
   void load(const Gp& target, std::uint32_t value);
   void copy(const Gp& target, const Gp& source);
   /// target <- source + delta (modulo 2^32, so negative numbers work); target may be source.
@@ -57,6 +60,14 @@ class Emitter {
 
   /// Runs the body `count` times; without instructions of its own for 0 and 1.
   void loop(std::int64_t count, const std::function<void()>& body);
+
+  // Loops and conditions that data decide (C_BNZ); what control state was set last is forgotten at their borders.
+  /// Runs the body once, and again as long as `flag`, which the body sets, is not 0.
+  void repeat(const Gp& flag, const std::function<void()>& body);
+  /// The same with a register that holds the flag at the end of the body only.
+  void repeat(const std::function<Gp()>& body);
+  void when(const Gp& flag, const std::function<void()>& body);    ///< runs the body if `flag` is not 0
+  void unless(const Gp& flag, const std::function<void()>& body);  ///< runs the body if `flag` is 0
 
   // Instructions by operand form.
   void vector_vv(Op op, const Gp& rd, const Gp& rs1, const Gp& rs2, bool masked = false);
@@ -100,6 +111,9 @@ class Emitter {
   void release(std::uint32_t index) { free_ |= 1u << index; }
   void forget();
   Instruction& append(Op op);
+  /// C_BNZ to `target`, or to a place that land() names later.
+  std::uint32_t branch(const Gp& flag, std::uint32_t target = 0);
+  void land(std::uint32_t branch);
 
   Program program_;
   std::vector<std::size_t> open_regions_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "base/try.h"
 
@@ -30,9 +31,19 @@ std::int64_t slots_for(std::int64_t group, std::int64_t array_heads) {
 
 Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64_t group,
                            const MachineConfig& machine) {
-  if (head_dim > machine.hlen)
+  const bool wide = head_dim > machine.hlen;
+  if (wide && power_of_two(head_dim) <= machine.mlen)
     return unsupported(fmt::format("heads of {} lanes on a device with HLEN {}", head_dim, machine.hlen),
                        fmt::format("--set array.hlen={}", power_of_two(head_dim)));
+  // M_BTMM adds along the lanes of one head only: HLEN below MLEN would leave partial sums of a longer head in MLEN /
+  // HLEN places.
+  if (wide && machine.hlen != machine.mlen)
+    return unsupported(fmt::format("heads of {} lanes are cut into pieces of MLEN {} lanes, which HLEN {} cuts again",
+                                   head_dim, machine.mlen, machine.hlen),
+                       fmt::format("--set array.hlen={}", machine.mlen));
+  if (wide && head_dim % machine.vlen != 0)
+    return unsupported(fmt::format("heads of {} lanes are no whole rows of VLEN {}", head_dim, machine.vlen),
+                       fmt::format("--set array.vlen={}", machine.mlen));
   if (machine.hlen % machine.blen != 0)
     return unsupported(fmt::format("HLEN {} is no multiple of BLEN {}", machine.hlen, machine.blen));
   for (const MxFormat* format : {&machine.matrix_input, &machine.matrix_kv})
@@ -46,8 +57,8 @@ Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64
   return LaneMap{.width = heads * head_dim,
                  .head_dim = head_dim,
                  .group = group,
-                 .slots = slots_for(group, machine.heads()),
-                 .hlen = machine.hlen};
+                 .slots = wide ? group : slots_for(group, machine.heads()),
+                 .hlen = wide ? head_dim : machine.hlen};
 }
 
 class Allocator {
@@ -75,7 +86,13 @@ class LayoutBuilder {
   }
 
   Expected<ModelLayout> build() {
+    for (const dllm::Op& any : graph_.ops)
+      if (const std::string_view feature = beyond_plain(any); !feature.empty())
+        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
+    layout_.key_tile = layout_.machine.hlen;
+    for (const LaneMap& lanes : layout_.values)
+      if (lanes.heads() && lanes.hlen > layout_.machine.hlen) layout_.key_tile = vlen();
     plan_mram();
     for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
     layout_.weight_bytes = hbm_.next();
@@ -157,6 +174,10 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::RmsNorm& o) {
+    if (o.groups > 1 && map(o.x).hlen > layout_.machine.hlen)
+      return unsupported(
+          fmt::format("RMSNorm by heads of {} lanes on a device with HLEN {}", map(o.x).head_dim, layout_.machine.hlen),
+          "a device whose array.hlen holds a head");
     row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
     return {};
   }
@@ -176,6 +197,14 @@ class LayoutBuilder {
     if (!present(o.factors)) place.spec.factors = kNoId;
     place.distance = o.dims / 2;
     place.tables = 2 * place.distance == layout_.machine.hlen ? 2 : 3;
+    if (o.head_dim > layout_.machine.hlen) {
+      if (place.distance != vlen() || o.dims != o.head_dim)
+        return unsupported(
+            fmt::format("RoPE of {} of {} lanes, whose halves are no rows of VLEN {}", o.dims, o.head_dim, vlen()),
+            fmt::format("--set array.vlen={}", place.distance));
+      place.tables = 2;
+      place.halves = true;
+    }
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()), kBf16Format);
     layout_.ropes.push_back(place);
     return {};
@@ -187,20 +216,72 @@ class LayoutBuilder {
     const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
     const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
     const std::int64_t by_scores = rows / 16 / block;
-    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * m.hlen * (m.vlen / m.mlen));
-    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / m.hlen - 1;
+    const bool wide = o.head_dim > m.hlen;
+    const std::int64_t pieces = wide ? o.head_dim / m.mlen : m.vlen / m.mlen;
+    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * layout_.key_tile * pieces);
+    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / layout_.key_tile - 1;
     layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
     if (layout_.chunk_tiles < 1)
       return Error{ErrorCode::kUsage,
                    fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
-                               m.hlen, rows, layout_.mram.kv_rows),
+                               layout_.key_tile, rows, layout_.mram.kv_rows),
                    "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
-    (void)o;
     return {};
   }
-  Expected<void> add(const op::Route&) { return no_experts(); }
-  Expected<void> add(const op::Experts&) { return no_experts(); }
-  static Expected<void> no_experts() { return unsupported("layers of experts are not compiled", "dense models are"); }
+  Expected<void> add(const op::Route& o) {
+    const std::int64_t experts = map(o.logits).width;
+    if (experts > vlen())
+      return unsupported(fmt::format("{} experts, whose scores do not fit into a row of {} lanes", experts, vlen()),
+                         "a device with more lanes");
+    if (o.groups > 1 && experts / o.groups != power_of_two(experts / o.groups))
+      return unsupported(
+          fmt::format("{} groups of {} experts: sections of lanes are powers of two", o.groups, experts / o.groups));
+    if (present(o.bias)) row(o.bias, map(o.logits), WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::Experts& o) {
+    const LaneMap inner{.width = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1]};
+    std::int64_t rows = 0;
+    for (const auto& [weight, in, out] : {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
+                                          std::tuple{o.down, inner, map(o.out)}}) {
+      DLLM_CHECK_OK(stack(weight, in, out, /*pack=*/weight == o.down));
+      const MatrixShape& shape = layout_.find(weight, WeightUse::kMatrix)->matrix;
+      rows += shape.n * shape.k_tiles;
+    }
+    if (rows > layout_.mram.expert_rows())
+      return Error{ErrorCode::kUsage,
+                   fmt::format("one expert of '{}' takes {} rows of matrix SRAM, the buffers for weights have {}",
+                               name(o.gate), rows, layout_.mram.expert_rows()),
+                   "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    return {};
+  }
+  /// One matrix per expert, a panel each. `pack`: outputs may share rows.
+  Expected<void> stack(WeightId weight, const LaneMap& in, const LaneMap& out, bool pack) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
+    MatrixShape& shape = place->matrix;
+    const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
+    while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
+           2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
+      shape.parts *= 2;
+    shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
+    shape.k_tiles = ceil_div(in.used(), m.mlen);
+    place->expert_stride = shape.n * shape.k_tiles * m.mlen;
+    if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
+                               shape.k_tiles * m.mlen, m.contraction_bits),
+                   "npu compiler", ""};
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(place->experts * place->expert_stride), m.weight);
+    if (std::max(place->tensor.elements, place->tensor.scale_offset) >> 32 != 0)
+      return unsupported(fmt::format("'{}': {} elements are more than offsets of 32 bits reach", name(weight),
+                                     place->tensor.elements));
+    return {};
+  }
   template <class O>
   Expected<void> add(const O&) {
     return {};
@@ -228,6 +309,9 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->layout == RopeLayout::kInterleaved)
       interleaved[o->out] = o->dims;
   std::map<std::int32_t, std::int64_t> of_keys;  // by layer
+  // The weight of expert e in lane e, 0 where a row did not choose it: what V_MUL_VV and a sum pick from.
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Route>(&any)) at(o->out).width = at(o->logits).width;
   // Backwards: what attention reads decides how its producers write.
   for (auto any = graph.ops.rbegin(); any != graph.ops.rend(); ++any) {
     if (const auto* o = std::get_if<op::Attention>(&*any)) {
@@ -258,6 +342,8 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     if (const auto* o = std::get_if<op::Add>(&any)) fits = same(o->a, o->out) && same(o->b, o->out);
     if (const auto* o = std::get_if<op::SwiGlu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
     if (const auto* o = std::get_if<op::GatherScored>(&any)) fits = same(o->x, o->out);
+    if (const auto* o = std::get_if<op::Route>(&any)) fits = !at(o->logits).heads();
+    if (const auto* o = std::get_if<op::Experts>(&any)) fits = !at(o->x).heads() && !at(o->out).heads();
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) fits = same(o->x, o->out);
     if (!fits) return unsupported(fmt::format("{} of a value made of heads", op_name(any)));
   }
@@ -288,7 +374,7 @@ Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std:
                  fmt::format("a cache of {} positions, the tables reach to {}", capacity, layout.positions),
                  "npu compiler", ""};
   KvLayout result;
-  result.capacity = round_up(capacity, m.hlen);
+  result.capacity = round_up(capacity, layout.key_tile);
   for (const dllm::Op& any : graph.ops) {
     const auto* o = std::get_if<op::StoreKv>(&any);
     if (o == nullptr) continue;

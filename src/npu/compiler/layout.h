@@ -66,7 +66,11 @@ enum class WeightUse : std::uint8_t {
 struct MatrixShape {
   std::int64_t n = 0;        ///< output lanes, multiple of BLEN
   std::int64_t k_tiles = 0;  ///< of MLEN lanes
-  std::int64_t panel = 0;    ///< output lanes per panel; a power of two times BLEN, at most VLEN
+  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel.
+  std::int64_t panel = 0;
+  /// Outputs that share a row of MLEN lanes: output part * n + r lies in row r, from lane part * MLEN / parts on. A
+  /// contraction that fills half of the array's lanes or less would else read as many zeros as weights.
+  std::int64_t parts = 1;
   std::int64_t panels() const { return ceil_div(n, panel); }
   std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
 };
@@ -76,6 +80,8 @@ struct WeightPlace {
   WeightUse use = WeightUse::kMatrix;
   LaneMap in, out;     ///< of a matrix; `out` of rows and tables
   MatrixShape matrix;  ///< kMatrix
+  /// A stack of so many matrices, one behind the other, `expert_stride` elements each.
+  std::int64_t experts = 1, expert_stride = 0;
   HbmTensor tensor;
 };
 
@@ -87,6 +93,9 @@ struct RopePlace {
   std::int64_t distance = 0;
   int tables = 2;    ///< cos, sin; or 3
   HbmTensor tensor;  ///< [position][table][VLEN]
+  /// The halves of a head are slabs of their own (VLEN is half of the turned columns): out_low = low cos - high sin,
+  /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
+  bool halves = false;
   bool serves(const op::Rope& other) const;
 };
 
@@ -99,7 +108,7 @@ struct KvPlace {
   std::uint64_t scale_offset = 0;            ///< from each of them
 };
 struct KvLayout {
-  std::int64_t capacity = 0;  ///< positions, multiple of HLEN
+  std::int64_t capacity = 0;  ///< positions, multiple of ModelLayout::key_tile
   std::uint64_t bytes = 0;
   std::vector<KvPlace> layers;
 };
@@ -108,6 +117,8 @@ struct KvLayout {
 struct MramPlan {
   std::uint64_t weight[2] = {}, kv[2] = {};   ///< element addresses
   std::int64_t weight_rows = 0, kv_rows = 0;  ///< rows of MLEN of each
+  /// The weight buffers are adjacent: a layer of experts uses them as one area.
+  std::int64_t expert_rows() const { return 2 * weight_rows; }
 };
 
 /// Everything about a model on a device that does not depend on the step.
@@ -118,7 +129,10 @@ struct ModelLayout {
   std::vector<WeightPlace> weights;
   std::vector<RopePlace> ropes;
   MramPlan mram;
-  /// Key tiles of HLEN positions whose scores are in vector SRAM at once; softmax is exact within, online across them.
+  /// Positions of a tile of keys, which share a row of scores with other heads' (HLEN), or fill it (VLEN, if heads are
+  /// longer than HLEN).
+  std::int64_t key_tile = 0;
+  /// Key tiles whose scores are in vector SRAM at once; softmax is exact within, online across them.
   std::int64_t chunk_tiles = 1;
   std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
   std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits

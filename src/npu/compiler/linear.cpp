@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -15,6 +16,8 @@ constexpr std::uint32_t kWeightAddress = 2;  // HBM address register
 
 // Words of INT_MEM: the present slab's address, and from kOffsetWord on the next panel's element offset per matrix.
 constexpr std::uint32_t kSlabWord = 0, kOffsetWord = 1;
+// Where the product's registers stand while a slice of other work uses them.
+constexpr std::uint32_t kSpillWord = 11;
 
 /// Emits the transfer of one panel whose element offset and target are in registers.
 void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const Gp& offset, std::int64_t lanes) {
@@ -23,6 +26,13 @@ void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const 
   c.e.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(lanes * w.matrix.k_tiles));
   c.e.transfer(Op::H_PREFETCH_M, slot, offset, kWeightAddress, false, 0);
 }
+
+/// Work in the shadow of one block of rows: so many rows of it, spread over the column blocks.
+struct Shadow {
+  const RowWork* work = nullptr;
+  std::int64_t rows = 0;
+  bool fresh = false;  ///< its rows are those of the block before, whose last results are still on their way
+};
 
 /// One matrix, or two of one shape whose slabs alternate (gate and up). The order of panels is: for each slab, for each
 /// matrix, the slab's panels; while one is multiplied, its successor is loaded into the other buffer.
@@ -40,6 +50,7 @@ class Product {
 
   void run() {
     const MatrixShape& s = shape();
+    take_shadow();
     per_slab_ = c_.vlen() / s.panel;
     panel_elements_ = s.panel * s.k_tiles * m_.mlen;
     slot_ = e_.reg(static_cast<std::uint32_t>(c_.layout.mram.weight[c_.panels_done % 2]));
@@ -56,13 +67,14 @@ class Product {
       finish_slab();
     };
     std::int64_t looped = alike;
-    if (sink_.behind_block && slabs > 1) {  // the first slab has none before it
+    const bool apart = (sink_.behind_block || carry_) && slabs > 1;
+    if (apart) {  // the first slab has none before it, and the rows that were carried into its first block
       full_slab(alike > 0 ? s.panel : last_lanes);
-      behind_ = true;
+      behind_ = static_cast<bool>(sink_.behind_block);
       looped = std::max<std::int64_t>(0, alike - 1);
     }
-    e_.loop(looped, [&] { full_slab(s.panel); });
-    if (alike < slabs - 1 && (!behind_ || alike > 0)) full_slab(last_lanes);
+    repeat(looped, [&] { full_slab(s.panel); });
+    if (alike < slabs - 1 && (!apart || alike > 0)) full_slab(last_lanes);
     slab(s.panels() - last_first, s.panel_lanes(s.panels() - 1), 0);
     if (sink_.finish_last) {
       fetch(kSlabWord, y_);
@@ -72,9 +84,34 @@ class Product {
     }
     c_.panels_done += count_ * s.panels();
     c_.next_matrix += static_cast<std::size_t>(count_);
+    if (sink_.tail) c_.carry = std::move(tail_);
   }
 
  private:
+  /// What is there to be done in this product's shadow.
+  void take_shadow() {
+    if (blocks_ < 2) c_.flush_carry();  // the one block needs all rows
+    if (count_ > 1) c_.flush_streams();
+    carry_ = std::exchange(c_.carry, std::nullopt);
+    if (sink_.tail) {
+      tail_ = *sink_.tail;
+      store(tail_.word, Gp());
+    }
+    std::int64_t rows = 0;
+    for (const RowWork& stream : c_.streams) rows += stream.rows;
+    if (rows == 0) return;
+    const std::int64_t free = shape().panels() * blocks_ - (carry_ ? 1 : 0) - (sink_.tail ? blocks_ - 1 : 0);
+    // The array leaves one port of two: more rows than it has cycles would hold it up.
+    const std::int64_t array = shape().panel / m_.blen * shape().k_tiles * m_.blen;
+    stream_rows_ = std::max<std::int64_t>(
+        1, std::min(ceil_div(rows, std::max<std::int64_t>(1, free)), array / c_.streams.front().port_cycles));
+  }
+  /// Panels whose shadows differ are not trips of one loop.
+  void repeat(std::int64_t count, const std::function<void()>& body) {
+    if (stream_rows_ == 0) return e_.loop(count, body);
+    for (std::int64_t i = 0; i < count; ++i) body();
+  }
+
   void store(std::uint32_t word, const Gp& source) { e_.store_int(source, Gp(), scratch_word(m_, word)); }
   void fetch(std::uint32_t word, const Gp& target) { e_.load_int(target, Gp(), scratch_word(m_, word)); }
   const WeightPlace& place(std::int64_t i) const {
@@ -97,8 +134,8 @@ class Product {
         behind = false;
       };
       std::int64_t looped = alike;
-      if (behind && alike > 0) one(full, i, full), --looped;
-      e_.loop(looped, [&] { one(full, i, full); });
+      if ((behind || carry_) && alike > 0) one(full, i, full), --looped;
+      repeat(looped, [&] { one(full, i, full); });
       if (alike < panels - 1) one(last, i, full);
       if (i + 1 < count_) {
         one(first, i + 1, last);
@@ -107,7 +144,7 @@ class Product {
       } else {
         prefetch_first_panel(c_, c_.next_matrix + static_cast<std::size_t>(count_),
                              (c_.panels_done + count_ * shape().panels()) % 2);
-        compute(last, behind);
+        compute(last, behind, sink_.tail.has_value());
       }
     }
   }
@@ -137,35 +174,110 @@ class Product {
     store(kSlabWord, y_);
   }
 
-  /// All rows times one panel; moves y_ behind the panel's lanes.
-  void compute(std::int64_t lanes, bool behind) {
+  /// All rows times one panel; moves y_ behind the panel's lanes. `last`: the tail's rows become complete.
+  void compute(std::int64_t lanes, bool behind, bool last = false) {
     const Gp x = e_.reg(x_);
     const std::int64_t row_step = std::int64_t{m_.blen} * m_.vlen;
-    e_.loop(blocks_, [&] {
-      columns(lanes, x, behind);
-      e_.add(x, x, row_step);
-      e_.add(y_, y_, row_step);
-    });
+    std::int64_t done = 0;
+    const auto blocks = [&](std::int64_t count, const Shadow& shadow) {
+      e_.loop(count, [&] {
+        columns(lanes, x, behind, shadow);
+        e_.add(x, x, row_step);
+        e_.add(y_, y_, row_step);
+      });
+      done += count;
+    };
+    if (carry_) {
+      blocks(1, {&*carry_, carry_->rows, true});
+      c_.finish(*std::exchange(carry_, std::nullopt));
+    }
+    if (last && blocks_ > 1) {
+      if (done == 0) stream(blocks, 1);
+      blocks(blocks_ - 1, {&tail_, m_.blen, true});
+      tail_.rows -= (blocks_ - 1) * m_.blen;
+    } else {
+      stream(blocks, blocks_ - done);
+    }
     e_.add(y_, y_, lanes - blocks_ * row_step);
   }
 
-  void columns(std::int64_t lanes, const Gp& x, bool behind) {
+  /// `count` blocks, with the streams in their shadow.
+  template <class Blocks>
+  void stream(const Blocks& blocks, std::int64_t count) {
+    while (count > 0) {
+      if (stream_rows_ == 0 || c_.streams.empty()) return blocks(count, {});
+      RowWork& work = c_.streams.front();
+      const std::int64_t rows = std::min(stream_rows_, work.rows), trips = std::min(count, work.rows / rows);
+      blocks(trips, {&work, rows, false});
+      count -= trips;
+      if ((work.rows -= trips * rows) > 0) continue;
+      const RowWork done = std::move(work);
+      c_.streams.erase(c_.streams.begin());
+      c_.finish(done);
+    }
+  }
+
+  void columns(std::int64_t lanes, const Gp& x, bool behind, const Shadow& shadow) {
     const Gp w = e_.reg(), y = e_.reg();
     e_.copy(w, slot_);
     e_.copy(y, y_);
-    const Step next_tile = e_.step(lanes * m_.mlen), next_block = e_.step(std::int64_t{m_.blen} * m_.mlen);
-    const Step next_slab = e_.step(x_stride_ * m_.vlen - (m_.vlen - m_.mlen));
+    const std::int64_t blocks = lanes / m_.blen;
+    if (shadow.work != nullptr) return columns_beside(blocks, lanes, x, w, y, shadow);
+    const Steps steps = make_steps(lanes);
     // Work behind the block is spread, so that the vector unit is done before the array's queue is.
-    const std::int64_t blocks = lanes / m_.blen, parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
+    const std::int64_t parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
     for (std::int64_t part = 0; part < parts; ++part) {
-      e_.loop(blocks / parts, [&] {
-        contract(x, w, next_tile, next_slab);
-        e_.write_out(Op::M_MM_WO, y);
-        e_.advance(w, next_block);
-        e_.add(y, y, m_.blen);
-      });
+      e_.loop(blocks / parts, [&] { column(x, w, y, steps); });
       if (behind) sink_.behind_block(y_, part * (m_.blen / parts), m_.blen / parts);
     }
+  }
+
+  /// Slices of other work between the column blocks, after as many of them as it takes until its rows are there: the
+  /// front end would wait for them, and the array for the front end.
+  void columns_beside(std::int64_t blocks, std::int64_t lanes, const Gp& x, const Gp& w, const Gp& y,
+                      const Shadow& shadow) {
+    const std::int64_t late = shadow.fresh ? ceil_div(4 * m_.blen, shape().k_tiles * m_.blen) + 1 : 0;
+    const std::int64_t lead = std::min(blocks - 1, late), rest = blocks - lead;
+    const std::int64_t each = ceil_div(shadow.rows, rest), slices = shadow.rows / each, left = shadow.rows % each;
+    const std::int64_t between = rest / (slices + (left > 0 ? 1 : 0));
+    const auto some = [&](std::int64_t count) { e_.loop(count, [&] { column(x, w, y, make_steps(lanes)); }); };
+    const auto slice = [&](std::int64_t rows) {
+      const std::array<const Gp*, 5> mine = {&slot_, &y_, &x, &w, &y};
+      for (std::uint32_t i = 0; i < mine.size(); ++i) {
+        store(kSpillWord + i, *mine[i]);
+        e_.lend(*mine[i]);
+      }
+      emit_rows(c_, *shadow.work, rows);
+      for (std::uint32_t i = 0; i < mine.size(); ++i) {
+        e_.reclaim(*mine[i]);
+        fetch(kSpillWord + i, *mine[i]);
+      }
+    };
+    some(lead);
+    e_.loop(slices, [&] {
+      some(between);
+      slice(each);
+    });
+    if (left > 0) {
+      some(between);
+      slice(left);
+    }
+    some(rest - between * (slices + (left > 0 ? 1 : 0)));
+  }
+
+  struct Steps {
+    Step tile, block, slab;
+  };
+  Steps make_steps(std::int64_t lanes) {
+    return {e_.step(lanes * m_.mlen), e_.step(std::int64_t{m_.blen} * m_.mlen),
+            e_.step(x_stride_ * m_.vlen - (m_.vlen - m_.mlen))};
+  }
+
+  void column(const Gp& x, const Gp& w, const Gp& y, const Steps& steps) {
+    contract(x, w, steps.tile, steps.slab);
+    e_.write_out(Op::M_MM_WO, y);
+    e_.advance(w, steps.block);
+    e_.add(y, y, m_.blen);
   }
 
   /// One BLEN x BLEN block: the sum over the K tiles.
@@ -213,13 +325,16 @@ class Product {
   std::int64_t x_stride_, blocks_, panel_elements_ = 0, per_slab_ = 1;
   const MatrixSink& sink_;
   bool behind_ = false;
+  std::optional<RowWork> carry_;  ///< until it is done in the first block
+  RowWork tail_;
+  std::int64_t stream_rows_ = 0;  ///< of the streams per block of rows; 0: there are none
   Gp slot_, y_;
 };
 
 }  // namespace
 
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity) {
-  if (use >= c.matrices.size()) return;
+  if (use >= c.matrices.size() || c.matrices[use].place == nullptr) return;
   const WeightPlace& w = *c.matrices[use].place;
   const Gp slot = c.e.reg(static_cast<std::uint32_t>(c.layout.mram.weight[parity]));
   prefetch_panel(c, w, slot, Gp(), w.matrix.panel_lanes(0));
@@ -244,10 +359,40 @@ Expected<void> lower(StepContext& c, const op::Linear& o) {
   clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
   const MatrixSink sink{c.address(y.row), {}, [&](const Gp& slab) { c.e.add(slab, slab, y.stride * c.vlen()); }};
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
-  if (o.bias == kNoId || c.layout.find(o.bias, WeightUse::kRow) == nullptr) return {};
-  DLLM_TRY(const Buffer bias, c.resident(o.bias, WeightUse::kRow));
-  c.for_rows(c.value_rows(o.out), std::array{y}, std::array{bias},
-             [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[0], p[0], p[1]); });
+  if (o.bias != kNoId && c.layout.find(o.bias, WeightUse::kRow) != nullptr) {
+    DLLM_TRY(const Buffer bias, c.resident(o.bias, WeightUse::kRow));
+    c.for_rows(c.value_rows(o.out), std::array{y}, std::array{bias},
+               [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[0], p[0], p[1]); });
+  }
+  return stream_rope(c, o.out);
+}
+
+Expected<void> lower(StepContext& c, const LinearResidual& o) {
+  const std::int32_t last = c.current, first = last - (o.norm != nullptr ? 2 : 1);
+  const ValuePlace x = c.place(o.linear.x);
+  c.current = first;
+  DLLM_TRY(const ValuePlace y, c.place_output(o.linear.out));
+  c.current = first + 1;
+  DLLM_TRY(const ValuePlace h, c.place_output(o.add.out, std::array{o.add.a, o.add.b}));
+  ResidualRows rows{.a = c.place(o.add.a), .b = c.place(o.add.b), .h = h, .out = {}, .gain = {}};
+  if (o.norm != nullptr) {
+    rows.norm = o.norm;
+    rows.width = c.map(o.norm->x).width;
+    // The norm of a block of rows is written after the last product with that block of x: it may take x's place.
+    c.current = first;
+    DLLM_TRY(rows.out, c.place_output(o.norm->out, std::array{o.linear.x}));
+    DLLM_TRY(rows.gain, c.resident(o.norm->gain, WeightUse::kRow));
+  }
+  c.current = last;
+  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  RowWork work = residual_work(c, rows, c.work_word());
+  work.holds = {o.add.a, o.add.b};
+  for (const ValueId id : work.holds) c.hold(id);
+  const MatrixSink sink{.first = c.address(y.row),
+                        .second = {},
+                        .finish_slab = [&](const Gp& slab) { c.e.add(slab, slab, y.stride * c.vlen()); },
+                        .tail = std::move(work)};
+  lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
   return {};
 }
 
@@ -259,24 +404,34 @@ Expected<void> lower(StepContext& c, const GatedLinear& o) {
   clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
   swiglu_constants(c.e);
   const std::int64_t slab_lanes = y.stride * c.vlen();
-  const MatrixSink sink{c.address(y.row), c.address(up.row), [&](const Gp& slab) { c.e.add(slab, slab, slab_lanes); },
-                        [&](const Gp& block, std::int64_t first, std::int64_t count) {
-                          const Gp p = c.e.reg(), q = c.e.reg();
-                          c.e.load_int(q, Gp(), scratch_word(c.machine, kSlabWord));
-                          c.e.subtract(q, block, q);
-                          c.e.add(q, q, c.address(up.row));
-                          c.e.add(p, block, -slab_lanes);
-                          if (first > 0)
-                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
-                          // A row's operations follow each other here: results chain from pipe to pipe, and the array,
-                          // which takes a port of vector SRAM in every cycle, leaves only one.
-                          const Gp t = c.e.reg(c.address(scratch.row));
-                          c.e.loop(count, [&] {
-                            swiglu_row(c.e, t, p, q, p);
-                            for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, c.vlen());
-                          });
-                        }};
+  MatrixSink sink{c.address(y.row),
+                  c.address(up.row),
+                  [&](const Gp& slab) { c.e.add(slab, slab, slab_lanes); },
+                  [&](const Gp& block, std::int64_t first, std::int64_t count) {
+                    const Gp p = c.e.reg(), q = c.e.reg();
+                    c.e.load_int(q, Gp(), scratch_word(c.machine, kSlabWord));
+                    c.e.subtract(q, block, q);
+                    c.e.add(q, q, c.address(up.row));
+                    c.e.add(p, block, -slab_lanes);
+                    if (first > 0)
+                      for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
+                    // A row's operations follow each other here: results chain from pipe to pipe, and the array,
+                    // which takes a port of vector SRAM in every cycle, leaves only one.
+                    const Gp t = c.e.reg(c.address(scratch.row));
+                    c.e.loop(count, [&] {
+                      swiglu_row(c.e, t, p, q, p);
+                      for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, c.vlen());
+                    });
+                  },
+                  {},
+                  {}};
+  if (c.overlap) {
+    RowWork work = swiglu_work(c, y.row + (y.slabs - 1) * y.stride, up.row, y.stride, c.work_word());
+    work.buffers = {up, scratch};
+    sink.tail = std::move(work);
+  }
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
+  if (c.overlap) return {};
   const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
   swiglu_rows(c, c.value_rows(o.act.out), p, q, scratch.row);
   c.release(up);

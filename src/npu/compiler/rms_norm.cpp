@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // sums of up to four rows, then constants
 
-/// f <- 1 / sqrt(f * 1/n + eps), each step rounded to BF16.
-void factor(Emitter& e, std::uint32_t f) {
-  e.scalar(Op::S_MUL_FP, f, f, kInverse);
-  e.scalar(Op::S_ADD_FP, f, f, kEps);
-  e.scalar(Op::S_SQRT_FP, f, f);
-  e.scalar(Op::S_RECI_FP, f, f);
-}
-
 /// `group` rows take turns, so that the sum's latency is another row's work. They share one row for their squares: a
 /// sum takes them as they leave the multiplier.
 void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& squares,
@@ -48,7 +40,7 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
         e.advance(r.x, next);
         e.advance(r.out, next);
       });
-    each([&](const Row& r) { factor(e, r.f); });
+    each([&](const Row& r) { norm_factor(e, r.f); });
     // The slabs backwards: the pointers stand at the last one.
     e.add(g, gain, (x.slabs - 1) * c.vlen());
     for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
@@ -82,7 +74,7 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
         e.set_mask(mask);
         e.load_fp(kSum, 0);
         e.reduce(Op::V_RED_SUM, kSum, scratch, true);
-        factor(e, kSum);
+        norm_factor(e, kSum);
         e.vector_vf(Op::V_MUL_VF, py, py, kSum, 0, true);
         e.add(mask, mask, mask);
       });
@@ -97,6 +89,18 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
 
 }  // namespace
 
+void norm_constants(Emitter& e, std::int64_t n, float eps) {
+  e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
+  e.load_fp(kEps, f32_to_bf16(eps));
+}
+
+void norm_factor(Emitter& e, std::uint32_t f) {
+  e.scalar(Op::S_MUL_FP, f, f, kInverse);
+  e.scalar(Op::S_ADD_FP, f, f, kEps);
+  e.scalar(Op::S_SQRT_FP, f, f);
+  e.scalar(Op::S_RECI_FP, f, f);
+}
+
 Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
@@ -107,8 +111,7 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
-  c.e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
-  c.e.load_fp(kEps, f32_to_bf16(o.eps));
+  norm_constants(c.e, n, o.eps);
   const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / 4 * 4;
   if (by_head) {

@@ -1,6 +1,7 @@
 // Operators that move rows: from the embedding table, into the cache, to the LM head.
 
 #include <array>
+#include <utility>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -30,8 +31,9 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
   e.set_csr(Csr::kFormatActivation, mx_format_number({}));
   e.set_csr(Csr::kPrefetchVRows, 1);
   e.set_address(kTableAddress, c.layout.find(o.table, WeightUse::kTable)->tensor.base);
-  const Gp word = e.reg(kTokenWords), width = e.reg(static_cast<std::uint32_t>(out.slabs * c.vlen())),
-           row = e.reg(c.address(out.row)), offset = e.reg(), target = e.reg();
+  const Gp word = e.reg(kTokenWords + static_cast<std::uint32_t>(c.options.first_row)),
+           width = e.reg(static_cast<std::uint32_t>(out.slabs * c.vlen())), row = e.reg(c.address(out.row)),
+           offset = e.reg(), target = e.reg();
   const Step slab = e.step(out.stride * c.vlen());
   e.loop(c.value_rows(o.out), [&] {
     e.load_int(offset, word, 0);
@@ -49,28 +51,38 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
   return {};
 }
 
-Expected<void> lower(StepContext& c, const op::StoreKv& o) {
+Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value) {
   Emitter& e = c.e;
+  const ValuePlace x = c.place(value ? o.v : o.k);
   std::int64_t first_row = 0;
   for (const SequenceSpec& s : c.spec.sequences) {
     DLLM_TRY(const KvPlace place, c.kv_place(s.capacity, o.layer));
-    const std::int64_t capacity = round_up(s.capacity, c.machine.hlen);
-    for (const auto& [value, base] : {std::pair{o.k, place.k_offset}, std::pair{o.v, place.v_offset}}) {
-      const ValuePlace x = c.place(value);
-      e.set_address(kCacheAddress, s.cache + base);
-      e.set_scale(place.scale_offset);
-      for_runs(s, [&](std::size_t first, std::size_t count) {
-        e.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(count));
-        for (std::int64_t slab = 0; slab < x.slabs; ++slab) {
-          const Gp from = e.reg(c.address(x, slab, first_row + static_cast<std::int64_t>(first))),
-                   to = e.reg(static_cast<std::uint32_t>((slab * capacity + s.positions[first]) * c.vlen()));
-          e.transfer(Op::H_STORE_V, from, to, kCacheAddress, false, 1, kKvStoreTag);
-        }
-      });
-    }
+    const std::int64_t capacity = round_up(s.capacity, c.layout.key_tile);
+    e.set_address(kCacheAddress, s.cache + (value ? place.v_offset : place.k_offset));
+    e.set_scale(place.scale_offset);
+    for_runs(s, [&](std::size_t first, std::size_t count) {
+      e.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(count));
+      for (std::int64_t slab = 0; slab < x.slabs; ++slab) {
+        const Gp from = e.reg(c.address(x, slab, first_row + static_cast<std::int64_t>(first))),
+                 to = e.reg(static_cast<std::uint32_t>((slab * capacity + s.positions[first]) * c.vlen()));
+        e.transfer(Op::H_STORE_V, from, to, kCacheAddress, false, 1, value ? kValueStoreTag : kKeyStoreTag);
+      }
+    });
     first_row += static_cast<std::int64_t>(s.positions.size());
   }
   c.stores_pending = true;
+  return {};
+}
+
+Expected<void> store_values(StepContext& c) {
+  const op::StoreKv* o = std::exchange(c.values_unstored, nullptr);
+  return o == nullptr ? Expected<void>{} : store_rows(c, *o, true);
+}
+
+Expected<void> lower(StepContext& c, const op::StoreKv& o) {
+  if (c.keys_stored.erase(&o) == 0) DLLM_CHECK_OK(store_rows(c, o, false));
+  if (!c.overlap) return store_rows(c, o, true);
+  c.values_unstored = &o;
   return {};
 }
 

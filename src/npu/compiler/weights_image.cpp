@@ -33,21 +33,26 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
   std::vector<std::uint8_t> scales(format.scale_bytes(mlen));
   std::byte* elements = hbm + place.tensor.base;
   std::byte* scale_bytes = elements + place.tensor.scale_offset;
-  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n), -1);  // the output of a lane
+  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n * s.parts), -1);  // the output of a lane
   for (std::int64_t column = 0; column < place.out.width; ++column)
     row_of[static_cast<std::size_t>(place.out.lane(column))] = column;
   std::vector<float> row(static_cast<std::size_t>(lanes));
-  for (std::int64_t n = 0; n < s.n; ++n) {
+  for (std::int64_t i = 0; i < place.experts * s.n; ++i) {
+    const std::int64_t expert = i / s.n, n = i % s.n;
     std::fill(row.begin(), row.end(), 0.0f);
-    if (const std::int64_t from = row_of[static_cast<std::size_t>(n)]; from >= 0) {
-      const std::vector<float> values = decode_rows(view, from, 1);
+    for (std::int64_t part = 0; part < s.parts; ++part) {
+      const std::int64_t from = row_of[static_cast<std::size_t>(part * s.n + n)];
+      if (from < 0) continue;
+      const std::vector<float> values = decode_rows(view, expert * place.out.width + from, 1);
       for (std::int64_t k = 0; k < place.in.width; ++k)
-        row[static_cast<std::size_t>(place.in.lane(k))] = values[static_cast<std::size_t>(k)];
+        row[static_cast<std::size_t>(part * (m.mlen / s.parts) + place.in.lane(k))] =
+            values[static_cast<std::size_t>(k)];
     }
     const std::int64_t panel = n / s.panel, rows = s.panel_lanes(panel);
     for (std::int64_t tile = 0; tile < s.k_tiles; ++tile) {
-      // [panel][tile][row][MLEN]
-      const auto at = static_cast<std::size_t>((panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
+      // [expert][panel][tile][row][MLEN]
+      const auto at = static_cast<std::size_t>(expert * place.expert_stride +
+                                               (panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
       mx_quantize(format, row.data() + static_cast<std::size_t>(tile) * mlen, mlen, codes.data(), scales.data());
       mx_pack(format.bits(), codes.data(), mlen, elements + format.element_bytes(at));
       std::copy_n(reinterpret_cast<const std::byte*>(scales.data()), scales.size(),
@@ -94,6 +99,11 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
     const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * spec.scale));
     const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle)),
                minus = f64_to_bf16(-std::sin(angle));
+    if (rope.halves) {
+      rows[static_cast<std::size_t>(j)] = cos;
+      rows[vlen + static_cast<std::size_t>(j)] = sin;
+      continue;
+    }
     // In lanes, both layouts are halves (LaneMap).
     const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
     for (std::size_t head = 0; head < vlen; head += hlen) {

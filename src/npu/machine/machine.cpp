@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "npu/machine/choice_source.h"
 #include "npu/machine/matrix_unit.h"
 #include "npu/machine/scalar_unit.h"
 #include "npu/machine/transfer.h"
@@ -19,6 +20,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
   RunResult result;
   ResolvedAccesses accesses;
   Trap trap;
+  ChoiceSource choices(program.choices);
   state_.loops.clear();
   for (std::uint32_t index = 0; index < program.size();) {
     const Instruction& instruction = program.code[index];
@@ -37,6 +39,9 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
     Step step{index + 1, false};
     const bool done = row.cls == Class::kControl ? control(program, instruction, index, step, trap)
                                                  : execute(instruction, row, accesses, options.data, trap);
+    if (!options.data && instruction.op == Op::V_RED_MAX_IDX)
+      if (const auto lane = choices.lane(index))
+        state_.set_gp(instruction.get(Field::kRd), state_.gp[instruction.get(Field::kRs2)] + *lane);
     if (!done) return stopped();
     ++result.instructions;
     ++result.counts[static_cast<std::size_t>(instruction.op)];

@@ -30,7 +30,8 @@ class IssueObserver {
 struct RunOptions {
   std::uint64_t max_instructions = std::uint64_t{1} << 36;  ///< a program that runs longer is trapped
   /// false: only integer and control instructions execute; addresses are resolved and checked, data stays as it is.
-  /// For timing, which depends on shapes and addresses. Addresses that come out of data (V_RED_MAX_IDX, V_TOPK) do not.
+  /// For timing, which depends on shapes and addresses. Of what data decide (V_RED_MAX_IDX, V_TOPK), only the sites of
+  /// Program::choices get values, by its assumption.
   bool data = true;
   IssueObserver* observer = nullptr;
 };

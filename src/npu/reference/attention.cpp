@@ -25,7 +25,11 @@ struct Tile {
 // Softmax over the visible keys in tiles of HLEN positions; tiles that the sequence does not see at all are left out,
 // and every `chunk_tiles` of the others are one chunk.
 void Executor::run(const op::Attention& o) {
-  const auto hlen = static_cast<std::size_t>(m_.hlen);
+  // Keys of a tile; the array takes MLEN lanes of a longer head, and MLEN of its keys, at a time.
+  const auto hlen = static_cast<std::size_t>(layout_.key_tile);
+  const auto slot = static_cast<std::size_t>(map(o.q).hlen);
+  const bool wide = o.head_dim > m_.hlen;
+  const std::size_t piece = wide ? static_cast<std::size_t>(m_.mlen) : slot, keys_at_once = wide ? piece : hlen;
   const auto dim = static_cast<std::size_t>(o.head_dim);
   const std::int64_t share = o.heads / o.kv_heads;
   const QuantizedRow empty = quantize(m_.vector_kv, std::vector<float>(lanes(map(o.q)), 0.0f));
@@ -35,10 +39,10 @@ void Executor::run(const op::Attention& o) {
     std::int64_t end = 0;
     for (const PositionRange& range : sequence.visible) end = std::max<std::int64_t>(end, range.end);
     std::vector<std::int64_t> tiles;
-    for (std::int64_t first = 0; first < end; first += m_.hlen) {
+    for (std::int64_t first = 0; first < end; first += layout_.key_tile) {
       bool any = false;
       for (std::size_t row = 0; row < sequence.positions.size() && !any; ++row)
-        for (std::int64_t j = first; j < first + m_.hlen; ++j) any = any || sequence.sees(row, j);
+        for (std::int64_t j = first; j < first + layout_.key_tile; ++j) any = any || sequence.sees(row, j);
       if (any) tiles.push_back(first);
     }
     const QuantizedRow q = quantize(m_.matrix_input, [&] {
@@ -48,7 +52,7 @@ void Executor::run(const op::Attention& o) {
     }());
     for (std::int64_t head = 0; head < o.heads; ++head) {
       const auto q_lane = static_cast<std::size_t>(map(o.q).lane(head * o.head_dim));
-      const auto kv_lane = static_cast<std::size_t>(head / share) * hlen;
+      const auto kv_lane = static_cast<std::size_t>(head / share) * slot;
       HeadState state;
       const auto chunk = static_cast<std::size_t>(layout_.chunk_tiles);
       for (std::size_t begin = 0; begin < tiles.size(); begin += chunk) {
@@ -64,8 +68,9 @@ void Executor::run(const op::Attention& o) {
             }
             const QuantizedRow& k = cache.k.at({o.layer, key});
             WindowSum sum(m_.matrix_input, m_.matrix_kv, m_.contraction_bits);
-            sum.add(q, q_lane, {.row = &k, .first = kv_lane}, hlen,
-                    static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.matrix_kv.block, m_.hlen})));
+            for (std::size_t lane = 0; lane < slot; lane += piece)
+              sum.add(q, q_lane + lane, {.row = &k, .first = kv_lane + lane}, piece,
+                      static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.matrix_kv.block, m_.hlen})));
             tile.p.push_back(sum.scaled(o.scale));
           }
           part.push_back(std::move(tile));
@@ -96,12 +101,15 @@ void Executor::run(const op::Attention& o) {
           std::vector<float> p;
           for (const Bf16 lane : tile.p) p.push_back(bf16_to_f32(lane));
           const QuantizedRow a = quantize(m_.matrix_input, p);
-          std::vector<const QuantizedRow*> keys;
-          for (std::size_t j = 0; j < hlen; ++j) {
-            const auto found = cache.v.find({o.layer, tile.first + static_cast<std::int64_t>(j)});
-            keys.push_back(found == cache.v.end() ? &empty : &found->second);  // memory that was never written
+          for (std::size_t first = 0; first < hlen; first += keys_at_once) {
+            std::vector<const QuantizedRow*> keys;
+            for (std::size_t j = first; j < first + keys_at_once; ++j) {
+              const auto found = cache.v.find({o.layer, tile.first + static_cast<std::int64_t>(j)});
+              keys.push_back(found == cache.v.end() ? &empty : &found->second);  // memory that was never written
+            }
+            for (std::size_t d = 0; d < dim; ++d)
+              sums[d].add(a, first, {.rows = &keys, .first = kv_lane + d}, keys_at_once, 1);
           }
-          for (std::size_t d = 0; d < dim; ++d) sums[d].add(a, 0, {.rows = &keys, .first = kv_lane + d}, hlen, 1);
         }
         for (std::size_t d = 0; d < dim; ++d) {
           const Bf16 pv = sums[d].scaled(1.0f);

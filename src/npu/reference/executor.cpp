@@ -1,7 +1,6 @@
 #include "npu/reference/executor.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 #include "numerics/tensor_type.h"
@@ -32,16 +31,7 @@ StepResult Executor::run(const Graph& graph, const StepSpec& spec, const std::ve
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     result_.values.emplace_back(static_cast<std::size_t>(graph.values[i].rows),
                                 std::vector<Bf16>(lanes(layout_.values[i]), Bf16{0}));
-  for (const dllm::Op& any : graph.ops)
-    std::visit(
-        [this](const auto& o) {
-          if constexpr (requires { run(o); }) {
-            run(o);
-          } else {
-            assert(false && "compile_step() refuses the operator");
-          }
-        },
-        any);
+  for (const dllm::Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
   return std::move(result_);
 }
 
@@ -56,7 +46,8 @@ std::vector<float> Executor::weight_row(WeightId id, std::int64_t row) const {
 const std::vector<QuantizedRow>& Executor::matrix(WeightId id, const LaneMap& in) {
   std::vector<QuantizedRow>& rows = matrices_[id];
   if (!rows.empty()) return rows;
-  for (std::int64_t n = 0; n < weights_[static_cast<std::size_t>(id)].shape[1]; ++n) {
+  const Shape& shape = weights_[static_cast<std::size_t>(id)].shape;
+  for (std::int64_t n = 0; n < element_count(shape) / shape[0]; ++n) {
     const std::vector<float> values = weight_row(id, n);
     std::vector<float> laid(lanes(in), 0.0f);
     for (std::size_t k = 0; k < values.size(); ++k)
@@ -113,7 +104,8 @@ void Executor::run(const op::RmsNorm& o) {
   }
 }
 
-std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in) {
+std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in,
+                                    std::size_t expert) {
   const std::vector<QuantizedRow>& w = matrix(weight, in);
   // The array takes MLEN lanes at a time, and K ends with the last tile that has a column.
   const auto tile = static_cast<std::size_t>(m_.mlen);
@@ -121,10 +113,11 @@ std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight,
   const QuantizedRow a = quantize(m_.matrix_input, widen(x));
   const auto group = static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.weight.block, m_.mlen}));
   std::vector<Bf16> out;
-  for (const QuantizedRow& row : w) {
+  const auto outputs = static_cast<std::size_t>(weights_[static_cast<std::size_t>(weight)].shape[1]);
+  for (std::size_t n = expert * outputs; n < (expert + 1) * outputs; ++n) {
     WindowSum sum(m_.matrix_input, m_.weight, m_.contraction_bits);
     for (std::size_t first = 0; first < end; first += tile)
-      sum.add(a, first, {.row = &row, .first = first}, tile, group);
+      sum.add(a, first, {.row = &w[n], .first = first}, tile, group);
     out.push_back(sum.bf16());
   }
   if (bias != kNoId && weights_[static_cast<std::size_t>(bias)].present()) {

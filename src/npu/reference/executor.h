@@ -55,8 +55,9 @@ class Executor {
   std::vector<float> weight_row(WeightId id, std::int64_t row) const;
   const std::vector<QuantizedRow>& matrix(WeightId id, const LaneMap& in);
   Bf16 sum_tree(const std::vector<Bf16>& lanes, std::size_t first, std::size_t count, float& running) const;
-  /// Outputs of x W^T (+ bias) in the order of the columns.
-  std::vector<Bf16> product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in);
+  /// Outputs of x W^T (+ bias) in the order of the columns; of a stack, those of one expert.
+  std::vector<Bf16> product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in,
+                            std::size_t expert = 0);
 
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
@@ -66,8 +67,12 @@ class Executor {
   void run(const op::Attention& o);
   void run(const op::SwiGlu& o);
   void run(const op::Add& o);
-  void run(const op::Route&) {}  ///< no layout accepts these two
-  void run(const op::Experts&) {}
+  void run(const op::Route& o);
+  void run(const op::Experts& o);
+  std::vector<bool> allowed_groups(const op::Route& o, const std::vector<Bf16>& keys) const;
+  std::vector<bool> allowed_in_block(const op::Route& o, const Rows& keys, std::size_t row) const;
+  void run(const op::Scale&) {}  ///< no layout accepts these two
+  void run(const op::Select&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
@@ -79,6 +84,7 @@ class Executor {
   const StepSpec* spec_ = nullptr;
   const std::vector<Cache*>* caches_ = nullptr;
   std::vector<Row> rows_;
+  std::map<ValueId, std::vector<std::vector<std::size_t>>> chosen_;  ///< by Route::out and row: experts, ascending
   StepResult result_;
 };
 

@@ -46,6 +46,11 @@ std::string timing_key(const Device& device, const MachineConfig& machine, const
     hash.add(region.name);
     hash.add(std::uint64_t{region.begin} << 32 | region.end);
   }
+  if (const ProgramChoices& choices = program.choices; !choices.sites.empty()) {
+    hash.add(std::uint64_t{choices.assumption.balanced});
+    hash.add(choices.assumption.seed);
+    hash.add(std::uint64_t{choices.assumption.lanes});
+  }
   return fmt::format("{:016x}{:016x}", hash.a, hash.b);
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/testing/tiny_graph.h"
@@ -13,11 +15,46 @@
 
 namespace dllm::npu::test {
 
+/// Layers of experts in place of the dense ones, from layer `leading_dense` on; none if `count` is 0.
+struct TinyExperts {
+  std::int64_t count = 0, used = 2, width = 24, shared_width = 0, leading_dense = 0;
+  GateScore score = GateScore::kSoftmax;
+  bool bias = false;
+  std::int32_t groups = 0, groups_used = 0, capacity = 0, block = 0;
+  bool normalize = false;
+  float scale = 1.f;
+};
+
 struct TinyShape {
   std::int64_t vocab = 70, width = 48, layers = 2, heads = 4, kv_heads = 2, head_dim = 16, ffn = 72;
   std::int64_t rope_dims = 16;
   RopeLayout layout = RopeLayout::kHalfSplit;
   bool head_norms = false, biases = true;
+  TinyExperts routed = {};
+
+  ValueId experts(GraphBuilder& b, ValueId x, std::int64_t layer) const {
+    if (routed.count == 0 || layer < routed.leading_dense) return kNoId;
+    const std::string p = "blk." + std::to_string(layer) + ".";
+    const auto linear = [&](ValueId from, const std::string& name, std::int64_t in, std::int64_t out) {
+      return b.linear(from, b.weight(p + name, {in, out}), p + name);
+    };
+    op::Route spec{};
+    spec.used = static_cast<std::int32_t>(routed.used), spec.score = routed.score;
+    spec.groups = routed.groups, spec.groups_used = routed.groups_used;
+    spec.capacity = routed.capacity, spec.block = routed.block;
+    spec.normalize = routed.normalize, spec.scale = routed.scale;
+    const ValueId logits = linear(x, "router", width, routed.count);
+    spec.bias = routed.bias ? b.weight(p + "router.bias", {routed.count}) : kNoId;
+    const ValueId route = b.route(logits, spec, p + "route");
+    const WeightId gate = b.weight(p + "gate_exps", {width, routed.width, routed.count}),
+                   up = b.weight(p + "up_exps", {width, routed.width, routed.count}),
+                   down = b.weight(p + "down_exps", {routed.width, width, routed.count});
+    const ValueId sum = b.experts(x, route, gate, up, down, p + "exps");
+    if (routed.shared_width == 0) return sum;
+    const ValueId act = b.swiglu(linear(x, "gate_shexp", width, routed.shared_width),
+                                 linear(x, "up_shexp", width, routed.shared_width), p + "act_shexp");
+    return b.add(sum, linear(act, "down_shexp", routed.shared_width, width), p + "ffn");
+  }
 
   WeightId bias(GraphBuilder& b, const std::string& name, std::int64_t n) const {
     if (biases) return b.weight(name, {n});
@@ -46,8 +83,15 @@ class TinyWeights {
         if (decl.name == "factors") v = std::fabs(v) + 0.25f;
       data_.push_back(std::move(values));
     }
-    for (std::size_t i = 0; i < data_.size(); ++i)
+    for (std::size_t i = 0; i < data_.size(); ++i) {
       views_.push_back({TensorType::kF32, graph.weights[i].shape, std::as_bytes(std::span(data_[i]))});
+      names_.push_back(graph.weights[i].name);
+    }
+  }
+  /// Element i of every weight whose name ends so becomes value(i).
+  void fill(std::string_view ending, const std::function<float(std::size_t)>& value) {
+    for (std::size_t w = 0; w < data_.size(); ++w)
+      for (std::size_t i = 0; names_[w].ends_with(ending) && i < data_[w].size(); ++i) data_[w][i] = value(i);
   }
   const Weights& views() const { return views_; }
   std::vector<bool> present() const {
@@ -58,6 +102,7 @@ class TinyWeights {
 
  private:
   std::vector<std::vector<float>> data_;
+  std::vector<std::string> names_;
   Weights views_;
 };
 

@@ -1,0 +1,300 @@
+// LLaDA2.2's edits of length (dllm-reference B.11): beside tokens, the model predicts DELETE (this position goes) and
+// INSERT (a mask appears in front of this position). All edits of a pass apply at once to the window's generated part:
+//   [a, b, c, d], DELETE at 1, INSERT at 3  ->  [a, c, mask, d].
+// The part keeps its length: masks fill up its end, and what is pushed over its end is lost. Nothing in front of the
+// window or behind it moves, so positions and K/V elsewhere stay valid; inside, caches see other tokens at the shifted
+// positions and recompute those rows, whose rotary positions have changed.
+//
+// A mask is original if it belongs to the window as it began, introduced if an edit made it.
+//
+// While originals are left (filling): predictions above --threshold fill masks; tokens give way to other predictions
+// above --edit-threshold; DELETE and INSERT count above --edit-threshold at tokens and above --threshold at masks. With
+// n such edits of length, n + 1 masks are filled, the surest of the others if need be; where there are not enough, the
+// least sure edits of length are left out. An edit of length makes at most one mask, so the masks fall in every pass.
+//
+// When they are gone (editing), the same without that demand, in at most --max-post-steps passes per window altogether;
+// the window is finished when a pass changes nothing. A pass that would lead back to a state that the window has had
+// takes, at the least sure of its changes, the best token not tried there before, or leaves that change out; if this
+// leads back too, editing ends. Masks that are left when it ends are filled by one pass in which neither the mask nor
+// an edit of length can be predicted.
+//
+// So a window of m masks takes at most m + max_post_steps + 1 passes. Windows that move share the account of the first
+// one until they have left it.
+//
+// Left open by the description, and decided here: a token whose prediction is the mask stays (DELETE and INSERT are the
+// edits of length); a mask whose prediction is the mask waits, original or not, unless nothing else is left to fill; an
+// INSERT at a mask makes it two.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "decode/decoder.h"
+
+namespace dllm {
+namespace {
+
+constexpr std::int32_t kAlternatives = 8;  ///< best tokens looked at where the first will not do
+
+class Levenshtein : public Decoder {
+ public:
+  explicit Levenshtein(const DecoderConfig& config) : config_(config) {}
+
+  bool revises() const override { return true; }
+  bool keeps_schedule() const override { return bounded_; }
+  bool holds_window(const DecodeContext&) const override { return !settled_ && post_steps_ < config_.max_post_steps; }
+
+  void configure(ScoreRequest& request) const override {
+    request.top_tokens = std::max(request.top_tokens, kAlternatives);
+    if (!cleaning_) return;
+    for (TokenId token : {config_.delete_token, config_.insert_token})
+      if (token >= 0) request.rules.push_back({token, false, true});
+  }
+
+  std::vector<Position> wanted(const DecodeContext& context) override {
+    enter(context);
+    return cleaning_ ? Decoder::wanted(context) : generated_positions(context);
+  }
+
+  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
+    bounded_ = true;
+    std::vector<Place> places;
+    for (const Candidate& candidate : candidates) places.push_back(place(context.canvas, candidate));
+    if (cleaning_) return clean(places);
+    const bool filling = has_originals(context);
+    for (Place& one : places) propose(one);
+    fill(places, filling);
+    if (!filling) {
+      ++post_steps_;
+      avoid_cycles(places);
+    }
+    return edits(context, places);
+  }
+
+ private:
+  enum class Op { kKeep, kSet, kDelete, kInsert };
+
+  /// A prediction that names a token.
+  struct Choice {
+    TokenId token = -1;
+    double confidence = -1;
+    double log_odds = 0;
+  };
+
+  struct Place {
+    const Candidate* candidate;
+    TokenId token;  ///< at present; the mask's if masked
+    bool masked;
+    Choice plain;  ///< the best prediction that names a token
+    Op op = Op::kKeep;
+    TokenId next = -1;  ///< of kSet
+    double confidence = 0;
+
+    bool resizes() const { return op == Op::kDelete || op == Op::kInsert; }
+    void set(const Choice& choice) {
+      op = Op::kSet;
+      next = choice.token;
+      confidence = choice.confidence;
+    }
+  };
+
+  bool edits_length(TokenId token) const {
+    return token >= 0 && (token == config_.delete_token || token == config_.insert_token);
+  }
+
+  void enter(const DecodeContext& context) {
+    if (home_.begin < 0 || context.window.begin >= home_.end) {
+      home_ = context.window;
+      introduced_.clear();
+      seen_.clear();
+      tried_.clear();
+      post_steps_ = 0;
+      settled_ = false;
+    }
+    mask_ = context.canvas.mask();
+    const bool masks = context.canvas.masked_count(context.window) > 0;
+    if (masks) settled_ = false;
+    cleaning_ = masks && !has_originals(context) && post_steps_ >= config_.max_post_steps;
+  }
+
+  bool has_originals(const DecodeContext& context) const {
+    for (Position p = context.window.begin; p < context.window.end; ++p)
+      if (context.canvas.masked(p) && !introduced_.contains(p)) return true;
+    return false;
+  }
+
+  Place place(const Canvas& canvas, const Candidate& candidate) const {
+    Place result{&candidate, canvas.token(candidate.position), canvas.masked(candidate.position), {}};
+    if (candidate.token >= 0 && !edits_length(candidate.token)) {
+      result.plain = {candidate.token, candidate.confidence, candidate.log_odds};
+    } else if (const auto token = alternative(candidate, {})) {
+      result.plain = *token;
+    }
+    return result;
+  }
+
+  /// The best listed token that names one and is not in `tried`.
+  std::optional<Choice> alternative(const Candidate& candidate, const std::set<TokenId>& tried) const {
+    for (const TopToken& top : candidate.top) {
+      if (top.token < 0 || top.token == mask_ || edits_length(top.token) || tried.contains(top.token)) continue;
+      const double p =
+          candidate.confidence * std::exp(static_cast<double>(top.logit) - static_cast<double>(candidate.logit));
+      return Choice{top.token, p, std::log(p) - std::log1p(-std::min(p, 1 - 1e-16))};
+    }
+    return std::nullopt;
+  }
+
+  void propose(Place& one) const {
+    const Candidate& c = *one.candidate;
+    if (c.token < 0 || !c.eligible) return;
+    if (!(c.confidence > (one.masked ? config_.threshold : config_.edit_threshold))) return;
+    if (edits_length(c.token)) {
+      one.op = c.token == config_.delete_token ? Op::kDelete : Op::kInsert;
+      one.confidence = c.confidence;
+    } else if (one.masked || c.token != one.token) {
+      one.set(one.plain);
+    }
+  }
+
+  /// Sees to it that enough masks are filled: leaves out edits of length until there are masks enough, then takes the
+  /// surest of those not filled yet, places whose edit was left out last.
+  void fill(std::vector<Place>& places, bool filling) {
+    std::vector<Place*> open, resizing;
+    std::size_t masks = 0, filled = 0;
+    for (Place& one : places) {
+      masks += one.masked ? 1u : 0u;
+      filled += one.masked && one.op == Op::kSet ? 1u : 0u;
+      if (one.resizes()) resizing.push_back(&one);
+      if (one.masked && one.op == Op::kKeep && one.plain.token >= 0) open.push_back(&one);
+    }
+    std::stable_sort(resizing.begin(), resizing.end(),
+                     [](const Place* a, const Place* b) { return a->confidence > b->confidence; });
+    std::vector<Place*> left_out;
+    while (filling && !resizing.empty() && filled + open.size() + left_out.size() < resizing.size() + 1) {
+      resizing.back()->op = Op::kKeep;
+      if (resizing.back()->masked && resizing.back()->plain.token >= 0) left_out.push_back(resizing.back());
+      resizing.pop_back();
+    }
+    for (std::vector<Place*>* group : {&open, &left_out})
+      std::stable_sort(group->begin(), group->end(), [](const Place* a, const Place* b) {
+        if (a->candidate->eligible != b->candidate->eligible) return a->candidate->eligible;
+        return a->plain.log_odds > b->plain.log_odds;
+      });
+    open.insert(open.end(), left_out.begin(), left_out.end());
+    const std::size_t wanted = filling ? resizing.size() + 1 : std::min<std::size_t>(masks, 1);
+    for (std::size_t i = 0; i < open.size() && filled < wanted; ++i, ++filled) open[i]->set(open[i]->plain);
+    // Without anything to fill with, predictions are not numbers: the loop's business.
+    bounded_ = filled >= wanted || !resizing.empty();
+  }
+
+  /// Keeps the window out of states that it has had.
+  void avoid_cycles(std::vector<Place>& places) {
+    std::vector<TokenId> now;
+    for (const Place& one : places) now.push_back(one.token);
+    seen_.insert(now);
+    std::vector<TokenId> next = after(places);
+    const bool masks = std::any_of(places.begin(), places.end(), [](const Place& one) { return one.masked; });
+    if (next == now && !masks) {
+      settled_ = true;
+      return;
+    }
+    if (!seen_.contains(next)) return;
+    divert(places);
+    next = after(places);
+    if (!seen_.contains(next)) return;
+    for (Place& one : places) one.op = Op::kKeep;
+    settled_ = !masks;
+    if (masks) post_steps_ = std::max(post_steps_, config_.max_post_steps);  // the next pass cleans up
+  }
+
+  void divert(std::vector<Place>& places) {
+    Place* least = nullptr;
+    for (Place& one : places)
+      if (one.op != Op::kKeep && (!least || one.confidence < least->confidence)) least = &one;
+    if (!least) return;
+    std::set<TokenId>& tried = tried_[least->candidate->position];
+    if (least->op == Op::kSet) tried.insert(least->next);
+    tried.insert(least->token);
+    least->op = Op::kKeep;
+    if (const auto other = alternative(*least->candidate, tried)) {
+      least->set(*other);
+      tried.insert(other->token);
+    }
+  }
+
+  /// The window's generated part when the operations have been applied; masks by their token.
+  std::vector<TokenId> after(const std::vector<Place>& places) const {
+    std::vector<TokenId> result;
+    for (const Place& one : places) {
+      if (one.op == Op::kDelete) continue;
+      if (one.op == Op::kInsert) result.push_back(mask_);
+      result.push_back(one.op == Op::kSet ? one.next : one.token);
+    }
+    result.resize(places.size(), mask_);
+    return result;
+  }
+
+  std::vector<Edit> clean(std::vector<Place>& places) {
+    std::vector<Edit> result;
+    for (const Place& one : places)
+      if (one.plain.token >= 0)
+        result.push_back({one.candidate->position, one.plain.token, EditKind::kCommit, one.plain.confidence});
+    bounded_ = !result.empty();
+    settled_ = true;
+    return result;
+  }
+
+  /// The operations one after another. Deletions first: each makes room before an insertion can push anything out, so
+  /// that the outcome is that of all at once. Both from the right, which leaves what is to the left in its place.
+  std::vector<Edit> edits(const DecodeContext& context, const std::vector<Place>& places) {
+    std::vector<Edit> result, deletions, insertions;
+    const Position end = context.window.end;
+    Position removed = 0;
+    for (const Place& one : places) {
+      const Position p = one.candidate->position;
+      if (one.op == Op::kSet)
+        result.push_back({p, one.next, one.masked ? EditKind::kCommit : EditKind::kRevise, one.confidence});
+      if (one.op == Op::kDelete) {
+        deletions.push_back({p, -1, EditKind::kDelete, one.confidence, end});
+        ++removed;
+      }
+      if (one.op == Op::kInsert) insertions.push_back({p - removed, -1, EditKind::kInsert, one.confidence, end});
+    }
+    result.insert(result.end(), deletions.rbegin(), deletions.rend());
+    result.insert(result.end(), insertions.rbegin(), insertions.rend());
+    for (const Edit& edit : result)
+      if (shifts(edit.kind)) move_introduced(edit);
+    return result;
+  }
+
+  void move_introduced(const Edit& edit) {
+    const Position step = edit.kind == EditKind::kInsert ? 1 : -1;
+    std::set<Position> moved;
+    for (Position p : introduced_) {
+      if (p < edit.position || p >= edit.end) moved.insert(p);
+      const bool stays = step > 0 ? p >= edit.position && p + 1 < edit.end : p > edit.position && p < edit.end;
+      if (stays) moved.insert(p + step);
+    }
+    moved.insert(step > 0 ? edit.position : edit.end - 1);
+    introduced_ = std::move(moved);
+  }
+
+  DecoderConfig config_;
+  PositionRange home_{-1, -1};     ///< the window that the account below belongs to
+  std::set<Position> introduced_;  ///< masks made by edits; positions filled since do no harm
+  std::int32_t post_steps_ = 0;    ///< passes without originals
+  bool settled_ = false, cleaning_ = false, bounded_ = true;
+  std::set<std::vector<TokenId>> seen_;          ///< without originals
+  std::map<Position, std::set<TokenId>> tried_;  ///< by position, tokens taken to leave a cycle
+  TokenId mask_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_levenshtein_decoder(const DecoderConfig& config) {
+  return std::make_unique<Levenshtein>(config);
+}
+
+}  // namespace dllm

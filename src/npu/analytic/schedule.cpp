@@ -1,0 +1,481 @@
+#include "npu/analytic/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/try.h"
+#include "npu/analytic/vector_kernels.h"
+
+namespace dllm::npu {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+class Scheduler {
+ public:
+  Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
+      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load) {}
+
+  Expected<StepSchedule> run() {
+    DLLM_TRY(weight_bytes_, format_bits(d_.numerics.weight));
+    DLLM_TRY(kv_bytes_, format_bits(d_.numerics.kv));
+    weight_bytes_ /= 8;
+    kv_bytes_ /= 8;
+    bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
+    if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
+                               load_.sequences, load_.keys, load_.gbps),
+                   "npu schedule", "each sequence has at least one row and one key"};
+    find_shapes();
+    list_panels();
+    start();
+    for (std::size_t i = 0; i < graph_.ops.size();) {
+      const std::size_t count = group_at(i);
+      if (done_.contains(static_cast<std::int32_t>(i))) {
+        ++i;
+        continue;
+      }
+      if (const auto* store = at<op::StoreKv>(i)) {
+        // V behind K, which was stored in a product's shadow; attention waits for it.
+        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * kv_bytes_ / bytes_per_cycle_;
+        ++i;
+        continue;
+      }
+      phase_ = {};
+      phase_.name =
+          name_of(graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !gated(i) ? i : i + count - 1]);
+      const double before = now_ - std::exchange(ahead_, 0);
+      if (!lower(i, count))
+        return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
+                     "npu schedule", ""};
+      phase_.cycles = now_ - ahead_ - before;
+      result_.phases.push_back(phase_);
+      i += count;
+    }
+    settle();
+    if (!result_.phases.empty()) result_.phases.back().cycles += ahead_;
+    result_.total = now_;
+    return std::move(result_);
+  }
+
+ private:
+  double ports() const { return static_cast<double>(d_.sram.vector_ports); }
+  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  std::int64_t lanes(ValueId id) const {
+    const auto found = lanes_.find(id);
+    return found == lanes_.end() ? value(id).width : found->second;
+  }
+  double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), a_.vlen)); }
+  std::int64_t rows() const { return graph_.shape.rows; }
+  std::int64_t blocks(std::int64_t rows) const { return ceil_div(rows, a_.blen); }
+  bool wide(std::int64_t head_dim) const { return head_dim > a_.hlen; }
+
+  /// Lanes of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
+  void find_shapes() {
+    const std::int64_t array_heads = std::max<std::int64_t>(1, a_.mlen / a_.hlen);
+    for (const Op& any : graph_.ops) {
+      const auto* o = std::get_if<op::Attention>(&any);
+      if (o == nullptr) continue;
+      const std::int64_t group = o->heads / o->kv_heads, rounded = power_of_two(group);
+      const std::int64_t slots = wide(o->head_dim)        ? group
+                                 : rounded <= array_heads ? rounded
+                                                          : round_up(group, array_heads);
+      const std::int64_t slot = wide(o->head_dim) ? o->head_dim : a_.hlen;
+      attention_[o->layer] = o;
+      heads_of(o->q, o->kv_heads * slots * slot);
+      lanes_[o->out] = o->kv_heads * slots * slot;
+    }
+    for (const Op& any : graph_.ops)
+      if (const auto* o = std::get_if<op::StoreKv>(&any)) {
+        const op::Attention& reader = *attention_[o->layer];
+        const std::int64_t slot = wide(reader.head_dim) ? reader.head_dim : a_.hlen;
+        for (const ValueId id : {o->k, o->v}) heads_of(id, reader.kv_heads * slot);
+      }
+  }
+  /// A value and what it is made from by RoPE and norms.
+  void heads_of(ValueId id, std::int64_t lanes) {
+    lanes_[id] = lanes;
+    for (const Op& any : graph_.ops) {
+      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+      if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+    }
+  }
+
+  static std::string name_of(const Graph& graph, const Op& any) {
+    if (const std::vector<ValueId> out = outputs(any); !out.empty())
+      return graph.values[static_cast<std::size_t>(out.front())].name;
+    return std::string(op_name(any));
+  }
+  std::string name_of(const Op& any) const { return name_of(graph_, any); }
+
+  template <class O>
+  const O* at(std::size_t i) const {
+    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
+  }
+  bool gated(std::size_t i) const {
+    const auto *gate = at<op::Linear>(i), *up = at<op::Linear>(i + 1);
+    const auto* act = at<op::SwiGlu>(i + 2);
+    return gate != nullptr && up != nullptr && act != nullptr && gate->x == up->x && act->gate == gate->out &&
+           act->up == up->out;
+  }
+  std::size_t group_at(std::size_t i) const {
+    if (gated(i)) return 3;
+    const auto* linear = at<op::Linear>(i);
+    const auto* add = at<op::Add>(i + 1);
+    if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out)) return 1;
+    const auto* norm = at<op::RmsNorm>(i + 2);
+    return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+  }
+
+  struct Product {
+    std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
+    int matrices = 1;
+    double tail = 0;        ///< accesses per row in the shadow of the last panel
+    double tail_alone = 0;  ///< cycles of all its rows behind the product, where there is no next block
+  };
+
+  double fill() const {
+    return static_cast<double>(2 * a_.blen) + std::log2(static_cast<double>(a_.mlen) / static_cast<double>(a_.blen));
+  }
+
+  /// How a matrix is cut into panels of output lanes.
+  struct Panels {
+    std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
+    std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
+  };
+  Panels panels_of(std::int64_t n, std::int64_t k) const {
+    Panels p{.n = round_up(n, a_.blen), .k_tiles = ceil_div(k, a_.mlen), .panel = a_.vlen};
+    const std::int64_t room = weight_buffer_rows();
+    while (p.panel > a_.blen && (p.panel * p.k_tiles > room || p.panel / 2 >= p.n)) p.panel /= 2;
+    p.count = ceil_div(p.n, p.panel);
+    return p;
+  }
+  double panel_cycles(const Panels& p, std::int64_t lanes) const {
+    return static_cast<double>(lanes * p.k_tiles * a_.mlen) * weight_bytes_ / bytes_per_cycle_;
+  }
+
+  /// The order in which panels come from memory: each is asked for when the one before it begins to be multiplied.
+  void list_panels() {
+    const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
+      const Panels p = panels_of(n, k);
+      for (std::int64_t i = 0; i < p.count * matrices; ++i) loads_.push_back(panel_cycles(p, p.lanes(i / matrices)));
+    };
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (const auto* o = at<op::Linear>(i)) {
+        const bool two = gated(i);
+        list(lanes(o->out), lanes(o->x), two ? 2 : 1);
+        if (two) ++i;
+      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
+        list(graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x), 1);
+      }
+    }
+  }
+  /// The next panel's transfer, into the buffer whose product is done.
+  void ask() {
+    if (asked_ == loads_.size()) return;
+    dma_ = std::max({dma_, buffer_free_[asked_ % 2], alone_until_}) + loads_[asked_];
+    there_[asked_++ % 2] = dma_;
+  }
+
+  /// Panels stream through two buffers; a block of rows of a panel takes what its tiles, or the accesses of vector SRAM
+  /// beside them, take.
+  void product(const Product& p) {
+    const Panels shape = panels_of(p.n, p.k);
+    const std::int64_t count = blocks(p.rows);
+    const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
+    if (count < 2) flush();
+    double stream = std::exchange(streams_, 0);
+    const double all_blocks = static_cast<double>(p.matrices * shape.count * count);
+    for (std::int64_t i = 0; i < p.matrices * shape.count; ++i) {
+      const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
+      const std::int64_t lanes = shape.lanes(index);
+      const auto columns = static_cast<double>(lanes / a_.blen);
+      const double tiles = columns * static_cast<double>(shape.k_tiles);
+      const double array = tiles * a_.tile_cycles;
+      const double own = tiles * operand_rows + static_cast<double>(lanes);
+      const double issue = 2 * tiles;  // pointers of x and of the weights
+      const bool last = i + 1 == p.matrices * shape.count;
+      ask();
+      double time = 0, block = 0;
+      for (std::int64_t b = 0; b < count; ++b) {
+        double shadow = 0;
+        if (i == 0 && b == 0 && carry_ports_ > 0) {
+          shadow = std::exchange(carry_ports_, 0);
+        } else if (last && b > 0) {
+          shadow = p.tail * static_cast<double>(a_.blen);
+        } else if (stream > 0) {
+          // Spread evenly, but no more rows in a block than the array has cycles for.
+          shadow = std::min(
+              {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
+          stream -= shadow;
+        }
+        if (p.matrices == 2 && index > 0 && i % 2 == 0)
+          shadow += swiglu_kernel().accesses * static_cast<double>(a_.blen);
+        block = std::max({array, issue, (own + shadow) / ports()});
+        time += block;
+        phase_.array += array;
+        phase_.ports += own + shadow;
+      }
+      const double load = loads_[panel_], there = there_[panel_ % 2];
+      phase_.memory += load;
+      // A panel lies as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the last
+      // one the last rows. Later blocks of rows find all of it there.
+      const double per_block = time / static_cast<double>(count);
+      now_ = std::max({now_ + time, there - load / static_cast<double>(shape.k_tiles) + time,
+                       there + time - per_block + per_block / columns});
+      buffer_free_[panel_++ % 2] = now_;
+    }
+    leftover_ = stream;
+    // The front end has dispatched what waits in the array's queue, tiles and write-outs.
+    const auto k_tiles = static_cast<double>(shape.k_tiles);
+    ahead_ = static_cast<double>(load_.queue) * k_tiles / (k_tiles + 1) * a_.tile_cycles;
+    if (p.tail > 0) {
+      if (count > 1) {
+        carry_ports_ = p.tail * static_cast<double>(a_.blen);
+      } else {
+        tail_alone_ = fill() + static_cast<double>(a_.blen) + p.tail_alone;
+      }
+    }
+  }
+  /// Work that no product has had room for.
+  void flush() {
+    now_ += (std::exchange(carry_ports_, 0) + std::exchange(leftover_, 0)) / ports() + std::exchange(tail_alone_, 0);
+    alone_until_ = now_;
+  }
+  /// What follows reads the product's last results.
+  void settle() {
+    flush();
+    now_ += std::exchange(streams_, 0) / ports();
+    now_ += fill() + static_cast<double>(a_.blen);
+  }
+
+  std::int64_t weight_buffer_rows() const {
+    const std::int64_t unit = std::max(a_.blen, a_.hlen);
+    return d_.sram.matrix_tiles * a_.mlen * 3 / 8 / unit * unit;
+  }
+
+  /// Constants, the first panel and the embedded rows come from memory one after the other.
+  void start() {
+    double bytes = 0;
+    for (const Op& any : graph_.ops) {
+      if (const auto* o = std::get_if<op::RmsNorm>(&any)) bytes += 2.0 * static_cast<double>(a_.vlen) * slabs(o->x);
+      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped_) {
+        const double tables = o->dims == a_.hlen || wide(o->head_dim) ? 2 : 3;
+        bytes += 2.0 * tables * static_cast<double>(rows() * a_.vlen);
+        roped_ = true;
+      }
+    }
+    dma_ = bytes / bytes_per_cycle_;
+    ask();
+  }
+
+  bool lower(std::size_t i, std::size_t count) {
+    if (gated(i)) {
+      const auto& gate = *at<op::Linear>(i);
+      const double accesses = swiglu_kernel().accesses;
+      product({.rows = value(gate.x).rows,
+               .n = lanes(gate.out),
+               .k = lanes(gate.x),
+               .matrices = 2,
+               .tail = accesses,
+               .tail_alone =
+                   row_cycles(d_, swiglu_kernel(), static_cast<double>(round_up(value(gate.x).rows, a_.blen)), 1, 1)});
+      return true;
+    }
+    if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
+    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::RmsNorm>(i)) {
+      settle();
+      now_ += row_cycles(d_, norm_kernel(t_), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
+      phase_.ports = norm_kernel(t_).accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
+      return o->groups == 1;
+    }
+    if (const auto* o = at<op::Rope>(i)) {
+      settle();
+      const RowKernel k = wide(o->head_dim) ? wide_rope_kernel() : rope_kernel();
+      now_ += row_cycles(d_, k, static_cast<double>(rows()), slabs(o->x), 2);
+      return true;
+    }
+    if (const auto* o = at<op::Attention>(i)) return attention(*o);
+    if (const auto* o = at<op::Add>(i)) {
+      settle();
+      now_ += row_cycles(d_, add_kernel(), static_cast<double>(value(o->out).rows), slabs(o->out), 1);
+      return true;
+    }
+    if (const auto* o = at<op::GatherScored>(i)) {
+      settle();
+      if (value(o->out).rows == value(o->x).rows) return true;
+      now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
+      return true;
+    }
+    if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
+    return false;
+  }
+
+  bool embed(const op::Embed& o) {
+    const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
+    phase_.memory = bytes / bytes_per_cycle_;
+    now_ = dma_ += phase_.memory;
+    return true;
+  }
+
+  bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
+    Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
+    const double padded = static_cast<double>(round_up(p.rows, a_.blen));
+    if (count > 1) {
+      const RowKernel k = count == 3 ? residual_norm_kernel(t_) : add_kernel();
+      const double n = slabs(at<op::Add>(i + 1)->out);
+      p.tail = k.accesses * n;
+      p.tail_alone = row_cycles(d_, k, padded, n, 2);
+    }
+    product(p);
+    if (o.bias != kNoId && graph_.weights[static_cast<std::size_t>(o.bias)].required) {
+      settle();
+      now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
+    }
+    // RoPE of the result runs behind the next products.
+    for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
+      if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
+        done_[static_cast<std::int32_t>(j)] = true;
+        stream_accesses_ = rope_kernel().accesses * slabs(o.out);
+        stream_rows_ = static_cast<double>(rows());
+        streams_ = leftover_ + stream_rows_ * stream_accesses_;
+        leftover_ = 0;
+      }
+    return true;
+  }
+
+  /// Blocks of a sequence's rows: the scores of one are multiplied while the block before is in softmax.
+  bool attention(const op::Attention& o) {
+    settle();
+    const std::int64_t per_sequence = ceil_div(rows(), load_.sequences);
+    const bool is_wide = wide(o.head_dim);
+    const std::int64_t tile = is_wide ? a_.vlen : a_.hlen;
+    const std::int64_t most = round_up(std::min<std::int64_t>(128, a_.mlen), a_.blen);
+    const auto all_tiles = static_cast<double>(ceil_div(load_.keys, tile));
+    const double masked = load_.keys % tile == 0 ? 0 : 1;
+    // Per block: lane groups of scores, of values, pieces of a contraction; slabs of outputs.
+    const double groups = static_cast<double>(a_.vlen / a_.mlen);
+    const double pieces = is_wide ? static_cast<double>(o.head_dim / a_.mlen) : 1;
+    const double value_groups = is_wide ? pieces : groups;
+    const double out_slabs = is_wide ? static_cast<double>(o.head_dim / a_.vlen) : 1;
+    const double units = is_wide ? static_cast<double>(o.heads) : slabs(o.q);
+    // Scores of two blocks may take an eighth of vector SRAM; more keys are worked on chunk by chunk.
+    const std::int64_t kv_rows = (d_.sram.matrix_tiles * a_.mlen - 2 * weight_buffer_rows()) / 2;
+    const std::int64_t kv_pieces = is_wide ? o.head_dim / a_.mlen : a_.vlen / a_.mlen;
+    const auto chunk = static_cast<double>(
+        std::clamp<std::int64_t>(std::min(d_.sram.vector_rows / 16 / most, kv_rows / (2 * tile * kv_pieces)), 1, 64));
+    const double chunks = std::ceil(all_tiles / chunk), tiles = std::min(all_tiles, chunk);
+    const bool running = chunks > 1;
+    // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
+    // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile,
+    // another chunk the new maximum and the rescaling of sum and output.
+    const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + (6 * masked + 2) / chunks + 2 * out_slabs + (running ? 14 : 0);
+    // One after the other: the maxima, the segment's maximum, subtraction, exponential, the sums; a row of a long
+    // softmax is alone, others are pairs.
+    const double chain =
+        ((tiles - 1) * static_cast<double>(t_.vector_max + t_.vector_add) +
+         static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + t_.vector_mul) +
+         (running
+              ? static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + 2 * t_.vector_mul + t_.vector_sum)
+              : 0)) /
+        (running ? 1 : 2);
+    const double vector = 4 * tiles + (running ? 8 : 0) + out_slabs + 1;
+    double time = 0, blocks = 0;
+    for (std::int64_t first = 0; first < per_sequence; first += most) {
+      const std::int64_t real = std::min(most, per_sequence - first), padded = round_up(real, a_.blen);
+      const std::int64_t columns = (is_wide ? a_.mlen : a_.hlen) / a_.blen;
+      const double instruction = static_cast<double>(padded / a_.blen * columns) * a_.tile_cycles;
+      const double scores = groups * tiles, products = 2 * scores * pieces;
+      const double array = products * instruction;
+      const double operands = products * std::min(static_cast<double>(padded), std::floor(instruction));
+      const double write_outs = (scores + value_groups) * static_cast<double>(padded * columns);
+      const double accesses = operands + write_outs + row * static_cast<double>(real);
+      const double block = std::max(
+          {array, accesses / ports(), chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
+      time += block * chunks;
+      // A later chunk rescales what the one before has collected: its products are waited for.
+      time += (chunks - 1) * (array / 2 + fill() + static_cast<double>(a_.blen));
+      blocks += chunks;
+      phase_.array += array * chunks * units * static_cast<double>(load_.sequences);
+      phase_.ports += accesses * chunks * units * static_cast<double>(load_.sequences);
+    }
+    const double keys_bytes = static_cast<double>(load_.sequences * round_up(load_.keys, tile)) *
+                              static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_ / bytes_per_cycle_;
+    // A chunk's keys are loaded again for every block of rows and slab of queries.
+    const double again = running ? blocks / chunks : 1;
+    phase_.memory = 2 * keys_bytes * again + kv_stored_;
+    // In front of everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix
+    // SRAM holds.
+    const double jobs = static_cast<double>(load_.sequences) *
+                        (is_wide ? static_cast<double>(o.kv_heads)
+                                 : std::ceil(static_cast<double>(lanes_of_keys(o)) / static_cast<double>(a_.vlen)));
+    const double begin = std::max(now_, dma_), lead = 3 * keys_bytes / jobs + std::exchange(kv_stored_, 0);
+    const double work = time * units * static_cast<double>(load_.sequences);
+    const double moved = begin + phase_.memory;
+    now_ = std::max(begin + lead + work, moved + time) + fill() + static_cast<double>(a_.blen);
+    dma_ = moved;
+    alone_until_ = now_;
+    return true;
+  }
+  std::int64_t lanes_of_keys(const op::Attention& o) const {
+    return o.kv_heads * (wide(o.head_dim) ? o.head_dim : a_.hlen);
+  }
+
+  bool head(const op::ScoreHead& o) {
+    const std::int64_t vocab = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1];
+    const std::int64_t scored = value(o.x).rows;
+    if (scored == 0) return true;
+    product({.rows = scored, .n = vocab, .k = lanes(o.x)});
+    const double bytes =
+        load_.logits ? 2.0 * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen)) : 0;
+    const double weights = phase_.memory;
+    phase_.memory += bytes / bytes_per_cycle_;
+    // Logits share the memory with the weights; the last slab's are stored behind everything.
+    const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
+    const double begin = now_ - std::max(phase_.array, weights);
+    now_ = std::max(now_, begin + phase_.memory) + fill() + static_cast<double>(a_.blen) + slab;
+    return true;
+  }
+
+  const Device& d_;
+  const Device::Array& a_;
+  const Device::Latency& t_;
+  const Graph& graph_;
+  const ScheduleLoad& load_;
+  std::map<ValueId, std::int64_t> lanes_;
+  std::map<std::int32_t, const op::Attention*> attention_;
+  std::map<std::int32_t, bool> done_;
+  double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
+  double now_ = 0;             ///< the array and the vector unit are done with what came before
+  double dma_ = 0;             ///< the load engine is
+  std::vector<double> loads_;  ///< cycles of memory of all panels
+  std::size_t asked_ = 0, panel_ = 0;
+  double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
+  bool roped_ = false;
+  double ahead_ = 0;        ///< of the array, where the front end stands at the end of a phase
+  double alone_until_ = 0;  ///< the front end has not come further while the vector unit worked on its own
+  double tail_alone_ = 0;   ///< rows of the product before, where it has one block only
+  double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
+  double kv_stored_ = 0;
+  ScheduledPhase phase_;
+  StepSchedule result_;
+};
+
+}  // namespace
+
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load) {
+  return Scheduler(device, graph, load).run();
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "npu/analytic/cost_model.h"
+#include "npu/device/device.h"
+
+namespace dllm::npu {
+
+/// A step as the compiler arranges it (docs/npu-analytic.md, "As scheduled").
+struct ScheduleLoad {
+  std::int64_t sequences = 1;  ///< the step's rows are spread evenly over them
+  std::int64_t keys = 0;       ///< positions that each row sees
+  bool logits = true;          ///< BF16 logits go to memory; false: reduced on chip, slab after slab
+  double gbps = 0;             ///< achieved bandwidth of the memory
+  std::int64_t queue = 16;     ///< instructions that wait in front of the array (TimingOptions::queue)
+};
+
+/// Several operators that run as one phase: a product with what its shadow holds, or work on its own.
+struct ScheduledPhase {
+  std::string name;   ///< of the compiled region
+  double cycles = 0;  ///< of the front end, as the simulator counts them for a region
+  double array = 0;   ///< tiles of the matrix unit
+  double ports = 0;   ///< accesses of vector SRAM over its ports
+  double memory = 0;  ///< bytes at the achieved bandwidth
+};
+struct StepSchedule {
+  std::vector<ScheduledPhase> phases;
+  double total = 0;  ///< cycles
+};
+
+/// The time of a step from the machine's parameters: which operators overlap, ports of vector SRAM, latencies of
+/// chains, fill and drain, panels that wait for the memory. No simulation, no fitted constants. Errors: kUnsupported
+/// for operators without a schedule; numbers that do not fit each other.
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load);
+
+}  // namespace dllm::npu

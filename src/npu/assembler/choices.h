@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dllm::npu {
+
+/// What data would decide, for runs without them (RunOptions::data = false): how rows choose experts.
+struct ChoiceAssumption {
+  bool balanced = false;    ///< every lane in turn; else uniformly at random, without repetition within a row
+  std::uint64_t seed = 1;   ///< of the random choice
+  std::uint32_t lanes = 0;  ///< rows choose among the first so many only; 0: among all
+};
+/// A V_RED_MAX_IDX whose lane decides what the program does next.
+struct ChoiceSite {
+  std::uint32_t instruction = 0;
+  std::uint32_t slot = 0;   ///< rows that are chosen for at the same time have different ones
+  bool first = false;       ///< of a row
+  std::uint32_t count = 0;  ///< choices per row
+  std::uint32_t lanes = 0;  ///< among which
+};
+struct ProgramChoices {
+  ChoiceAssumption assumption;
+  std::vector<ChoiceSite> sites;  ///< ascending
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,325 @@
+// Routing: scores and keys of every row, `used` rounds of V_RED_MAX_IDX, and, on the scalar unit, a list of rows for
+// every expert. docs/npu-compiler.md, "Experts", has the design.
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/try.h"
+#include "npu/compiler/context.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr Bf16 kInfinity = 0x7f80, kMinusInfinity = 0xff80, kLargest = 0x7f7f, kLowest = 0xff7f;
+constexpr float kSumEps = 1e-20f;  // of op::Route
+
+using Turns = std::span<const std::vector<Gp>>;
+
+/// Lanes that no expert owns, and experts that a row may not choose, have the lowest finite key; what a row has chosen
+/// gets -infinity, so the two stay apart.
+class Router {
+ public:
+  Router(StepContext& context, const op::Route& o)
+      : c_(context),
+        e_(context.e),
+        o_(o),
+        z_(context.place(o.logits)),
+        experts_(context.map(o.logits).width),
+        rows_(context.value_rows(o.logits)) {
+    biased_ = o.bias != kNoId && c_.layout.find(o.bias, WeightUse::kRow) != nullptr;
+  }
+
+  Expected<void> run() {
+    DLLM_CHECK_OK(plan_words());
+    DLLM_TRY(w_, c_.place_output(o_.out));
+    DLLM_TRY(scores_, c_.acquire(z_.stride, "scores of experts"));
+    DLLM_TRY(keys_, c_.acquire(z_.stride, "keys of experts"));
+    DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
+    DLLM_TRY(limit_, c_.constant_row(lanes(experts_, kInfinity, kLowest)));
+    DLLM_TRY(counts_, c_.constant_row(lanes(experts_, kBf16One, 0)));
+    DLLM_TRY(chosen_, c_.constant_row(lanes(1, kMinusInfinity, kInfinity)));
+    if (biased_) {
+      DLLM_TRY(bias_, c_.resident(o_.bias, WeightUse::kRow));
+    }
+    o_.score == GateScore::kSoftmax ? softmax() : sigmoid();
+    if (o_.groups > 1) DLLM_CHECK_OK(limit_groups());
+    if (o_.capacity > 0) limit_blocks();
+    clear_heads();
+    choose();
+    weigh();
+    for (const Buffer& buffer : {scores_, keys_, scratch_}) c_.release(buffer);
+    c_.routed = o_.out;
+    return {};
+  }
+
+ private:
+  static constexpr std::int64_t kScratch = 8;  // rows
+  static constexpr std::int64_t kTurns = 2;    // rows that take turns
+
+  std::vector<Bf16> lanes(std::int64_t count, Bf16 value, Bf16 others) const {
+    std::vector<Bf16> row(static_cast<std::size_t>(c_.vlen()), others);
+    std::fill_n(row.begin(), count, value);
+    return row;
+  }
+  Gp pointer(const Buffer& buffer, std::int64_t row = 0) const { return e_.reg(c_.address(buffer.row + row)); }
+  void vv(Op op, const Gp& rd, const Gp& a, const Gp& b) { e_.vector_vv(op, rd, a, b); }
+
+  /// Lists of a step stand behind its tokens (and what a reduced head leaves there).
+  Expected<void> plan_words() {
+    const std::int64_t head = c_.options.head == HeadMode::kReduced ? c_.spec.scored() : 0;
+    const std::int64_t nodes = kTokenWords + c_.token_words() + head;
+    const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_, state = touched + experts_ + 1;
+    const std::int64_t words = scratch_word(c_.machine, 0);
+    if (state + kExpertStateWords > words)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} rows that choose {} of {} experts need {} words of INT_MEM, there are {}", rows_,
+                               o_.used, experts_, state + kExpertStateWords, words),
+                   "npu compiler", "fewer rows per step (--batch, --rows), or --set sram.int_words=N with a larger N"};
+    c_.expert_words = {static_cast<std::uint32_t>(nodes), static_cast<std::uint32_t>(heads),
+                       static_cast<std::uint32_t>(touched), static_cast<std::uint32_t>(state)};
+    return {};
+  }
+
+  /// s = e^(z - max) / sum over the experts; keys are the logits, which order as scores do without their rounding.
+  void softmax() {
+    const bool whole = experts_ == c_.vlen(), by_score = biased_ || o_.groups > 1;
+    const Gp limit = pointer(limit_), counts = pointer(counts_);
+    take_turns(c_, rows_, kTurns, std::array{z_.row, scores_.row, keys_.row}, [&](Turns rows) {
+      const auto each = [&](auto emit) {
+        for (std::size_t g = 0; g < rows.size(); ++g)
+          emit(rows[g][0], rows[g][1], rows[g][2], 1 + static_cast<std::uint32_t>(g));
+      };
+      each([&](const Gp& z, const Gp&, const Gp& t, std::uint32_t) { vv(Op::V_MIN_VV, t, z, limit); });
+      each([&](const Gp&, const Gp&, const Gp&, std::uint32_t f) { e_.load_fp(f, kMinusInfinity); });
+      each([&](const Gp&, const Gp&, const Gp& t, std::uint32_t f) { e_.reduce(Op::V_RED_MAX, f, t); });
+      each([&](const Gp&, const Gp& s, const Gp& t, std::uint32_t f) { e_.vector_vf(Op::V_SUB_VF, s, t, f); });
+      each([&](const Gp&, const Gp& s, const Gp&, std::uint32_t) { e_.vector_v(Op::V_EXP_V, s, s); });
+      if (!whole) each([&](const Gp&, const Gp& s, const Gp&, std::uint32_t) { vv(Op::V_MUL_VV, s, s, counts); });
+      each([&](const Gp&, const Gp&, const Gp&, std::uint32_t f) { e_.load_fp(f, 0); });
+      each([&](const Gp&, const Gp& s, const Gp&, std::uint32_t f) { e_.reduce(Op::V_RED_SUM, f, s); });
+      each([&](const Gp&, const Gp&, const Gp&, std::uint32_t f) { e_.scalar(Op::S_RECI_FP, f, f); });
+      each([&](const Gp&, const Gp& s, const Gp&, std::uint32_t f) { e_.vector_vf(Op::V_MUL_VF, s, s, f); });
+    });
+    if (by_score) keys_from_scores();
+  }
+
+  /// s = 1 / (1 + e^-z)
+  void sigmoid() {
+    constexpr std::uint32_t kOne = 1;
+    const bool by_score = biased_ || o_.groups > 1;
+    e_.load_fp(kOne, kBf16One);
+    {
+      const Gp limit = pointer(limit_);
+      take_turns(c_, rows_, kTurns, std::array{z_.row, scores_.row, keys_.row}, [&](Turns rows) {
+        for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[1], r[0], 0, 1);
+        for (const auto& r : rows) e_.vector_v(Op::V_EXP_V, r[1], r[1]);
+        for (const auto& r : rows) e_.vector_vf(Op::V_ADD_VF, r[1], r[1], kOne);
+        for (const auto& r : rows) e_.vector_v(Op::V_RECI_V, r[1], r[1]);
+        if (by_score) return;
+        for (const auto& r : rows) vv(Op::V_MIN_VV, r[2], r[0], limit);
+      });
+    }
+    if (by_score) keys_from_scores();
+  }
+
+  void keys_from_scores() {
+    const Gp limit = pointer(limit_), bias = biased_ ? pointer(bias_) : Gp();
+    take_turns(c_, rows_, kTurns, std::array{scores_.row, keys_.row}, [&](Turns rows) {
+      if (biased_)
+        for (const auto& r : rows) vv(Op::V_ADD_VV, r[1], r[0], bias);
+      for (const auto& r : rows) vv(Op::V_MIN_VV, r[1], biased_ ? r[1] : r[0], limit);
+    });
+  }
+
+  /// Keys of groups that are not among the `groups_used` with the largest sums of their two best become the lowest.
+  /// Every lane learns the two best of its section by joining disjoint windows of 1, 2, 4, ... lanes.
+  Expected<void> limit_groups() {
+    const std::int64_t size = experts_ / o_.groups;
+    DLLM_TRY(const Buffer out, c_.constant_row(lanes(size, kMinusInfinity, kInfinity)));
+    DLLM_TRY(const Buffer in, c_.constant_row(lanes(size, kInfinity, kLowest)));
+    e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(size));
+    struct Row {
+      Gp first, second, a, b;  // rows of intermediate results
+    };
+    take_turns(c_, rows_, kTurns, std::array{keys_.row}, [&](Turns rows) {
+      std::vector<Row> at;
+      for (std::size_t g = 0; g < rows.size(); ++g) {
+        const auto row = static_cast<std::int64_t>(4 * g);
+        at.push_back({pointer(scratch_, row), pointer(scratch_, row + 1), pointer(scratch_, row + 2),
+                      pointer(scratch_, row + 3)});
+      }
+      const auto each = [&](auto emit) {
+        for (std::size_t g = 0; g < at.size(); ++g) emit(at[g], rows[g][0]);
+      };
+      best_two(size, each);
+      if (size > 1) each([&](const Row& r, const Gp&) { vv(Op::V_ADD_VV, r.first, r.first, r.second); });
+      keep_groups(pointer(out), pointer(in), each);
+      each([&](const Row& r, const Gp& t) { vv(Op::V_MIN_VV, t, t, r.second); });
+    });
+    return {};
+  }
+
+  /// first, second <- the two best of the section; `first` only, for sections of one lane.
+  template <class Each>
+  void best_two(std::int64_t size, const Each& each) {
+    const Gp distance = e_.reg();
+    if (size == 1) return each([&](const auto& r, const Gp& t) { e_.shift(r.first, t, Gp(), 1); });
+    for (std::int64_t step = 1; step < size; step *= 2) {
+      e_.load(distance, static_cast<std::uint32_t>(step));
+      // first is the keys themselves in the first step, and one lane has no second.
+      each([&](const auto& r, const Gp& t) { e_.shift(r.a, step == 1 ? t : r.first, distance, 2); });
+      if (step > 1) each([&](const auto& r, const Gp&) { e_.shift(r.b, r.second, distance, 2); });
+      if (step > 1) each([&](const auto& r, const Gp&) { vv(Op::V_MAX_VV, r.b, r.b, r.second); });
+      each([&](const auto& r, const Gp& t) { vv(Op::V_MIN_VV, r.second, step == 1 ? t : r.first, r.a); });
+      if (step > 1) each([&](const auto& r, const Gp&) { vv(Op::V_MAX_VV, r.second, r.second, r.b); });
+      each([&](const auto& r, const Gp& t) { vv(Op::V_MAX_VV, r.first, step == 1 ? t : r.first, r.a); });
+    }
+  }
+
+  /// second <- +infinity in the lanes of the best groups, the lowest elsewhere.
+  template <class Each>
+  void keep_groups(const Gp& out, const Gp& in, const Each& each) {
+    const Gp lane = e_.reg(0);
+    for (std::int32_t i = 0; i < o_.groups_used; ++i)
+      each([&](const auto& r, const Gp&) {
+        e_.load_fp(1, kMinusInfinity);
+        e_.max_index(lane, r.first, Gp(), 1);  // its group's first lane
+        e_.shift(r.a, out, lane, 1);
+        e_.shift(i == 0 ? r.second : r.b, in, lane, 1);
+        vv(Op::V_MIN_VV, r.first, r.first, r.a);
+        if (i > 0) vv(Op::V_MAX_VV, r.second, r.second, r.b);
+      });
+  }
+
+  /// Keys of experts that are not among the `capacity` best of a block's maxima become the lowest.
+  void limit_blocks() {
+    constexpr std::uint32_t kOne = 1, kLarge = 2;
+    for (std::size_t begin = 0; begin < c_.rows.size();) {
+      const StepRow& first = c_.rows[begin];
+      std::size_t end = begin + 1;
+      while (end < c_.rows.size() && c_.rows[end].sequence == first.sequence &&
+             c_.rows[end].position / o_.block == first.position / o_.block)
+        ++end;
+      const Gp best = pointer(scratch_), mask = pointer(scratch_, 1), counts = pointer(counts_);
+      Gp t = pointer(keys_, static_cast<std::int64_t>(begin));
+      e_.shift(best, t, Gp(), 1);
+      const auto rows = static_cast<std::int64_t>(end - begin);
+      e_.loop(rows - 1, [&] {
+        e_.add(t, t, c_.vlen());
+        vv(Op::V_MAX_VV, best, best, t);
+      });
+      {
+        const Gp capacity = e_.reg(static_cast<std::uint32_t>(o_.capacity)),
+                 count = e_.reg(static_cast<std::uint32_t>(experts_));
+        Instruction top;
+        top.op = Op::V_TOPK_MASK;
+        top.set(Field::kRd, mask.index());
+        top.set(Field::kRs1, best.index());
+        top.set(Field::kRs2, counts.index());
+        top.set(Field::kRs3, capacity.index());
+        top.set(Field::kFunct, count.index());
+        e_.raw(top);
+      }
+      // 0 where allowed, else a number that swallows the key.
+      e_.load_fp(kOne, kBf16One);
+      e_.load_fp(kLarge, kLargest);
+      e_.vector_vf(Op::V_SUB_VF, mask, mask, kOne);
+      e_.vector_vf(Op::V_MUL_VF, mask, mask, kLarge);
+      e_.load(t, c_.address(keys_.row + static_cast<std::int64_t>(begin)));
+      e_.load_fp(kOne, kLowest);
+      e_.loop(rows, [&] {
+        vv(Op::V_ADD_VV, t, t, mask);
+        e_.vector_vf(Op::V_MAX_VF, t, t, kOne);  // -infinity is for what has been chosen
+        e_.add(t, t, c_.vlen());
+      });
+      begin = end;
+    }
+  }
+
+  void clear_heads() {
+    const Gp word = e_.reg(c_.expert_words.heads);
+    e_.loop(experts_, [&] {
+      e_.store_int(Gp(), word, 0);
+      e_.add(word, word, 1);
+    });
+  }
+
+  /// `used` rounds. In the end w is -infinity where chosen, +infinity elsewhere.
+  void choose() {
+    const Gp chosen = pointer(chosen_), node = e_.reg(c_.expert_words.nodes), offset = e_.reg(0), t = e_.reg();
+    take_turns(c_, rows_, kTurns, std::array{keys_.row, w_.row}, [&](Turns rows) {
+      struct Row {
+        Gp lane, out;
+      };
+      std::vector<Row> at;
+      for (std::size_t g = 0; g < rows.size(); ++g)
+        at.push_back({e_.reg(0), pointer(scratch_, static_cast<std::int64_t>(g))});
+      for (std::int32_t j = 0; j < o_.used; ++j) {
+        for (std::size_t g = 0; g < rows.size(); ++g) e_.load_fp(1 + static_cast<std::uint32_t>(g), kMinusInfinity);
+        for (std::size_t g = 0; g < rows.size(); ++g) {
+          c_.choices.push_back({e_.position(), static_cast<std::uint32_t>(g), j == 0,
+                                static_cast<std::uint32_t>(o_.used), static_cast<std::uint32_t>(experts_)});
+          e_.max_index(at[g].lane, rows[g][0], Gp(), 1 + static_cast<std::uint32_t>(g));
+        }
+        for (std::size_t g = 0; g < rows.size(); ++g) e_.shift(at[g].out, chosen, at[g].lane, 1);
+        for (std::size_t g = 0; g < rows.size(); ++g) vv(Op::V_MIN_VV, rows[g][0], rows[g][0], at[g].out);
+        for (std::size_t g = 0; g < rows.size(); ++g)
+          vv(Op::V_MIN_VV, rows[g][1], j == 0 ? at[g].out : rows[g][1], at[g].out);
+        for (std::size_t g = 0; g < rows.size(); ++g)
+          enlist(at[g].lane, node, offset, t, static_cast<std::int64_t>(g) * o_.used + j, static_cast<std::int64_t>(g));
+      }
+      e_.add(node, node, 2 * static_cast<std::int64_t>(rows.size()) * o_.used);
+      e_.add(offset, offset, static_cast<std::int64_t>(rows.size()) * c_.vlen());
+    });
+  }
+
+  /// Puts a node in front of the list of the expert in `lane`.
+  void enlist(const Gp& lane, const Gp& node, const Gp& offset, const Gp& t, std::int64_t index, std::int64_t row) {
+    const auto word = static_cast<std::uint32_t>(2 * index);
+    e_.load_int(t, lane, c_.expert_words.heads);
+    e_.store_int(t, node, word);
+    e_.add(t, offset, row * c_.vlen());
+    e_.store_int(t, node, word + 1);
+    e_.add(t, node, 2 * index);
+    e_.store_int(t, lane, c_.expert_words.heads);
+  }
+
+  /// w <- the chosen scores, normalized and scaled; 0 elsewhere.
+  void weigh() {
+    constexpr std::uint32_t kEps = 5, kScale = 6;
+    const bool scaled = o_.scale != 1.0f;
+    if (o_.normalize) e_.load_fp(kEps, f32_to_bf16(kSumEps));
+    if (scaled) e_.load_fp(kScale, f32_to_bf16(o_.scale));
+    take_turns(c_, rows_, kTurns, std::array{w_.row, scores_.row}, [&](Turns rows) {
+      for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[0], 0, 1);
+      for (const auto& r : rows) vv(Op::V_MIN_VV, r[0], r[0], r[1]);
+      for (const auto& r : rows) e_.vector_vf(Op::V_MAX_VF, r[0], r[0], 0);
+      if (o_.normalize) {
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.load_fp(f, 0);
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.reduce(Op::V_RED_SUM, f, rows[f - 1][0]);
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_ADD_FP, f, f, kEps);
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_RECI_FP, f, f);
+        if (scaled)
+          for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_MUL_FP, f, f, kScale);
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.vector_vf(Op::V_MUL_VF, rows[f - 1][0], rows[f - 1][0], f);
+      } else if (scaled) {
+        for (const auto& r : rows) e_.vector_vf(Op::V_MUL_VF, r[0], r[0], kScale);
+      }
+    });
+  }
+
+  StepContext& c_;
+  Emitter& e_;
+  const op::Route& o_;
+  ValuePlace z_, w_;
+  std::int64_t experts_, rows_;
+  bool biased_ = false;
+  Buffer scores_, keys_, scratch_, limit_, counts_, chosen_, bias_;
+};
+
+}  // namespace
+
+Expected<void> lower(StepContext& c, const op::Route& o) { return Router(c, o).run(); }
+
+}  // namespace dllm::npu

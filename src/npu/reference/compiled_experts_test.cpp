@@ -1,0 +1,213 @@
+// Layers of experts on the functional machine against the reference executor.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "npu/reference/testing/bench.h"
+
+namespace dllm::npu {
+namespace {
+
+using test::Bench, test::TinyExperts, test::TinyShape, test::TinyWeights, test::format, test::range,
+    test::small_machine, test::three_steps;
+
+/// LLaDA-MoE: softmax over all experts, weights as they are.
+const TinyExperts kSoftmax{.count = 12, .used = 3, .width = 24};
+/// LLaDA2: sigmoid, selection bias, groups, normalized and scaled weights, a shared expert, a first dense layer.
+const TinyExperts kSigmoid{.count = 16,
+                           .used = 3,
+                           .width = 40,
+                           .shared_width = 24,
+                           .leading_dense = 1,
+                           .score = GateScore::kSigmoid,
+                           .bias = true,
+                           .groups = 4,
+                           .groups_used = 2,
+                           .normalize = true,
+                           .scale = 2.5f};
+
+struct Case {
+  std::string name;
+  TinyShape shape;
+  MachineConfig machine;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+template <class T, class Change>
+T with(T base, Change change) {
+  change(base);
+  return base;
+}
+
+std::vector<Case> cases() {
+  const auto machine = [](auto change) { return with(small_machine(), change); };
+  const auto softmax = [](auto change) { return with(kSoftmax, change); };
+  const auto sigmoid = [](auto change) { return with(kSigmoid, change); };
+  const MachineConfig small = small_machine();
+  const auto large_array = machine([](MachineConfig& m) { m.blen = 16, m.mlen = 64, m.vlen = 64; });
+  return {
+      {"softmax", {.routed = kSoftmax}, small},
+      {"sigmoid", {.routed = kSigmoid}, small},
+      {"softmax_large_array", {.routed = kSoftmax}, large_array},
+      {"sigmoid_large_array", {.routed = kSigmoid}, large_array},
+      {"normalized", {.routed = softmax([](TinyExperts& r) { r.normalize = true, r.scale = 0.7f; })}, small},
+      {"scaled", {.routed = softmax([](TinyExperts& r) { r.scale = 1.7f; })}, small},
+      {"softmax_in_groups",
+       {.routed = softmax([](TinyExperts& r) { r.count = 32, r.groups = 4, r.groups_used = 1, r.bias = true; })},
+       small},
+      {"groups_of_one", {.routed = sigmoid([](TinyExperts& r) { r.groups = 16, r.groups_used = 5; })}, small},
+      {"plain_sigmoid", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.bias = false; })}, small},
+      {"block_routing", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.capacity = 6, r.block = 8; })}, small},
+      {"as_many_experts_as_lanes", {.routed = softmax([](TinyExperts& r) { r.count = 64, r.used = 8; })}, small},
+      {"one_of_two", {.routed = softmax([](TinyExperts& r) { r.count = 2, r.used = 1; })}, small},
+      {"wide", {.width = 160, .routed = softmax([](TinyExperts& r) { r.width = 72; })}, machine([](MachineConfig& m) {
+         m.mram_elements *= 4;
+       })},
+      {"narrow_experts", {.routed = softmax([](TinyExperts& r) { r.width = 10; })}, machine([](MachineConfig& m) {
+         m.mlen = m.vlen = 64;
+       })},
+      {"little_fp_memory", {.routed = kSoftmax}, machine([](MachineConfig& m) { m.fp_words = 8; })},
+      {"bf16", {.routed = kSigmoid}, machine([](MachineConfig& m) {
+         m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("bf16");
+       })},
+      {"int4", {.routed = kSigmoid}, machine([](MachineConfig& m) {
+         m.weight = m.matrix_kv = m.vector_kv = format("mxint4:16:plena");
+       })},
+  };
+}
+
+class CompiledExperts : public testing::TestWithParam<Case> {};
+
+TEST_P(CompiledExperts, EveryValueEqualsTheReference) {
+  Bench bench(GetParam().shape, GetParam().machine);
+  three_steps(bench, true);
+}
+
+TEST_P(CompiledExperts, SharedBuffersChangeNothing) {
+  Bench bench(GetParam().shape, GetParam().machine);
+  three_steps(bench, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CompiledExperts, testing::ValuesIn(cases()),
+                         [](const auto& p) { return p.param.name; });
+
+/// Which matrices of the experts' stacks are transferred, by weight.
+class StackReads final : public IssueObserver {
+ public:
+  explicit StackReads(const ModelLayout& layout) : layout_(layout) {}
+  void on_issue(const IssueEvent& event) override {
+    if (event.instruction->op != Op::H_PREFETCH_M) return;
+    const std::uint64_t base = event.accesses->ranges[0].base;
+    for (const WeightPlace& place : layout_.weights) {
+      const std::uint64_t bytes = place.tensor.format.element_bytes(static_cast<std::size_t>(place.expert_stride));
+      if (place.experts > 1 && base >= place.tensor.base && base < place.tensor.base + place.tensor.scale_offset)
+        reads[place.weight].push_back((base - place.tensor.base) / bytes);
+    }
+  }
+  std::map<WeightId, std::vector<std::uint64_t>> reads;
+
+ private:
+  const ModelLayout& layout_;
+};
+
+/// Runs a step of 37 rows; returns which experts each stack was read for.
+std::map<WeightId, std::vector<std::uint64_t>> reads_of(Bench& bench) {
+  StackReads observer(bench.layout());
+  bench.add_cache(40);
+  bench.run({{bench.sequence(0, range(0, 37), {{0, 37}}, {1, 2, 3, 30})}}, {0}, true, HeadMode::kLogits, &observer);
+  return observer.reads;
+}
+
+/// Equal keys: the lower expert, in every row. Nobody chooses the others, and their weights stay where they are.
+TEST(CompiledExperts, TiesAndUntouchedExperts) {
+  for (const TinyExperts& routed : {kSoftmax, kSigmoid}) {
+    Bench bench({.routed = routed}, small_machine(), 64, true, [](TinyWeights& weights) {
+      for (const char* name : {"router", "router.bias"}) weights.fill(name, [](std::size_t) { return 0.0f; });
+    });
+    const auto reads = reads_of(bench);
+    EXPECT_EQ(reads.size(), static_cast<std::size_t>(3 * (2 - routed.leading_dense)));
+    for (const auto& [weight, experts] : reads) EXPECT_EQ(experts, (std::vector<std::uint64_t>{0, 1, 2}));
+  }
+}
+
+/// Every row chooses expert 5, and with a bias that decides, nothing else than 5, 6 and 7.
+TEST(CompiledExperts, AllRowsChooseTheSame) {
+  for (const int blen : {4, 16}) {
+    MachineConfig machine = small_machine();
+    machine.blen = blen;
+    Bench bench({.routed = kSigmoid}, machine, 64, true, [](TinyWeights& weights) {
+      weights.fill("router.bias", [](std::size_t e) { return e >= 5 && e < 8 ? 50.0f : 0.0f; });
+    });
+    for (const auto& [weight, experts] : reads_of(bench)) EXPECT_EQ(experts, (std::vector<std::uint64_t>{5, 6, 7}));
+  }
+  TinyExperts one = kSoftmax;
+  one.used = 1, one.bias = true;
+  Bench bench({.routed = one}, small_machine(), 64, true, [](TinyWeights& weights) {
+    weights.fill("router.bias", [](std::size_t e) { return e == 5 ? 50.0f : 0.0f; });
+  });
+  for (const auto& [weight, experts] : reads_of(bench)) EXPECT_EQ(experts, (std::vector<std::uint64_t>{5}));
+}
+
+/// A step reads each touched expert once, even where its rows come in several chunks.
+TEST(CompiledExperts, ChunksKeepTheMatrices) {
+  MachineConfig machine = small_machine();
+  machine.fp_words = 8;
+  Bench bench({.routed = kSoftmax}, machine);
+  for (const auto& [weight, experts] : reads_of(bench)) {
+    EXPECT_TRUE(std::ranges::is_sorted(experts));
+    EXPECT_EQ(std::set(experts.begin(), experts.end()).size(), experts.size());
+    EXPECT_GT(experts.size(), 5u) << "random routers touch most of 12 experts";
+  }
+}
+
+/// Without data rows choose by assumption: in turn, or at random, and the cost follows what is touched.
+TEST(CompiledExperts, AssumedChoices) {
+  const TinyShape shape{.routed = kSoftmax};
+  const Bench bench(shape, small_machine());
+  const auto touched = [&](const ChoiceAssumption& assumption, std::int64_t rows) {
+    SequenceSpec sequence;
+    sequence.positions = range(0, static_cast<Position>(rows));
+    sequence.visible = {{0, static_cast<Position>(rows)}};
+    sequence.cache = bench.layout().weight_bytes;
+    sequence.capacity = rows;
+    const StepSpec spec{{sequence}};
+    const auto step = compile_step(test::tiny_graph(shape, {rows, 0}), bench.layout(), spec, {.choices = assumption});
+    EXPECT_TRUE(step.has_value()) << step.error().message();
+    Machine machine = *Machine::create(small_machine());
+    StackReads observer(bench.layout());
+    RunOptions options;
+    options.data = false, options.observer = &observer;
+    const auto ran = machine.run(step->program, options);
+    EXPECT_TRUE(ran.has_value()) << ran.error().message();
+    std::vector<std::size_t> counts;
+    for (const auto& [weight, experts] : observer.reads) counts.push_back(experts.size());
+    return counts;
+  };
+  EXPECT_EQ(touched({.balanced = true}, 2), (std::vector<std::size_t>(6, 6)));
+  EXPECT_EQ(touched({.balanced = true}, 5), (std::vector<std::size_t>(6, 12)));
+  EXPECT_EQ(touched({.balanced = false, .seed = 3}, 40), (std::vector<std::size_t>(6, 12)));
+  EXPECT_EQ(touched({.balanced = false, .seed = 3, .lanes = 5}, 40), (std::vector<std::size_t>(6, 5)));
+  const auto few = touched({.balanced = false, .seed = 3}, 2);
+  EXPECT_EQ(touched({.balanced = false, .seed = 3}, 2), few);
+  for (const std::size_t count : few) EXPECT_TRUE(count >= 3 && count <= 6);
+}
+
+TEST(CompiledExperts, WhatDoesNotFitIsSaid) {
+  const auto refusal = [](const TinyExperts& routed, const MachineConfig& machine) {
+    const Graph graph = test::tiny_graph({.routed = routed}, {1, 1});
+    const TinyWeights weights(graph);
+    const auto layout = make_layout(graph, weights.present(), machine, 64);
+    return layout ? std::string() : layout.error().message();
+  };
+  EXPECT_EQ(refusal(kSoftmax, small_machine()), "");
+  EXPECT_NE(refusal(with(kSoftmax, [](TinyExperts& r) { r.count = 65; }), small_machine()).find("row of 64 lanes"),
+            std::string::npos);
+  EXPECT_NE(refusal(with(kSoftmax, [](TinyExperts& r) { r.width = 400; }), small_machine()).find("sram.matrix_tiles"),
+            std::string::npos);
+  EXPECT_NE(refusal(with(kSigmoid, [](TinyExperts& r) { r.count = 12; }), small_machine()).find("powers of two"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace dllm::npu

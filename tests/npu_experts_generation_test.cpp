@@ -1,0 +1,88 @@
+// Whole generations of small mixture-of-experts models on the NPU's backend: tokens, confidences and steps equal those
+// of the reference executor bit for bit. Intermediate values are compared by src/npu/reference's own tests.
+
+#include <gtest/gtest.h>
+
+#include "engine/generate.h"
+#include "engine/method.h"
+#include "npu/backend/npu_backend.h"
+#include "npu/backend/testing/reference_backend.h"
+#include "random_model.h"
+
+namespace dllm {
+namespace {
+
+testing::RandomModel llada_moe() {
+  testing::RandomModel spec;
+  spec.architecture = "llada-moe";
+  spec.experts = {.count = 12, .used = 3, .width = 24};
+  return spec;
+}
+
+testing::RandomModel llada2() {
+  testing::RandomModel spec;
+  spec.architecture = "llada2";
+  spec.kv_heads = 2;
+  spec.experts = {.count = 16,
+                  .used = 3,
+                  .width = 32,
+                  .shared_width = 40,
+                  .leading_dense = 1,
+                  .score = GateScore::kSigmoid,
+                  .groups = 4,
+                  .groups_used = 2,
+                  .normalize = true,
+                  .scale = 2.5f};
+  return spec;
+}
+
+npu::MachineConfig machine() {
+  npu::MachineConfig m;
+  m.blen = 4, m.mlen = 64, m.vlen = 64, m.hlen = 16;
+  m.vram_elements = std::uint64_t{64} * 4096;
+  m.mram_elements = std::uint64_t{64 * 64} * 32;
+  m.hbm_bytes = std::uint64_t{1} << 26;
+  m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = *mx_format_from_name("mxint8:16:ocp");
+  return m;
+}
+
+struct Method {
+  const char* algorithm;
+  const char* cache;
+};
+
+void expect_equal_generations(const testing::RandomModel& spec, const Method& method) {
+  const auto model = *Model::load(testing::random_source(spec));
+  const auto factory = [&](StepShape shape) { return model->build(shape); };
+  const auto npu = npu::NpuBackend::create(model->desc(), factory, model->weights(), machine(), {.positions = 64});
+  ASSERT_TRUE(npu.has_value()) << npu.error().message();
+  npu::test::ReferenceBackend reference(model->desc(), factory, model->weights(), (*npu)->layout());
+  GenerateOptions options;
+  options.length = 16;
+  options.block_length = 8;
+  options.steps = 4;
+  options.algorithm = method.algorithm;
+  options.cache = method.cache;
+  const auto resolved = resolve_options(options, model->desc());
+  ASSERT_TRUE(resolved.has_value()) << resolved.error().message();
+  const std::vector<TokenId> prompt = {3, 17, 42, 8, 61};
+  const auto run = [&](Backend& backend) { return generate(backend, nullptr, prompt, *resolved, nullptr, {}, {}); };
+  const auto got = run(**npu), expected = run(reference);
+  ASSERT_TRUE(got.has_value()) << got.error().message();
+  ASSERT_TRUE(expected.has_value()) << expected.error().message();
+  EXPECT_EQ(got->ids.size(), 16u);
+  EXPECT_EQ(got->ids, expected->ids);
+  EXPECT_EQ(got->confidence, expected->confidence);
+  EXPECT_EQ(got->commit_step, expected->commit_step);
+  EXPECT_GE((*npu)->counters().steps, 4u);
+}
+
+TEST(NpuExperts, GenerationsEqualTheReference) {
+  expect_equal_generations(llada_moe(), {"low-confidence", "none"});
+  expect_equal_generations(llada_moe(), {"threshold", "dual"});
+  expect_equal_generations(llada2(), {"low-confidence", "prefix"});
+  expect_equal_generations(llada2(), {"threshold", "none"});
+}
+
+}  // namespace
+}  // namespace dllm
