@@ -101,6 +101,25 @@ TEST(Likelihood, SamplesAgreeWithTheEnumerationOverLogits) {
   EXPECT_LT(std::abs(sampled->log_likelihood - exact), 4 * sampled->standard_error + 1e-4);
 }
 
+TEST(Likelihood, TextsOfABatchGetTheBitsThatTheyGetAlone) {
+  const Question a = question("Max: 12 16 3 1", "16<|eot_id|>"), b = question("Copy: x y", "x y");
+  const std::vector<MaskedText> texts = {{a.ids, positions(a, {0, 2}), a.prompt},
+                                         {b.ids, positions(b, {1}), b.prompt},
+                                         {b.ids, {}, b.prompt},
+                                         {a.ids, positions(a, {0, 1, 2}), a.prompt}};
+  for (const double cfg_scale : {0.0, 1.0}) {
+    const auto together = tiny().masked_log_probs_batch(texts, cfg_scale);
+    ASSERT_TRUE(together) << together.error().message();
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto alone = tiny().masked_log_probs(texts[i].ids, texts[i].masked, cfg_scale, texts[i].prompt);
+      ASSERT_TRUE(alone);
+      EXPECT_EQ((*together)[i], *alone) << i << " scale " << cfg_scale;
+      EXPECT_EQ(alone->size(), texts[i].masked.size());
+    }
+  }
+  EXPECT_FALSE(tiny().masked_log_probs_batch({texts[0], {{1, 2}, {2}}}));
+}
+
 TEST(Likelihood, RefusesWhatCannotBeScored) {
   EXPECT_FALSE(tiny().masked_log_probs({1, 2, 3}, {3}));
   EXPECT_FALSE(tiny().masked_log_probs({1, 2, 3}, {1, 1}));

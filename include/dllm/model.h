@@ -29,6 +29,13 @@ struct ChatTurn {
   std::string content;
 };
 
+/// A text some of whose tokens are to be predicted.
+struct MaskedText {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> masked;  ///< positions, ascending
+  std::int32_t prompt = 0;           ///< leading positions that guidance hides
+};
+
 /// A model that answers. Generation uses the model's threads and runs one call at a time per object (calls from
 /// several threads wait for each other); tokenization is safe from any thread.
 class LanguageModel {
@@ -67,6 +74,10 @@ class LanguageModel {
   Expected<std::vector<double>> masked_log_probs(const std::vector<std::int32_t>& ids,
                                                  const std::vector<std::int32_t>& masked, double cfg_scale = 0,
                                                  std::int32_t prompt = 0) const;
+
+  /// The same for many texts in one forward pass; each gets the figures that it gets alone.
+  Expected<std::vector<std::vector<double>>> masked_log_probs_batch(const std::vector<MaskedText>& texts,
+                                                                    double cfg_scale = 0) const;
 
   /// `special`: texts of control tokens become their ids.
   Expected<std::vector<std::int32_t>> tokenize(std::string_view text, bool special) const;

@@ -92,7 +92,7 @@ class Bench final : public Verb {
                .apply = into_numbers(options_.contexts, 0, kMaxPositions)});
     flags.add({.names = {"-b", "--batch"},
                .value = "LIST",
-               .help = "sequences that share a step, each with that many rows and that context",
+               .help = "sequences that share a step, each with its own cache; as many generations as the largest says",
                .default_text = "1",
                .apply = into_numbers(options_.batches, 1, 4096)});
     flags.add({.names = {"--scored"},

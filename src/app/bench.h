@@ -70,7 +70,9 @@ nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
                            const BenchSink& sink);
 
-/// One record per prompt length. Prompts are random tokens of the seed.
+/// One record per prompt length x batch: each time as many generations as the largest batch holds, of random prompts of
+/// the seed, at most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two
+/// repetitions give different tokens.
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink);
 

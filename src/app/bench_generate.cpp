@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "app/bench.h"
 #include "app/bench_host.h"
 #include "app/bench_stats.h"
@@ -17,65 +20,117 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Expected<Json> bench_one(BenchModel& model, const BenchOptions& options, const GenerateOptions& resolved,
-                         std::int32_t prompt_tokens, const BenchWatch& watch) {
-  std::vector<TokenId> prompt;
-  for (Position p = 0; p < prompt_tokens; ++p) prompt.push_back(bench_token(model.model->desc(), resolved.seed, p));
-  if (watch.progress)
-    watch.progress(fmt::format("{} tokens after a prompt of {}, {} threads", resolved.length, prompt_tokens,
-                               model.backend->threads()));
-  std::optional<LatencyTable> latency;
-  if (const std::string name = latency_name(resolved); !name.empty()) {
-    DLLM_TRY(latency, requested_latency(name, *model.backend, latency_key(model.path, options.load, *model.backend),
-                                        Log(), watch.stop));
-  }
-  Generation last;
-  bool repeated = false;
-  const auto body = [&]() -> Expected<void> {
-    DLLM_TRY(Generation result,
-             generate(*model.backend, nullptr, prompt, resolved, latency ? &*latency : nullptr, {}, watch.stop));
-    if (result.finish == FinishReason::kCancelled)
+/// What one run of all requests gave.
+struct Answers {
+  GenerateStats sum;       ///< over the requests
+  std::uint64_t hash = 0;  ///< of one request's tokens, or of all hashes
+};
+
+Expected<Answers> sum_up(const std::vector<Generation>& generations) {
+  Answers answers;
+  for (const Generation& one : generations) {
+    if (one.finish == FinishReason::kCancelled)
       return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
-    if (repeated && result.hash != last.hash)
-      return Error{ErrorCode::kMismatch, "two runs of one seed gave different tokens", model.path, "this is a bug"};
-    repeated = true;
-    last = std::move(result);
-    return {};
-  };
-  DLLM_TRY(const auto samples, repeat(options, watch, body));
-  const double median = summarize(samples).median;
-  const GenerateStats& stats = last.stats;
-  Json json = {{"test", "generate"}};
-  json.update(model.describe());
-  json["activations"] = options.load.activations.empty() ? "int8" : options.load.activations;
-  json["seed"] = resolved.seed;
-  json["prompt_tokens"] = prompt_tokens;
-  json["options"] = options_json(resolved);
-  json["repetitions"] = samples.size();
-  json["ms"] = summary_json(samples, 1e3);
-  json["answer_tokens"] = stats.answer_tokens;
-  json["steps"] = stats.steps;
-  json["nfe"] = stats.nfe;
-  json["rows_forwarded"] = stats.rows_forwarded;
-  json["rows_scored"] = stats.rows_scored;
-  json["tokens_per_second"] = stats.answer_tokens / median;
-  json["ms_per_step"] = stats.steps > 0 ? median * 1e3 / stats.steps : 0;
-  json["ms_per_forward"] = stats.nfe > 0 ? median * 1e3 / stats.nfe : 0;
-  json["tokens_per_step"] = stats.steps > 0 ? static_cast<double>(stats.committed_tokens) / stats.steps : 0;
-  json["hash"] = hash_text(last.hash);
-  json["peak_rss_bytes"] = peak_resident_bytes();
-  return json;
+    GenerateStats& sum = answers.sum;
+    sum.answer_tokens += one.stats.answer_tokens;
+    sum.committed_tokens += one.stats.committed_tokens;
+    sum.steps += one.stats.steps;
+    sum.nfe += one.stats.nfe;
+    sum.rows_forwarded += one.stats.rows_forwarded;
+    sum.rows_scored += one.stats.rows_scored;
+    constexpr std::uint64_t kFnvPrime = 1099511628211u;
+    answers.hash = generations.size() == 1 ? one.hash : answers.hash * kFnvPrime ^ one.hash;
+  }
+  return answers;
 }
+
+class GenerateBench {
+ public:
+  GenerateBench(BenchModel& model, const BenchOptions& options, const GenerateOptions& resolved,
+                const BenchWatch& watch)
+      : model_(model), options_(options), resolved_(resolved), watch_(watch) {}
+
+  Expected<void> prepare() {
+    if (const std::string name = latency_name(resolved_); !name.empty()) {
+      DLLM_TRY(latency_,
+               requested_latency(name, *model_.backend, latency_key(model_.path, options_.load, *model_.backend), Log(),
+                                 watch_.stop));
+    }
+    return {};
+  }
+
+  /// As many requests as the largest batch has, in every batch: what they cost can be compared, and must be equal.
+  Expected<void> run(std::int32_t prompt_tokens, const BenchSink& sink) {
+    const std::int32_t requests = *std::max_element(options_.batches.begin(), options_.batches.end());
+    std::vector<std::vector<TokenId>> prompts(static_cast<std::size_t>(requests));
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      for (Position p = 0; p < prompt_tokens; ++p)
+        prompts[i].push_back(bench_token(model_.model->desc(), resolved_.seed + i, p));
+    std::optional<Answers> answers;
+    for (const std::int32_t batch : options_.batches) {
+      if (watch_.progress)
+        watch_.progress(fmt::format("{} x {} tokens after a prompt of {}, batch {}, {} threads", requests,
+                                    resolved_.length, prompt_tokens, batch, model_.backend->threads()));
+      const auto body = [&]() -> Expected<void> {
+        DLLM_TRY(const auto generations, generate_batch(*model_.backend, nullptr, prompts, resolved_,
+                                                        latency_ ? &*latency_ : nullptr, batch, {}, watch_.stop));
+        DLLM_TRY(const Answers these, sum_up(generations));
+        if (answers && these.hash != answers->hash)
+          return Error{ErrorCode::kMismatch, "two runs of one seed gave different tokens", model_.path,
+                       "this is a bug"};
+        answers = these;
+        return {};
+      };
+      DLLM_TRY(const auto samples, repeat(options_, watch_, body));
+      sink(record(prompt_tokens, batch, requests, *answers, samples));
+    }
+    return {};
+  }
+
+ private:
+  Json record(std::int32_t prompt_tokens, std::int32_t batch, std::int32_t requests, const Answers& answers,
+              const std::vector<double>& samples) const {
+    const double median = summarize(samples).median;
+    const GenerateStats& stats = answers.sum;
+    Json json = {{"test", "generate"}};
+    json.update(model_.describe());
+    json["activations"] = options_.load.activations.empty() ? "int8" : options_.load.activations;
+    json["seed"] = resolved_.seed;
+    json["batch"] = batch;
+    json["requests"] = requests;
+    json["prompt_tokens"] = prompt_tokens;
+    json["options"] = options_json(resolved_);
+    json["repetitions"] = samples.size();
+    json["ms"] = summary_json(samples, 1e3);
+    json["answer_tokens"] = stats.answer_tokens;
+    json["steps"] = stats.steps;
+    json["nfe"] = stats.nfe;
+    json["rows_forwarded"] = stats.rows_forwarded;
+    json["rows_scored"] = stats.rows_scored;
+    json["tokens_per_second"] = stats.answer_tokens / median;
+    json["ms_per_step"] = stats.steps > 0 ? median * 1e3 / stats.steps : 0;
+    json["ms_per_forward"] = stats.nfe > 0 ? median * 1e3 / stats.nfe : 0;
+    json["tokens_per_step"] = stats.steps > 0 ? static_cast<double>(stats.committed_tokens) / stats.steps : 0;
+    json["hash"] = hash_text(answers.hash);
+    json["peak_rss_bytes"] = peak_resident_bytes();
+    return json;
+  }
+
+  BenchModel& model_;
+  const BenchOptions& options_;
+  const GenerateOptions& resolved_;
+  const BenchWatch& watch_;
+  std::optional<LatencyTable> latency_;
+};
 
 }  // namespace
 
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink) {
   DLLM_TRY(const GenerateOptions resolved, resolve_options(options.generate, model.model->desc()));
-  for (const std::int32_t prompt : options.prompts) {
-    DLLM_TRY(const Json record, bench_one(model, options, resolved, prompt, watch));
-    sink(record);
-  }
+  GenerateBench bench(model, options, resolved, watch);
+  DLLM_CHECK_OK(bench.prepare());
+  for (const std::int32_t prompt : options.prompts) DLLM_CHECK_OK(bench.run(prompt, sink));
   return {};
 }
 

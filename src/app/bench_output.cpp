@@ -82,12 +82,15 @@ std::vector<Column> columns(const std::string& test) {
            {"± MAD [min, max]", spread},
            bytes("peak RSS", "peak_rss_bytes")};
   if (test == "generate")
-    own = {integer("prompt", "prompt_tokens"),
+    own = {integer("requests", "requests"),
+           integer("batch", "batch"),
+           integer("prompt", "prompt_tokens"),
            number("length", "/options/length", 0),
            {"method", method, false},
            number("ms", "/ms/median", 1),
            {"± MAD [min, max]", spread},
            integer("NFE", "nfe"),
+           integer("rows", "rows_forwarded"),
            number("tok/s", "/tokens_per_second", 2),
            number("ms/NFE", "/ms_per_forward", 2),
            number("tok/step", "/tokens_per_step", 2)};
@@ -141,6 +144,7 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"context", "/context"},
       {"scored", "/scored"},
       {"prompt_tokens", "/prompt_tokens"},
+      {"requests", "/requests"},
       {"options", "/options"},
       {"repetitions", "/repetitions"},
       {"ms_median", "/ms/median"},
@@ -157,6 +161,7 @@ const std::vector<std::pair<std::string, std::string>>& csv_columns() {
       {"read_percent", "/read_percent"},
       {"operators", "/operators"},
       {"nfe", "/nfe"},
+      {"rows_forwarded", "/rows_forwarded"},
       {"steps", "/steps"},
       {"answer_tokens", "/answer_tokens"},
       {"tokens_per_second", "/tokens_per_second"},

@@ -188,6 +188,15 @@ class Bench(CliCase):
         self.assertEqual(record["options"]["cache"], "dual")
         self.assertEqual(len(record["hash"]), 16)
 
+    def test_batched_generations_are_those_of_single_runs(self):
+        single, batched = self.records("generate", "-m", self.model, "-p", "5", "-n", "8", "--algorithm",
+                                       "low-confidence", "--steps", "4", "--block-length", "4", "--cache", "dual", "-b",
+                                       "1,3")
+        self.assertEqual([(r["requests"], r["batch"]) for r in (single, batched)], [(3, 1), (3, 3)])
+        self.assertEqual((single["nfe"], single["answer_tokens"]), (12, 24))
+        for what in ("nfe", "answer_tokens", "rows_forwarded", "rows_scored", "hash"):
+            self.assertEqual(single[what], batched[what])
+
     def test_load(self):
         record, = self.records("load", "-m", self.model)
         self.assertEqual(record["file_bytes"], self.model.stat().st_size)

@@ -92,12 +92,22 @@ class Eval(CliCase):
         self.assertRegex(self.ok("eval", self.items, "--scoring", "likelihood", "--mc-samples", "16").stdout,
                          r"nats/token")
 
+    def test_likelihoods_are_the_same_in_every_batch(self):
+        words = ("eval", self.items, "--scoring", "likelihood", "--mc-samples", "16", "--cfg-scale", "0.5", "-o", "json")
+        alone, together = (json.loads(self.ok(*words, "--batch", n).stdout)["records"] for n in ("1", "7"))
+        for a, b in zip(alone, together):
+            self.assertEqual(a["log_likelihoods"], b["log_likelihoods"])
+            self.assertEqual(a["nfe"], b["nfe"])
+
     def test_choices(self):
         path = self.dir / "choices.jsonl"
         path.write_text('{"prompt":"Max: 12 16 3 1","choices":["12","16","3"],"label":1}\n'
                         '{"prompt":"Solve 17+4.","choices":["20","22"],"label":0}\n')
         report = json.loads(self.ok("eval", path, "-o", "json").stdout)
         self.assertTrue(report["records"][0]["correct"])
+        batched = json.loads(self.ok("eval", path, "--batch", "3", "-o", "json").stdout)
+        self.assertEqual([r["log_likelihoods"] for r in batched["records"]],
+                         [r["log_likelihoods"] for r in report["records"]])
         self.assertEqual(report["records"][0]["text"], "16")
         self.assertEqual(len(report["records"][1]["log_likelihoods"]), 2)
         self.assertIn("cannot be scored", self.fails(2, "eval", path, "--scoring", "likelihood"))

@@ -21,9 +21,9 @@ class Eval final : public Verb {
     items_.add(flags);
     flags.add({.names = {"--batch"},
                .value = "N",
-               .help = "generate N answers in one forward pass; they are the same",
+               .help = "N answers, or N masks of likelihoods, in one forward pass; the results are the same",
                .default_text = "1",
-               .apply = into(batch_, 1, std::numeric_limits<std::int32_t>::max())});
+               .apply = into(items_.batch, 1, std::numeric_limits<std::int32_t>::max())});
     model_.add_template(flags);
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
@@ -47,7 +47,7 @@ class Eval final : public Verb {
     // In a batch answers come in another order than the items; they are scored when all are there.
     std::vector<Generation> answers;
     std::size_t next = 0;
-    if (batch_ > 1 && scoring == Scoring::kGenerate) {
+    if (items_.batch > 1 && scoring == Scoring::kGenerate) {
       DLLM_TRY(answers, batched(model, set.items, progress, stop));
       bound.answer = [&](const std::string&) -> Expected<Generation> { return std::move(answers[next++]); };
     }
@@ -77,7 +77,7 @@ class Eval final : public Verb {
                     fmt::format("{}/{} answered", done, items.size()));
       return true;
     };
-    return model.generate_batch(conversations, options_, batch_, count, std::move(stop));
+    return model.generate_batch(conversations, options_, items_.batch, count, std::move(stop));
   }
 
   static std::string summary(const EvalReport& report) {
@@ -106,7 +106,6 @@ class Eval final : public Verb {
 
   std::vector<std::string> words_;
   EvalFlags items_;
-  std::int32_t batch_ = 1;
   std::string output_;
   ModelFlags model_;
   GenerateOptions options_;

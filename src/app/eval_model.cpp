@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "base/try.h"
@@ -14,41 +13,71 @@ namespace {
 
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 
-Expected<TargetLikelihood> likelihood(const LanguageModel& model, const std::vector<ChatTurn>& turns,
-                                      const std::string& target, const LikelihoodOptions& options, double cfg_scale,
-                                      const std::stop_token& stop) {
-  DLLM_TRY(std::vector<std::int32_t> ids, model.apply_template(turns));
-  DLLM_TRY(const std::vector<std::int32_t> tokens, model.tokenize(target, /*special=*/false));
-  const auto prompt = static_cast<std::int32_t>(ids.size());
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
-  TargetLikelihood result;
-  result.tokens = static_cast<std::int32_t>(tokens.size());
-  const auto score = [&](const std::vector<std::int32_t>& masked) -> Expected<std::vector<double>> {
-    if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "interrupted", "", ""};
-    std::vector<std::int32_t> positions;
-    for (const std::int32_t i : masked) positions.push_back(prompt + i);
-    result.passes += cfg_scale != 0 ? 2 : 1;
-    return model.masked_log_probs(ids, positions, cfg_scale, prompt);
-  };
-  const auto whole = [&]() -> Expected<double> {
-    if (!model.autoregressive()) {
-      DLLM_TRY(const LikelihoodEstimate estimate, estimate_likelihood(result.tokens, score, options));
-      return estimate.log_likelihood;
+/// What the likelihood of one target takes.
+struct Target {
+  std::vector<std::int32_t> ids;  ///< prompt and target
+  LikelihoodPlan plan;
+  std::vector<double> values = {};  ///< by sample
+};
+
+/// The likelihoods of an item's targets, of which all masks are scored `batch` at a time.
+class LikelihoodRun {
+ public:
+  LikelihoodRun(const LanguageModel& model, double cfg_scale, std::int32_t batch, std::stop_token stop)
+      : model_(model), cfg_scale_(cfg_scale), batch_(static_cast<std::size_t>(batch)), stop_(std::move(stop)) {}
+
+  Expected<void> add(const std::vector<std::int32_t>& prompt, const std::string& target,
+                     const LikelihoodOptions& options) {
+    DLLM_TRY(const std::vector<std::int32_t> tokens, model_.tokenize(target, /*special=*/false));
+    prompt_ = static_cast<std::int32_t>(prompt.size());
+    const auto length = static_cast<std::int32_t>(tokens.size());
+    LikelihoodPlan plan = LikelihoodPlan::whole(length);
+    if (!model_.autoregressive()) {
+      DLLM_TRY(plan, LikelihoodPlan::sampled(length, options));
     }
-    std::vector<std::int32_t> all(tokens.size());
-    std::iota(all.begin(), all.end(), 0);
-    DLLM_TRY(const std::vector<double> logs, score(all));
-    return std::accumulate(logs.begin(), logs.end(), 0.0);
-  }();
-  if (whole) {
-    result.log_likelihood = *whole;
-  } else if (whole.error().code == ErrorCode::kCancelled) {
-    result.cancelled = true;
-  } else {
-    return whole.error();
+    std::vector<std::int32_t> ids = prompt;
+    ids.insert(ids.end(), tokens.begin(), tokens.end());
+    targets_.push_back({std::move(ids), plan});
+    return {};
   }
-  return result;
-}
+
+  Expected<std::vector<TargetLikelihood>> run() {
+    for (std::size_t t = 0; t < targets_.size(); ++t)
+      for (std::int32_t sample = 0; sample < targets_[t].plan.samples(); ++sample) {
+        if (stop_.stop_requested()) return std::vector<TargetLikelihood>{{.cancelled = true}};
+        texts_.push_back({targets_[t].ids, targets_[t].plan.mask(sample), prompt_});
+        for (std::int32_t& position : texts_.back().masked) position += prompt_;
+        owners_.push_back(t);
+        if (texts_.size() == batch_) DLLM_CHECK_OK(score());
+      }
+    DLLM_CHECK_OK(score());
+    std::vector<TargetLikelihood> results;
+    for (const Target& target : targets_)
+      results.push_back({.log_likelihood = target.plan.combine(target.values).log_likelihood,
+                         .tokens = static_cast<std::int32_t>(target.ids.size()) - prompt_,
+                         .passes = target.plan.samples() * (cfg_scale_ != 0 ? 2 : 1)});
+    return results;
+  }
+
+ private:
+  Expected<void> score() {
+    DLLM_TRY(const auto logs, model_.masked_log_probs_batch(texts_, cfg_scale_));
+    for (std::size_t i = 0; i < logs.size(); ++i)
+      targets_[owners_[i]].values.push_back(targets_[owners_[i]].plan.value(logs[i]));
+    texts_.clear();
+    owners_.clear();
+    return {};
+  }
+
+  const LanguageModel& model_;
+  double cfg_scale_;
+  std::size_t batch_;
+  std::stop_token stop_;
+  std::int32_t prompt_ = 0;
+  std::vector<Target> targets_;
+  std::vector<MaskedText> texts_;    ///< of the pass that is being gathered
+  std::vector<std::size_t> owners_;  ///< their targets
+};
 
 }  // namespace
 
@@ -122,13 +151,16 @@ EvalModel EvalFlags::bind(const LanguageModel& model, const GenerateOptions& opt
   bound.answer = [this, &model, &options, stop](const std::string& prompt) {
     return model.generate(turns(prompt), options, {}, stop);
   };
-  bound.likelihood = [this, &model, &options, raw, stop](const std::string& prompt, const std::string& target,
-                                                         std::uint32_t item) {
+  bound.likelihoods = [this, &model, &options, raw, stop](
+                          const std::string& prompt, const std::vector<std::string>& targets,
+                          std::uint32_t item) -> Expected<std::vector<TargetLikelihood>> {
+    DLLM_TRY(const std::vector<std::int32_t> ids, model.apply_template(turns(prompt)));
     // Without a template a continuation stands in the same line, as the harness has it.
-    const std::string continuation =
-        raw && !prompt.empty() && prompt.back() != ' ' && prompt.back() != '\n' ? " " + target : target;
-    return likelihood(model, turns(prompt), continuation, {.samples = samples, .rng = {options.seed, item}},
-                      options.cfg_scale, stop);
+    const bool joined = raw && !prompt.empty() && prompt.back() != ' ' && prompt.back() != '\n';
+    LikelihoodRun run(model, options.cfg_scale, batch, stop);
+    for (const std::string& target : targets)
+      DLLM_CHECK_OK(run.add(ids, joined ? " " + target : target, {.samples = samples, .rng = {options.seed, item}}));
+    return run.run();
   };
   return bound;
 }

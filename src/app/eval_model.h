@@ -15,6 +15,7 @@ namespace dllm::app {
 struct EvalFlags {
   std::string format, task, system, scoring;
   std::int32_t limit = 0, shots = 0, samples = 128;
+  std::int32_t batch = 1;  ///< masks of a likelihood per forward pass
   JudgeOptions judging;
 
   void add(Flags& flags);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <functional>
 
 namespace dllm {
 namespace {
@@ -102,7 +103,7 @@ void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
     const auto last = static_cast<std::uint64_t>(items * (i + 1) / shares);
     shares_[static_cast<std::size_t>(i)].range.store(first << 32 | last, std::memory_order_relaxed);
   }
-  parallel_for(shares, [&](std::int64_t own, int worker) {
+  const auto walk = [&](std::int64_t own, int worker) {
     std::int64_t begin = 0, end = 0;
     while (take(static_cast<std::size_t>(own), grain, true, begin, end)) body(begin, end, worker);
     for (;;) {
@@ -116,7 +117,8 @@ void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
       if (most == 0) return;
       if (take(largest, grain, false, begin, end)) body(begin, end, worker);
     }
-  });
+  };
+  parallel_for(shares, std::cref(walk));  // a reference: a std::function would allocate for what `walk` holds
 }
 
 void ThreadPool::work(int worker) {

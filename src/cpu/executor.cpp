@@ -184,21 +184,12 @@ Executor::MadeActivations Executor::begin_activations(const OpRun& part, ValueId
 
 void Executor::run_rows(const OpRun& part) {
   const std::span<const Op> ops = std::span(plan_->graph.ops).subspan(part.first, part.last - part.first);
-  std::int64_t cost = 0, count = 0;
-  for (const Op& op : ops) {
+  for (const Op& op : ops)
     if (const auto* rope = std::get_if<op::Rope>(&op)) rope_table(*rope).grow(last_position_ + 1);
-    for (const std::vector<ValueId>& ids : {inputs(op), outputs(op)})
-      for (ValueId id : ids) {
-        cost += width(id);
-        count = rows(id);
-      }
-    if (std::holds_alternative<op::SwiGlu>(op)) cost += 8 * width(std::get<op::SwiGlu>(op).out);
-  }
-  const std::vector<ValueId> made = outputs(ops.back());
-  const ValueId last = made.empty() ? kNoId : made.front();
+  const ValueId last = part.made;
   const MadeActivations quantized = last == kNoId ? MadeActivations() : begin_activations(part, last);
-  if (quantized.any()) cost += width(last);
-  parallel_items(pool_, count, cost / 3, [&](std::int64_t r, int) {
+  const std::int64_t cost = part.cost + (quantized.any() ? width(last) : 0);
+  parallel_items(pool_, rows(part.sized), cost / 3, [&](std::int64_t r, int) {
     for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
     if (quantized.any()) quantized.quantize(kernels_, value(last) + r * width(last), r, 0, width(last));
   });

@@ -28,7 +28,8 @@ namespace dllm::cpu {
 
 /// Runs graphs: owns the arena, the scratch and what is derived from the weights (vectors as float32, RoPE tables).
 /// After the first steps of the largest shape, a forward pass allocates nothing but the scores it returns, a few dozen
-/// bytes per sequence, and the sorting space of the requests that use top_k, top_p or top_tokens.
+/// bytes per sequence, the sorting space of the requests that use top_k, top_p or top_tokens, a row per mixed
+/// embedding, and, if a profile listens, the names that it adds up under.
 class Executor {
  public:
   using Factory = std::function<Graph(StepShape)>;

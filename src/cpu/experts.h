@@ -1,11 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "cpu/buffer.h"
+#include "cpu/expert_rows.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
 #include "graph/graph.h"
@@ -29,16 +29,6 @@ struct ExpertArgs {
   Activation activation = Activation::kSilu;
 };
 
-/// Copies of a product's rows of x, in another order and number.
-class GatheredRows {
- public:
-  /// `from` over the rows from[order[i]]. Throws std::bad_alloc.
-  LinearArgs gather(const LinearArgs& from, std::span<const std::int32_t> order, ThreadPool& pool);
-
- private:
-  Buffer memory_;
-};
-
 /// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
 /// number of rows, and the products are those of LinearRunner's kernels over many rows.
 ///
@@ -55,17 +45,11 @@ class ExpertRunner {
   void run(const ExpertArgs& args, float* out);
 
  private:
-  /// An expert with its pairs of a row and this expert: [first, last) in the order by expert.
-  struct Group {
-    std::int64_t expert, first, last;
-  };
-
-  void group(const ExpertArgs& args);
   void make_inputs(const ExpertArgs& args);
-  void make_inner(const ExpertArgs& args);
-  void inner(std::int64_t begin, std::int64_t end, int worker);
-  void inner_columns(const Group& group, std::int64_t column, std::int64_t columns, int worker);
+  void inner_pass();
+  void inner_columns(const ExpertGroup& group, std::int64_t column, std::int64_t columns, int worker);
   void keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column, std::int64_t columns);
+  void finish_inner();
   void outer_columns(std::int64_t column, std::int64_t columns, std::int64_t rows, int worker, float* out);
   float* tile(int worker, int which);
 
@@ -75,14 +59,13 @@ class ExpertRunner {
   Buffer tiles_;
 
   // The operator that runs now.
-  std::vector<Group> groups_;
-  std::vector<std::int32_t> row_of_;  ///< by pair
-  std::vector<float> weight_of_;      ///< by pair
-  GatheredRows gate_rows_, up_rows_;
+  ExpertPairs pairs_;
+  PairRows gate_rows_, up_rows_, down_rows_;
   Buffer inner_memory_;
   LinearArgs gate_, up_, down_;  ///< over pairs; `down_` reads what the first pass writes
   const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
   bool exact_inner_ = false;
+  std::atomic<bool> regular_inner_{false};
   void (*gated_)(const float* gate, const float* up, std::int64_t n, float* out) = nullptr;
 };
 

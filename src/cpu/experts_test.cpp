@@ -60,7 +60,7 @@ class Layer {
     std::vector<PackedMatrix> packed;
     packed.reserve(3);
     const auto stack = [&](const Stack& s) {
-      if (exact || !packs_stacks(s.view.type)) return ExpertStack{&s.view, nullptr};
+      if (exact || packed_format(s.view.type) == nullptr) return ExpertStack{&s.view, nullptr};
       packed.emplace_back(s.view, pool);
       return ExpertStack{&s.view, &packed.back().weight()};
     };
@@ -150,8 +150,15 @@ TEST(Experts, CodesComeClose) {
 }
 
 TEST(Experts, ARowIsTheSameInEveryCompanyOnEveryThread) {
-  for (const Types& types :
-       {Types{kF32, kF32, kF32}, {kQ4_0, kQ4_0, kQ4_0}, {kQ8_0, kQ8_0, kQ8_0}, {kQ4_K, kQ4_K, kQ6_K}}) {
+  for (const Types& types : {Types{kF32, kF32, kF32},
+                             {kF16, kF16, kF16},
+                             {kBF16, kBF16, kBF16},
+                             {kF32, kBF16, kF16},
+                             {kBF16, kQ4_0, kQ8_0},
+                             {kQ4_0, kQ4_0, kBF16},
+                             {kQ4_0, kQ4_0, kQ4_0},
+                             {kQ8_0, kQ8_0, kQ8_0},
+                             {kQ4_K, kQ4_K, kQ6_K}}) {
     Layer layer(types, 256, 512, 5, 3, 70);
     const auto all = layer.run(3, 0, 70);
     for (const auto& [first, count] : {std::pair{0, 1}, {3, 1}, {69, 1}, {10, 7}, {20, 50}}) {
@@ -172,15 +179,31 @@ TEST(Experts, LongRowsOfCodesAreTheSameInEveryCompany) {
   }
 }
 
+TEST(Experts, FloatsPackedOrAsTheyStandAreTheSameBits) {
+  // BF16 stands apart: beside packed weights its rows are rounded.
+  for (const TensorType type : {kF32, kF16}) {
+    Layer layer({type, type, type}, 80, 48, 6, 3, 25);
+    EXPECT_EQ(layer.run(2, 0, 25), layer.run(2, 0, 25, /*exact=*/true)) << codec(type).name;
+  }
+}
+
+TEST(Experts, BFloat16ComesClose) {
+  Layer layer({kBF16, kBF16, kBF16}, 256, 128, 4, 2, 3);
+  for (std::int64_t row = 0; row < 3; ++row)
+    EXPECT_LT(worst_error(layer.run(2, row, 1), layer.definition(row)), 0.01) << row;
+}
+
 TEST(Experts, EveryKernelSetGivesTheSameBits) {
-  Layer layer({kQ4_0, kQ4_0, kQ8_0}, 256, 256, 4, 2, 9);
-  const auto expected = layer.run(2, 0, 9, false, "scalar");
-  KernelSetEntry entries[kMaxKernelSets];
-  const int count = list_kernel_sets(entries);
-  for (int i = 0; i < count; ++i)
-    if (entries[i].available) {
-      EXPECT_EQ(layer.run(2, 0, 9, false, entries[i].set->name), expected) << entries[i].set->name;
-    }
+  for (const Types& types : {Types{kQ4_0, kQ4_0, kQ8_0}, {kBF16, kBF16, kBF16}, {kF16, kF32, kBF16}}) {
+    Layer layer(types, 256, 256, 4, 2, 21);
+    const auto expected = layer.run(2, 0, 21, false, "scalar");
+    KernelSetEntry entries[kMaxKernelSets];
+    const int count = list_kernel_sets(entries);
+    for (int i = 0; i < count; ++i)
+      if (entries[i].available) {
+        EXPECT_EQ(layer.run(2, 0, 21, false, entries[i].set->name), expected) << entries[i].set->name;
+      }
+  }
 }
 
 }  // namespace

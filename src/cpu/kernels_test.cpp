@@ -261,6 +261,8 @@ TEST_P(Kernels, RowKernelsMatchDoublePrecision) {
       ASSERT_NEAR(out[i], 1.5 * std::tanh(static_cast<double>(a[i]) / 1.5), 5e-7);
     set().add(a.data(), b.data(), n, out.data());
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], a[i] + b[i]);
+    set().add_scaled(a.data(), b[0], n, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], std::fma(a[i], b[0], a[i] + b[i]));
   }
 }
 

@@ -87,7 +87,7 @@ void LinearRunner::run(std::span<const Product> products) {
   if (products.empty() || products.front().args.rows == 0) return;
   std::int64_t pairs = 0;
   for (const Product& product : products) pairs += pairs_of(product);
-  pool_.parallel_ranges(pairs, grain(products.front().args), [&](std::int64_t begin, std::int64_t end, int worker) {
+  parallel_ranges(pool_, pairs, grain(products.front().args), [&](std::int64_t begin, std::int64_t end, int worker) {
     std::int64_t origin = 0;  // of the product, among the pairs of all
     for (const Product& product : products) {
       const std::int64_t first = std::max(begin, origin), last = std::min(end, origin + pairs_of(product));
@@ -100,7 +100,7 @@ void LinearRunner::run(std::span<const Product> products) {
 void LinearRunner::run_gated(const Product& gate, const Product& up, const Combine& combine) {
   assert(gate.n == up.n);
   if (gate.args.rows == 0) return;
-  pool_.parallel_ranges(pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
+  parallel_ranges(pool_, pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
     const std::int64_t step = gate.args.groups != nullptr ? end - begin : 1;
     for (std::int64_t pair = begin; pair < end; pair += step) {
       multiply(gate, pair, pair + step, worker);

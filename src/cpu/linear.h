@@ -43,6 +43,12 @@ void parallel_items(ThreadPool& pool, std::int64_t items, std::int64_t cost, con
   });
 }
 
+/// ThreadPool::parallel_ranges without the allocation of a std::function.
+template <class Body>
+void parallel_ranges(ThreadPool& pool, std::int64_t items, std::int64_t grain, const Body& body) {
+  pool.parallel_ranges(items, grain, std::cref(body));
+}
+
 /// One product of a region: out[rows][n].
 struct Product {
   LinearArgs args;

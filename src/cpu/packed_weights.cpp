@@ -71,7 +71,6 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
     const auto i = static_cast<std::size_t>(id);
     const WeightView& view = weights[i];
     if (!view.present() || packed.by_id_[i].format != nullptr || packed_format(view.type) == nullptr) return;
-    if (view.shape.size() > 2 && !packs_stacks(view.type)) return;
     PackedWeight& weight = packed.by_id_[i] = describe(view);
     order.push_back(i);
     const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.layout.bytes);

@@ -29,13 +29,6 @@ struct PackedWeight {
   std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
-/// Whether stacks of experts of this type are packed: their rows are gathered as codes. Floats are read from the file,
-/// as they stand.
-inline bool packs_stacks(TensorType type) {
-  const PackedFormat* format = packed_format(type);
-  return format != nullptr && !packs_floats(*format);
-}
-
 /// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
 /// more than one tensor is in memory twice.
 class PackedWeights {

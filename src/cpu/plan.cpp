@@ -63,6 +63,22 @@ std::size_t end_of_products(const Graph& graph, std::size_t first) {
   return last;
 }
 
+OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
+  OpRun run{first, last, OpRun::Kind::kRows};
+  for (std::size_t i = first; i < last; ++i) {
+    const Op& op = graph.ops[i];
+    for (const std::vector<ValueId>& ids : {inputs(op), outputs(op)})
+      for (const ValueId id : ids) {
+        run.cost += graph.values[index(id)].width;
+        run.sized = id;
+      }
+    if (const auto* swiglu = std::get_if<op::SwiGlu>(&op)) run.cost += 8 * graph.values[index(swiglu->out)].width;
+  }
+  const std::vector<ValueId> made = outputs(graph.ops[last - 1]);
+  if (!made.empty()) run.made = made.front();
+  return run;
+}
+
 /// The longest runs. Operators over all rows and over the scored ones do not mix; GatherScored, which changes from one
 /// to the other, stands between them.
 std::vector<OpRun> make_runs(const Graph& graph) {
@@ -75,7 +91,7 @@ std::vector<OpRun> make_runs(const Graph& graph) {
     } else if (is_by_row(graph.ops[i])) {
       std::size_t end = i + 1;
       while (end < graph.ops.size() && is_by_row(graph.ops[end])) ++end;
-      runs.push_back({i, end, OpRun::Kind::kRows});
+      runs.push_back(run_of_rows(graph, i, end));
     } else {
       runs.push_back({i, i + 1, OpRun::Kind::kSingle});
     }

@@ -22,6 +22,10 @@ struct OpRun {
   std::size_t first = 0;
   std::size_t last = 0;
   Kind kind = Kind::kSingle;
+  // Of kRows, so that a step need not ask the operators, which answer with vectors:
+  std::int64_t cost = 0;  ///< of a row: numbers read and written
+  ValueId sized = kNoId;  ///< has the rows that the run has
+  ValueId made = kNoId;   ///< what the last operator writes, if it writes a value
 };
 
 /// A graph with a place in the arena for each value. The graph is built for a capacity of rows; a step of any smaller

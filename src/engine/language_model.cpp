@@ -243,8 +243,14 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
 Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<std::int32_t>& ids,
                                                               const std::vector<std::int32_t>& masked, double cfg_scale,
                                                               std::int32_t prompt) const {
+  DLLM_TRY(auto logs, masked_log_probs_batch({{ids, masked, prompt}}, cfg_scale));
+  return std::move(logs.front());
+}
+
+Expected<std::vector<std::vector<double>>> LanguageModel::masked_log_probs_batch(const std::vector<MaskedText>& texts,
+                                                                                 double cfg_scale) const {
   const std::lock_guard lock(impl_->mutex);
-  return dllm::masked_log_probs(*impl_->backend, ids, masked, cfg_scale, prompt);
+  return dllm::masked_log_probs(*impl_->backend, texts, cfg_scale);
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {

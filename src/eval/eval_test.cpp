@@ -99,10 +99,10 @@ TEST(Evaluate, TakesTheLikeliestChoiceAndTheLikeliestPerByte) {
   question.choices = {"a", "bbbbbbbbbb"};
   question.label = 1;
   EvalModel model;
-  model.likelihood = [](const std::string&, const std::string& target,
-                        std::uint32_t number) -> Expected<TargetLikelihood> {
+  model.likelihoods = [](const std::string&, const std::vector<std::string>& targets, std::uint32_t number) {
     EXPECT_EQ(number, 1u);
-    return TargetLikelihood{target == "a" ? -2.0 : -5.0, 3, 7};
+    EXPECT_EQ(targets, (std::vector<std::string>{"a", "bbbbbbbbbb"}));
+    return Expected(std::vector<TargetLikelihood>{{-2.0, 3, 7}, {-5.0, 3, 7}});
   };
   const auto report = evaluate({find_task_kind("choice"), {question}}, Scoring::kChoices, model);
   ASSERT_TRUE(report) << report.error().message();
@@ -116,8 +116,8 @@ TEST(Evaluate, TakesTheLikeliestChoiceAndTheLikeliestPerByte) {
 
 TEST(Evaluate, SumsLikelihoodsOfAnswers) {
   EvalModel model;
-  model.likelihood = [](const std::string&, const std::string& target, std::uint32_t) -> Expected<TargetLikelihood> {
-    return TargetLikelihood{-1.5, static_cast<std::int32_t>(target.size()), 2};
+  model.likelihoods = [](const std::string&, const std::vector<std::string>& targets, std::uint32_t) {
+    return Expected(std::vector<TargetLikelihood>{{-1.5, static_cast<std::int32_t>(targets.front().size()), 2}});
   };
   const auto report = evaluate(three_items(), Scoring::kLikelihood, model);
   ASSERT_TRUE(report);

@@ -45,8 +45,8 @@ MaybeRecord likelihoods(const EvalItem& item, const std::vector<std::string>& ta
                         const EvalModel& model) {
   EvalRecord record{.item = item, .text = {}};
   const auto start = std::chrono::steady_clock::now();
-  for (const std::string& target : targets) {
-    DLLM_TRY(const TargetLikelihood result, model.likelihood(item.prompt, target, number));
+  DLLM_TRY(const auto results, model.likelihoods(item.prompt, targets, number));
+  for (const TargetLikelihood& result : results) {
     if (result.cancelled) return std::optional<EvalRecord>();
     record.log_likelihoods.push_back(result.log_likelihood);
     record.target_tokens = result.tokens;

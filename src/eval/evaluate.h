@@ -20,11 +20,14 @@ struct TargetLikelihood {
   bool cancelled = false;  ///< ends the evaluation; the item is not counted
 };
 
-/// What an evaluation asks of a model. `item` numbers the request, so that random draws differ between items.
+/// What an evaluation asks of a model. `item` numbers the request, so that random draws differ between items. The
+/// likelihoods of an item's targets are asked for together, so that they can share forward passes; a cancelled one
+/// ends the list.
 struct EvalModel {
   std::function<Expected<Generation>(const std::string& prompt)> answer;
-  std::function<Expected<TargetLikelihood>(const std::string& prompt, const std::string& target, std::uint32_t item)>
-      likelihood;
+  std::function<Expected<std::vector<TargetLikelihood>>(const std::string& prompt,
+                                                        const std::vector<std::string>& targets, std::uint32_t item)>
+      likelihoods;
 };
 
 /// One answered item.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/rng.h"
@@ -29,12 +30,39 @@ struct LikelihoodOptions {
 /// Targets up to this length can be enumerated (2^12 - 1 passes).
 constexpr std::int32_t kMaxEnumerated = 12;
 
+/// The masks of an estimate. They are known before anything is scored, so any number of them can share a forward pass.
+///
 /// LLaDA's estimator (Nie et al., arXiv 2502.09992, eq. 6; dllm-reference G.2): of L target tokens, k are masked
 /// uniformly at random, k itself uniform in 1..L, and the log-probabilities of the masked ones count L/k times. Its
 /// expectation is the mean over all orders of the chain rule, a lower bound that is tight if the model's conditionals
 /// belong to one distribution. Targets of one token need one pass. Within a group, k goes through 1..L in even steps
-/// from a random start (the stratification of LLaDA's evaluation code). Errors: those of `scorer`; kUsage for an empty
-/// target, or one too long to be enumerated.
+/// from a random start (the stratification of LLaDA's evaluation code).
+class LikelihoodPlan {
+ public:
+  /// Errors: kUsage for an empty target, or one too long to be enumerated.
+  static Expected<LikelihoodPlan> sampled(std::int32_t length, const LikelihoodOptions& options);
+  /// All tokens at once: what an autoregressive model wants.
+  static LikelihoodPlan whole(std::int32_t length) { return {Kind::kWhole, length, {.samples = 1, .group = 1}}; }
+
+  std::int32_t samples() const { return options_.samples; }
+  /// Ascending indices into the target; sample < samples().
+  std::vector<std::int32_t> mask(std::int32_t sample) const;
+  /// A sample's value, from the log-probabilities of its masked tokens.
+  double value(std::span<const double> logs) const;
+  /// From all samples' values, in their order.
+  LikelihoodEstimate combine(std::span<const double> values) const;
+
+ private:
+  enum class Kind { kWhole, kEnumerated, kSampled };
+  LikelihoodPlan(Kind kind, std::int32_t length, const LikelihoodOptions& options)
+      : kind_(kind), length_(length), options_(options) {}
+
+  Kind kind_;
+  std::int32_t length_;
+  LikelihoodOptions options_;  ///< `samples` as many as there are, whole groups
+};
+
+/// A plan's masks scored one by one. Errors: those of the plan and of `scorer`.
 Expected<LikelihoodEstimate> estimate_likelihood(std::int32_t length, const MaskedScorer& scorer,
                                                  const LikelihoodOptions& options = {});
 

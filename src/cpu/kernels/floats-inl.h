@@ -265,7 +265,9 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
         std::int64_t next = n + kWidth, next_offset = offset;
         if (next >= share_end && !last) next = share, next_offset = offset + block.kc / 2 * Weights::kPairBytes;
         if (next >= share_end) next_offset = 0;
-        block.prefetch = next + kWidth <= args.n ? args.packed + next / kPanel * panel_bytes + next_offset : nullptr;
+        block.prefetch = next + kWidth <= args.n ? args.packed + next / kPanel * panel_bytes + next_offset
+                         : last                  ? args.follow
+                                                 : nullptr;
         const std::int64_t left = n_end - n;
         block.columns = static_cast<int>(left >= kWidth ? kPanel : (left - 1) % kPanel + 1);
         if (kFloatPanels > 1 && left <= kPanel) {

@@ -80,9 +80,10 @@ struct LinearArgs {
   QuantizedRows quantized;
 
   std::int64_t k = 0;
-  std::int64_t rows = 0;        ///< m
-  std::int64_t n = 0;           ///< outputs of the whole matrix: what lies beyond is not fetched ahead
-  const float* bias = nullptr;  ///< or null
+  std::int64_t rows = 0;                 ///< m
+  std::int64_t n = 0;                    ///< outputs of the whole matrix: what lies beyond is not fetched ahead
+  const std::uint8_t* follow = nullptr;  ///< panels to fetch ahead behind the last output's, or null
+  const float* bias = nullptr;           ///< or null
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_origin = 0;  ///< the n that column 0 of `out` stands for
@@ -186,6 +187,8 @@ struct KernelSet {
   /// cap * tanh(z / cap), to within 2e-7 cap.
   void (*softcap)(const float* z, float cap, std::int64_t n, float* out);
   void (*add)(const float* a, const float* b, std::int64_t n, float* out);
+  /// out = fma(x, scale, out)
+  void (*add_scaled)(const float* x, float scale, std::int64_t n, float* out);
   void (*attention)(const AttentionArgs& args);
   /// Row of the KV cache: F32, F16, BF16 (rounded to nearest even), or Q8_0 (n a multiple of 32; scale max|x| / 127 as
   /// float16, x / scale rounded to nearest even).

@@ -44,6 +44,7 @@ constinit const KernelSet kKernels = {
     .geglu = geglu,
     .softcap = softcap,
     .add = add_rows,
+    .add_scaled = add_scaled,
     .attention = attention,
     .encode = encode,
     .to_half = to_half,

@@ -16,16 +16,15 @@
 // Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
 // slower, R = 4 with three panels 3 %. A block of 1024 k holds codes (16 KiB), table (16 KiB) and 6 rows of x (6 KiB)
-// in L1 for all tiles of rows.
+// in L1 for all tiles of rows; codes of whole bytes have no table and take its place.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kPairRows = 6;
-/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1.
-inline std::int64_t pair_block(const PackedFormat& format) {
-  return format.group == 16 || format.codes == Codes::kByte ? 512 : 1024;
-}
+/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1. Each tile costs some 40 cycles beside its
+/// groups, and each line that enters L1 about 1.4.
+inline std::int64_t pair_block(const PackedFormat& format) { return format.group == 16 ? 512 : 1024; }
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
 
 /// How a tile comes by the product of two scales.
@@ -372,9 +371,9 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
                 std::int64_t{kLinearScratchBytes});
   const bool scratched = args.rows <= kMostRows;
   PairRows* const rows = pair_rows_of(format);
-  // A worker's next call begins where this one ends.
-  const bool follows = n + 4 * kPanel <= args.n;
-  const std::int64_t lines = follows ? 2 * layout.bytes / 64 : 0;
+  // A worker's next call begins where this one ends, unless it says otherwise.
+  const std::uint8_t* const next = n + 4 * kPanel <= args.n ? panel + 2 * layout.bytes : args.follow;
+  const std::int64_t lines = next != nullptr ? 2 * layout.bytes / 64 : 0;
   PairBlock block;
   const std::int64_t step = pair_block(format);
   for (std::int64_t k0 = 0; k0 < args.k; k0 += step) {
@@ -392,7 +391,7 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
       load_scales(format, layout, base, first, count, scale + p * kMostGroups * kPanel, min + p * kMostGroups * kPanel);
     }
     const std::int64_t line = lines * k0 / args.k;
-    block.prefetch = {panel + 2 * layout.bytes + 64 * line, lines * (k0 + block.kc) / args.k - line};
+    block.prefetch = {next + 64 * line, lines * (k0 + block.kc) / args.k - line};
     PairSums sums;
     const bool last = k0 + block.kc == args.k;
     sums.to = scratched && !last ? waiting : out;

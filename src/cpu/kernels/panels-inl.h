@@ -239,7 +239,8 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
   const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
   const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
   PanelRows* const rows = panel_rows_of(format);
-  const std::int64_t lines = n + kPanel < args.n ? layout.bytes / 64 : 0;
+  const std::uint8_t* const next = n + kPanel < args.n ? panel + layout.bytes : args.follow;
+  const std::int64_t lines = next != nullptr ? layout.bytes / 64 : 0;
   PanelBlock block;
   block.scale = scratch.scale, block.min = scratch.min;
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kPanelBlock) {
@@ -252,7 +253,7 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
       if (format.has_min) store(scratch.min + g * kPanel, group_min(format, layout, panel, k0 / format.group + g));
     }
     const std::int64_t begin = lines * k0 / args.k, end = lines * (k0 + block.kc) / args.k;
-    block.prefetch = panel + layout.bytes + begin * 64;
+    block.prefetch = next + begin * 64;
     const float* bias = k0 + block.kc == args.k && args.bias != nullptr ? args.bias + n : nullptr;
     rows(args, block, end - begin, args.out + (n - args.out_origin), columns, bias, scratch);
   }

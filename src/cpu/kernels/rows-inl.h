@@ -73,6 +73,14 @@ void add_rows(const float* a, const float* b, std::int64_t n, float* out) {
   }
 }
 
+void add_scaled(const float* x, float scale, std::int64_t n, float* out) {
+  const F32 factor = set1(scale);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    store_n(out + i, fma(load_n(x + i, count), factor, load_n(out + i, count)), count);
+  }
+}
+
 void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const int count = count_of(i, n);

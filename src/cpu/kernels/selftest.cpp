@@ -66,6 +66,7 @@ class Check {
     compare("geglu", n, [&](const KernelSet& s, float* out) { s.geglu(a.data(), b.data(), n, out); });
     compare("softcap", n, [&](const KernelSet& s, float* out) { s.softcap(a.data(), 2.f, n, out); });
     compare("add", n, [&](const KernelSet& s, float* out) { s.add(a.data(), b.data(), n, out); });
+    compare("add_scaled", n, [&](const KernelSet& s, float* out) { s.add_scaled(a.data(), b[0], n, out); });
     compare("exp", n, [&](const KernelSet& s, float* out) { s.exp(a.data(), n, out); });
     std::vector<std::uint16_t> expected(static_cast<std::size_t>(n)), actual = expected;
     oracle_.to_half(a.data(), n, expected.data());

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/packed_weights.h"
+
+namespace dllm::cpu {
+
+/// An expert with its pairs of a row and this expert: [first, last) in the order by expert.
+struct ExpertGroup {
+  std::int64_t expert, first, last;
+  std::int64_t
+      six;  ///< its first group of kRowGroup rows, where rows lie in such groups: every expert begins a new one
+};
+
+/// The pairs of a row and an expert that it chose, sorted by expert, then by row.
+struct ExpertPairs {
+  std::vector<ExpertGroup> groups;   ///< of the experts that were chosen
+  std::vector<std::int32_t> row_of;  ///< by pair
+  std::vector<float> weight_of;      ///< by pair
+  std::int64_t sixes = 0;
+
+  std::int64_t count() const { return static_cast<std::int64_t>(row_of.size()); }
+  /// `route` as op::Route writes it: [rows][2 used].
+  void sort(const float* route, std::int64_t rows, std::int64_t used, std::int64_t experts);
+
+ private:
+  std::vector<std::int64_t> first_;  ///< by expert
+};
+
+/// Copies of a product's rows of x, one per pair, as the product's kernels read them.
+class PairRows {
+ public:
+  /// `from` over the rows row_of: codes, or floats as they are. Throws std::bad_alloc.
+  LinearArgs gather(const LinearArgs& from, std::span<const std::int32_t> row_of, ThreadPool& pool);
+
+  /// The rows x[..][k] in groups of six for packed floats, every expert's in groups of its own; `row_of` names the row
+  /// of a pair, and is empty if x holds a row per pair. `args` gets the groups and their form. Throws std::bad_alloc.
+  void interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,
+                  std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args);
+
+ private:
+  bool fill(const KernelSet& kernels, RowForm form, std::int64_t k, const float* x,
+            std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool);
+
+  Buffer memory_, six_;
+};
+
+}  // namespace dllm::cpu
