@@ -83,6 +83,50 @@ TEST(CpuBackend, RowsWithMixturesOfTokens) {
   }
 }
 
+TEST(CpuBackend, TwoRegionsAndWindows) {
+  for (const std::int64_t kv_heads : {1, 2}) {
+    Pair pair({.architecture = "diffusion-gemma", .layers = 4, .kv_heads = kv_heads});
+    StepPlan prompt = full_plan(29, 80);
+    prompt.causal_block = 1;
+    EXPECT_LT(pair.compare(prompt), 1e-5);
+    prompt.causal_block = 4;  // windows in front of blocks
+    EXPECT_LT(pair.compare(prompt), 1e-5);
+    StepPlan canvas = full_plan(37, 80);
+    canvas.rows.erase(canvas.rows.begin(), canvas.rows.begin() + 29);
+    canvas.scored = {0, 3, 7};
+    canvas.region = Region::kCanvas;
+    const double plain = pair.compare(canvas);
+    EXPECT_LT(plain, 1e-5);
+    canvas.mixtures = {{0, {{5, 0.3f}, {61, 0.7f}}}, {6, {{0, 1.f}}}};
+    EXPECT_LT(pair.compare(canvas), 1e-5);
+    canvas.visible = {{0, 3}, {20, 27}, {29, 37}};
+    EXPECT_LT(pair.compare(canvas), 1e-5);
+  }
+}
+
+TEST(CpuBackend, RegionsOfABatchDoNotMeet) {
+  Pair pair({.architecture = "diffusion-gemma", .layers = 3, .kv_heads = 2});
+  const auto run = [&](const std::vector<Region>& regions) {
+    std::vector<std::unique_ptr<KvCache>> caches;
+    std::vector<SequenceStep> batch;
+    for (const Region region : regions) {
+      caches.push_back(*pair.cpu->make_cache(64));
+      StepPlan plan = full_plan(11, 80);
+      plan.region = region;
+      plan.causal_block = region == Region::kContext ? 1 : 0;
+      batch.push_back({caches.back().get(), plan, {}, {}});
+      batch.back().request.logits = true;
+    }
+    return *pair.cpu->forward(batch);
+  };
+  using enum Region;
+  const auto both = run({kContext, kCanvas, kContext});
+  EXPECT_EQ(both[0].logits, run({kContext})[0].logits);
+  EXPECT_EQ(both[1].logits, run({kCanvas})[0].logits);
+  EXPECT_EQ(both[2].logits, both[0].logits);
+  EXPECT_NE(both[1].logits, both[0].logits);
+}
+
 TEST(CpuBackend, EveryKindOfRouting) {
   using enum GateScore;
   const ExpertsDesc kinds[] = {

@@ -74,7 +74,7 @@ void expect_equal_generations(const testing::RandomModel& spec, const Method& me
   EXPECT_EQ(got->ids, expected->ids);
   EXPECT_EQ(got->confidence, expected->confidence);
   EXPECT_EQ(got->commit_step, expected->commit_step);
-  EXPECT_GT((*npu)->counters().steps, 4u);
+  EXPECT_GE((*npu)->counters().steps, 4u);
 }
 
 TEST(NpuExperts, GenerationsEqualTheReference) {

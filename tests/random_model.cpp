@@ -1,5 +1,6 @@
 #include "random_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -24,7 +25,8 @@ float normal(std::uint64_t seed, std::uint32_t tensor, std::uint32_t index) {
 std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, std::uint64_t seed, std::uint32_t index) {
   const std::int64_t count = element_count(decl.shape);
   std::vector<float> values(static_cast<std::size_t>(count));
-  const bool gain = decl.name.find("norm") != std::string::npos;
+  const bool gain = decl.name.find("norm") != std::string::npos || decl.name.find("scale") != std::string::npos ||
+                    decl.name == "rope_freqs.weight";
   const bool bias = decl.name.ends_with(".bias");
   // Fan-in scaling keeps activations of order 1, so errors are comparable between shapes.
   const float scale = bias                               ? 0.1f
@@ -37,6 +39,30 @@ std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, st
   std::vector<std::byte> bytes(static_cast<std::size_t>(codec(type).row_bytes(count)));
   codec(type).quantize(values.data(), bytes.data(), count);
   return bytes;
+}
+
+/// Every other layer slides, with twice the KV heads of half the size; canvases of eight.
+void set_layer_kinds(const RandomModel& spec, Metadata& meta) {
+  const auto set = [&](const char* tail, MetaValue value) {
+    meta.set(spec.architecture + "." + tail, std::move(value));
+  };
+  const auto head_dim = static_cast<std::uint32_t>(spec.width / spec.heads);
+  std::vector<bool> slides;
+  std::vector<std::int32_t> kv_heads;
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    slides.push_back(layer % 2 == 0);
+    kv_heads.push_back(
+        static_cast<std::int32_t>(slides.back() ? std::min(2 * spec.kv_heads, spec.heads) : spec.kv_heads));
+  }
+  set("attention.head_count_kv", MetaValue::i32s(kv_heads));
+  set("attention.sliding_window", MetaValue::u32(5));
+  set("attention.sliding_window_pattern", MetaValue::bools(slides));
+  set("attention.key_length_swa", MetaValue::u32(head_dim / 2));
+  set("attention.value_length_swa", MetaValue::u32(head_dim / 2));
+  set("rope.dimension_count_swa", MetaValue::u32(head_dim / 2));
+  set("rope.freq_base_swa", MetaValue::f32(1000.f));
+  set("final_logit_softcapping", MetaValue::f32(5.f));
+  meta.set("diffusion.canvas_length", MetaValue::u32(8));
 }
 
 }  // namespace
@@ -57,6 +83,7 @@ ModelSource random_source(const RandomModel& spec) {
                                                        .rope_theta = 10000});
   source.metadata.set("general.architecture", MetaValue::string(spec.architecture));
   const Architecture& architecture = **find_architecture(spec.architecture);
+  if (architecture.read_layers) set_layer_kinds(spec, source.metadata);
   if (architecture.experts) set_expert_metadata(spec.architecture, spec.experts, source.metadata);
   ModelDesc defaults;
   architecture.set_defaults(defaults);

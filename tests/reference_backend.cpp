@@ -58,18 +58,22 @@ class Pass {
     for (const RowRef& ref : rows_) {
       const auto begin = weight(o.table).begin() + static_cast<std::ptrdiff_t>(ref.row.token) * desc_.width;
       value(o.out).emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+      if (o.part == EmbedPart::kMixture) value(o.out).back().assign(width, 0.0);
       for (const RowMixture& mixture : ref.step->plan.mixtures)
-        if (ref.step->plan.rows[static_cast<std::size_t>(mixture.row)].position == ref.row.position)
+        if (o.part != EmbedPart::kToken &&
+            ref.step->plan.rows[static_cast<std::size_t>(mixture.row)].position == ref.row.position)
           for (const MixedToken& mixed : mixture.tokens)
             for (std::size_t i = 0; i < width; ++i)
               value(o.out).back()[i] += static_cast<double>(mixed.weight) *
                                         weight(o.table)[static_cast<std::size_t>(mixed.token) * width + i];
+      for (double& x : value(o.out).back()) x *= static_cast<double>(o.scale);
     }
   }
 
   void apply(const op::RmsNorm& o) {
-    const std::vector<double>& gain = weight(o.gain);
     for (std::vector<double> row : value(o.x)) {
+      const std::vector<double> gain =
+          o.gain != kNoId ? weight(o.gain) : std::vector<double>(row.size() / static_cast<std::size_t>(o.groups), 1.0);
       for (std::size_t start = 0; start < row.size(); start += gain.size()) {
         double squares = 0;
         for (std::size_t i = 0; i < gain.size(); ++i) squares += row[start + i] * row[start + i];
@@ -129,6 +133,18 @@ class Pass {
     return std::any_of(plan.visible.begin(), plan.visible.end(), [j](const auto& range) { return range.contains(j); });
   }
 
+  /// The first position that a window leaves a row.
+  static Position window_begin(const StepPlan& plan, Position i, std::int32_t window) {
+    if (window == 0) return 0;
+    const Position first = plan.causal_block > 0 ? i - i % plan.causal_block : plan.rows[0].position;
+    return first - window + 1;
+  }
+
+  static double gate(double x, Activation activation) {
+    if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+  }
+
   void apply(const op::Attention& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       auto& cache = static_cast<ReferenceCache&>(*rows_[r].step->cache);
@@ -143,6 +159,7 @@ class Pass {
         double largest = -std::numeric_limits<double>::infinity();
         for (Position j = 0; j < cache.capacity(); ++j) {
           if (!sees(rows_[r].step->plan, rows_[r].row.position, j)) continue;
+          if (j < window_begin(rows_[r].step->plan, rows_[r].row.position, o.window)) continue;
           double dot = 0;
           for (std::size_t d = 0; d < static_cast<std::size_t>(o.head_dim); ++d)
             dot += q[q0 + d] * keys[static_cast<std::size_t>(j)][k0 + d];
@@ -162,7 +179,7 @@ class Pass {
   void apply(const op::SwiGlu& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       std::vector<double> row = value(o.gate)[r];
-      for (std::size_t i = 0; i < row.size(); ++i) row[i] *= value(o.up)[r][i] / (1 + std::exp(-row[i]));
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] = gate(row[i], o.activation) * value(o.up)[r][i];
       value(o.out).push_back(std::move(row));
     }
   }
@@ -171,6 +188,19 @@ class Pass {
     value(o.out) = value(o.a);
     for (std::size_t r = 0; r < rows_.size(); ++r)
       for (std::size_t i = 0; i < value(o.out)[r].size(); ++i) value(o.out)[r][i] += value(o.b)[r][i];
+  }
+
+  void apply(const op::Scale& o) {
+    value(o.out) = value(o.x);
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const WeightId own = rows_[r].step->plan.region == Region::kCanvas ? o.canvas : o.context;
+      for (double& x : value(o.out)[r]) x *= static_cast<double>(o.factor) * (present(own) ? weight(own)[0] : 1);
+    }
+  }
+
+  void apply(const op::Select& o) {
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      value(o.out).push_back(value(rows_[r].step->plan.region == Region::kCanvas ? o.canvas : o.context)[r]);
   }
 
   /// Indices of the `count` largest, lower index first among equals.
@@ -234,7 +264,8 @@ class Pass {
         sum += scores[r][e];
       }
       for (const std::size_t e : chosen)
-        out.push_back(static_cast<double>(o.scale) * scores[r][e] / (o.normalize ? sum + 1e-20 : 1));
+        out.push_back(static_cast<double>(o.scale) * scores[r][e] / (o.normalize ? sum + 1e-20 : 1) *
+                      (present(o.expert_scale) ? weight(o.expert_scale)[e] : 1));
       value(o.out).push_back(std::move(out));
     }
   }
@@ -258,7 +289,7 @@ class Pass {
         const auto expert = static_cast<std::size_t>(value(o.route)[r][j]);
         std::vector<double> act = expert_product(x, o.gate, expert, inner);
         const std::vector<double> up = expert_product(x, o.up, expert, inner);
-        for (std::size_t i = 0; i < inner; ++i) act[i] *= up[i] / (1 + std::exp(-act[i]));
+        for (std::size_t i = 0; i < inner; ++i) act[i] = gate(act[i], o.activation) * up[i];
         const std::vector<double> down = expert_product(act, o.down, expert, out.size());
         for (std::size_t i = 0; i < out.size(); ++i) out[i] += value(o.route)[r][used + j] * down[i];
       }
@@ -271,7 +302,12 @@ class Pass {
   }
 
   void apply(const op::ScoreHead& o) {
-    for (const auto& row : value(o.x)) logits_.push_back(product(row, o.weight, o.bias));
+    for (const auto& row : value(o.x)) {
+      logits_.push_back(product(row, o.weight, o.bias));
+      const auto cap = static_cast<double>(o.softcap);
+      if (cap != 0)
+        for (double& z : logits_.back()) z = cap * std::tanh(z / cap);
+    }
   }
 
   std::vector<Scores> scores() {

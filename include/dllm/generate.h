@@ -44,14 +44,25 @@ struct GenerateOptions {
   std::int32_t refresh_rows = 8;     ///< revision: tokens behind the window looked at per pass
   std::int32_t max_revisions = 3;    ///< revision: of one position
   std::int32_t drain_rounds = 2;     ///< revision: last passes over what is not final
-  bool leave_one_out = false;        ///< revision: looks behind the window show the mask instead of the token
-  bool remask_visible = false;       ///< revision: tokens of the window below remask_threshold become masks again
-  double smooth = 0;                 ///< IterSmooth: most weight of the expected embedding in a mask; 0: off
-  double smooth_first = 0.15;        ///< IterSmooth: weight after the first pass
-  double smooth_step = 0.02;         ///< IterSmooth: growth of the weight, fall of the threshold, per pass
-  std::int32_t smooth_top = 64;      ///< IterSmooth: likeliest tokens in the expectation; 0: all, for checks
-  double eps = 1e-3;                 ///< last timestep of Dream's schedule
-  double algorithm_temperature = 0;  ///< Dream: randomness of the choice of positions
+  std::int32_t drain_rows = 0;       ///< revision: tokens looked at in one of these passes; 0: all
+  bool drain_full = false;           ///< revision: these passes recompute everything, whatever the cache
+  bool reopen = false;               ///< revision: final tokens given after one that changes are open again
+  double revise_threshold = 0;       ///< revision: confidence a replacing token needs; 0: visible_threshold
+  std::string refresh_order = "stale";  ///< revision: who is looked at first: stale, unsure, position
+  bool force_stable = false;            ///< revision: a token promoted for want of a surer one is final
+  std::string refresh_path = "folded";  ///< revision: looks behind the window ride along, or run beside (second)
+  std::string refresh_merge = "fixed";  ///< second path: results count after merge_delay steps, or when ready
+  std::int32_t merge_delay = 1;         ///< second path, fixed: steps until results count; 0: before the same step
+  std::int32_t refresh_threads = 1;     ///< second path: its threads, beside the model's
+  std::string refresh_sees = "all";     ///< second path: rows see the window (all), or what is in front of it (prefix)
+  bool leave_one_out = false;           ///< revision: looks behind the window show the mask instead of the token
+  bool remask_visible = false;          ///< revision: tokens of the window below remask_threshold become masks again
+  double smooth = 0;                    ///< IterSmooth: most weight of the expected embedding in a mask; 0: off
+  double smooth_first = 0.15;           ///< IterSmooth: weight after the first pass
+  double smooth_step = 0.02;            ///< IterSmooth: growth of the weight, fall of the threshold, per pass
+  std::int32_t smooth_top = 64;         ///< IterSmooth: likeliest tokens in the expectation; 0: all, for checks
+  double eps = 1e-3;                    ///< last timestep of Dream's schedule
+  double algorithm_temperature = 0;     ///< Dream: randomness of the choice of positions
 
   // Windows that look at what steps cost: adaptive, lookahead.
   std::string latency;                  ///< table file, or "auto" (measured once, then kept); empty: auto if needed
@@ -120,8 +131,9 @@ struct GenerateStats {
   std::int32_t answer_tokens = 0;     ///< up to and including the stop token
   std::int32_t committed_tokens = 0;  ///< positions decided
   std::int32_t steps = 0;
-  std::int32_t nfe = 0;     ///< forward passes (a guided step counts two)
-  std::int32_t forced = 0;  ///< steps in which only the progress rule committed something
+  std::int32_t nfe = 0;            ///< forward passes (a guided step counts two)
+  std::int32_t forced = 0;         ///< steps in which only the progress rule committed something
+  std::int32_t second_passes = 0;  ///< on the second path, not counted in nfe
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
   double seconds = 0;

@@ -28,6 +28,16 @@ class MakeModel(CliCase):
         answer = self.ok("run", "-m", path, "-n", "8", "--exact-length", "hello").stdout
         self.assertTrue(answer.strip())
 
+    def test_refines_canvases(self):
+        path = self.dir / "canvas.gguf"
+        self.ok("make-model", "--shape", "diffusion-gemma-tiny", "--type", "q8_0", "-o", path)
+        words = ("run", "-m", path, "-n", "20", "--exact-length", "--steps", "3", "--seed", "5", "-o", "json", "hello")
+        record = json.loads(self.ok(*words).stdout)
+        self.assertEqual(record, record | {"ids": json.loads(self.ok(*words, "-t", "1").stdout)["ids"]})
+        self.assertEqual(len(record["ids"]), 20)
+        refused = self.fails(2, "run", "-m", path, "--algorithm", "threshold", "hello")
+        self.assertIn("refines whole canvases", refused)
+
     def test_same_seed_same_bytes(self):
         def make(name, *words):
             self.ok("make-model", "--shape", "dream-tiny", "--type", "Q8_0", "-o", self.dir / name, *words)

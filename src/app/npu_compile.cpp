@@ -41,8 +41,8 @@ class NpuCompile final : public Verb {
     npu::CompileOptions options;
     if (reduced_) options.head = npu::HeadMode::kReduced;
     DLLM_TRY(const CompiledStep compiled, step_.compile(options));
-    const auto& [shape, device, machine, graph, layout, spec, step, milliseconds] = compiled;
-    DLLM_TRY(const npu::Listing listing, npu::list_step(graph, layout, spec, device, step));
+    const auto& [shape, device, machine, layout, step, milliseconds] = compiled;
+    DLLM_TRY(const npu::Listing listing, npu::list_step(layout, device, step));
     std::string text;
     if (emit_ == "asm") {
       text = npu::listing_asm(step, listing);
@@ -57,7 +57,7 @@ class NpuCompile final : public Verb {
       text = dump(json) + "\n";
     } else {
       text = npu::listing_summary(step, listing, layout, device);
-      text += step_.routing.text(shape.desc);
+      text += step_.text(compiled);
       text += fmt::format("compiled in {:.1f} ms\n", milliseconds);
     }
     if (file_.empty() && emit_ == "bin")

@@ -64,6 +64,17 @@ class NpuCompile(CliCase):
             self.assertGreater(result["timing"]["total_cycles"], 1000)
         self.assertEqual(result["counts"].get("V_RED_MAX_IDX"), 16 * 5)
 
+    def test_what_does_not_fit_runs_in_parts(self):
+        many = self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=2200")
+        step = json.loads(self.ok(*many, "--emit", "json").stdout)
+        self.assertGreater(step["parts"], 1)
+        self.assertEqual(sum(o["operator"] == "score_head" for o in step["operators"]), step["parts"])
+        macs = sum(o["macs"] for o in step["operators"])
+        roomy = json.loads(self.ok(*self.arguments("--batch", 16, "--rows", 40, "--emit", "json")).stdout)
+        self.assertEqual(roomy["parts"], 1)
+        self.assertEqual(sum(o["macs"] for o in roomy["operators"]), macs)
+        self.assertIn("parts, as its rows do not fit at once", self.ok(*many).stdout)
+
     def test_experts_follow_the_assumed_choice(self):
         shape = self.dir / "experts.toml"
         shape.write_text(EXPERTS)
@@ -95,7 +106,8 @@ class NpuCompile(CliCase):
     def test_errors(self):
         narrow = [a for a in self.arguments() if a not in ("--set", "array.hlen=32")]
         self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
-        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=1100")))
+        large = ["--batch", 1, "--rows", 400, "--context", 400, "--set", "sram.vector_rows=1100"]
+        self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments(*large)))
         self.assertIn("within the context", self.fails(2, *self.arguments("--context", "4")))
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 

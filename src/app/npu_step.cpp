@@ -73,7 +73,7 @@ class NpuStep final : public Verb {
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
                                         step_.work.batch, step_.work.rows, step_.work.context, timing.total,
                                         seconds * 1e3)
-                         << step_.routing.text(compiled.shape.desc);
+                         << step_.text(compiled);
     if (analytic_) {
       DLLM_TRY(const Json analytic, scheduled(compiled));
       const auto cycles = analytic["total_cycles"].get<double>();
@@ -93,18 +93,24 @@ class NpuStep final : public Verb {
  private:
   Expected<Json> scheduled(const CompiledStep& compiled) const {
     DLLM_TRY(const double gbps, npu::achieved_bandwidth(compiled.device));
-    DLLM_TRY(
-        const npu::StepSchedule schedule,
-        npu::schedule_step(compiled.device, compiled.graph,
-                           {.sequences = step_.work.batch, .keys = step_.work.context, .logits = true, .gbps = gbps}));
     Json phases = Json::array();
-    for (const npu::ScheduledPhase& phase : schedule.phases)
-      phases.push_back({{"name", phase.name},
-                        {"cycles", phase.cycles},
-                        {"array_cycles", phase.array},
-                        {"port_accesses", phase.ports},
-                        {"memory_cycles", phase.memory}});
-    return Json{{"achieved_gbps", gbps}, {"total_cycles", schedule.total}, {"phases", phases}};
+    double total = 0;
+    for (const npu::StepPart& part : compiled.step.parts) {
+      DLLM_TRY(const npu::StepSchedule schedule,
+               npu::schedule_step(compiled.device, part.graph,
+                                  {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
+                                   .keys = step_.work.context,
+                                   .logits = true,
+                                   .gbps = gbps}));
+      total += schedule.total;
+      for (const npu::ScheduledPhase& phase : schedule.phases)
+        phases.push_back({{"name", phase.name},
+                          {"cycles", phase.cycles},
+                          {"array_cycles", phase.array},
+                          {"port_accesses", phase.ports},
+                          {"memory_cycles", phase.memory}});
+    }
+    return Json{{"achieved_gbps", gbps}, {"total_cycles", total}, {"phases", phases}};
   }
 
   std::string directory() const {

@@ -44,11 +44,11 @@ Expected<CompiledStep> StepFlags::compile(npu::CompileOptions options) const {
   const auto start = std::chrono::steady_clock::now();
   DLLM_TRY(npu::ModelLayout layout, npu::make_layout(any, present, machine, work.context));
   DLLM_TRY(npu::StepSpec spec, npu::make_step(any, layout, work));
-  Graph graph = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
-  DLLM_TRY(npu::StepProgram step, npu::compile_step(graph, layout, spec, options));
+  const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
+  DLLM_TRY(npu::PartedStep step, npu::compile_parts(build, layout, spec, options));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{std::move(shape),  std::move(loaded), std::move(machine), std::move(graph),
-                      std::move(layout), std::move(spec),   std::move(step),    time.count()};
+  return CompiledStep{std::move(shape),  std::move(loaded), std::move(machine),
+                      std::move(layout), std::move(step),   time.count()};
 }
 
 void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const {
@@ -58,7 +58,15 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["rows"] = work.rows;
   json["context"] = work.context;
   json["scored"] = work.scored < 0 ? work.rows : work.scored;
+  json["parts"] = compiled.step.parts.size();
   if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
+}
+
+std::string StepFlags::text(const CompiledStep& compiled) const {
+  std::string text;
+  if (const std::size_t parts = compiled.step.parts.size(); parts > 1)
+    text = fmt::format("in {} parts, as its rows do not fit at once: weights are read {} times\n", parts, parts);
+  return text + routing.text(compiled.shape.desc);
 }
 
 }  // namespace dllm::app

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/npu_flags.h"
+#include "npu/compiler/parts.h"
 #include "npu/compiler/workload_step.h"
 #include "npu/machine/config.h"
 
@@ -14,10 +15,8 @@ struct CompiledStep {
   npu::ModelShape shape;
   npu::Device device;
   npu::MachineConfig machine;
-  Graph graph;
   npu::ModelLayout layout;
-  npu::StepSpec spec;
-  npu::StepProgram step;
+  npu::PartedStep step;
   double milliseconds = 0;  ///< of compiling, layout included
 };
 
@@ -33,6 +32,8 @@ struct StepFlags {
   Expected<CompiledStep> compile(npu::CompileOptions options = {}) const;
   /// Model and numbers, as they stand beside every figure.
   void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
+  /// Lines for people: in how many parts it runs, what was assumed.
+  std::string text(const CompiledStep& compiled) const;
 };
 
 }  // namespace dllm::app

@@ -41,6 +41,7 @@ nlohmann::ordered_json stats_json(const GenerateStats& stats) {
           {"steps", stats.steps},
           {"nfe", stats.nfe},
           {"forced", stats.forced},
+          {"second_passes", stats.second_passes},
           {"rows_forwarded", stats.rows_forwarded},
           {"rows_scored", stats.rows_scored},
           {"seconds", stats.seconds},

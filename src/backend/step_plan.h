@@ -21,11 +21,16 @@ struct MixedToken {
   float weight = 0;
 };
 
-/// What a row reads besides its token: x = E[token] + sum of weight E[mixed token], in the given order.
+/// What a row reads besides its token: x = E[token] + sum of weight E[mixed token], in the given order; or what of it
+/// the model makes of that sum on a way of its own (self-conditioning, EmbedPart::kMixture).
 struct RowMixture {
   std::int32_t row = 0;  ///< index into StepPlan::rows
   std::vector<MixedToken> tokens;
 };
+
+/// Models with a causal reader of the prompt and a bidirectional refiner of the canvas in one network (DiffusionGemma):
+/// which of the two a step runs. Others do not ask.
+enum class Region : std::uint8_t { kContext, kCanvas };
 
 /// One denoising step of one sequence, of any method: which positions run, what they may see, which are predicted.
 struct StepPlan {
@@ -38,6 +43,7 @@ struct StepPlan {
   /// Indices into `rows`, ascending: the rows whose prediction is wanted. No other row reaches the LM head.
   std::vector<std::int32_t> scored;
   std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read their token alone
+  Region region = Region::kContext;    ///< of every row
 };
 
 /// A token treated apart in the reduction of the logits.

@@ -19,7 +19,8 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
                       static_cast<std::int64_t>(plan.rows.size()),
                       ranges_.size(),
                       plan.visible.size(),
-                      0};
+                      0,
+                      &plan};
     for (const PositionRange& range : plan.visible) {
       ranges_.push_back({range.begin, range.end});
       sequence.keys += range.size();
@@ -32,13 +33,47 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
           static_cast<std::int32_t>(block > 0 ? std::min(kAll, (row.position / block + 1) * block) : kAll));
     sequences_.push_back(sequence);
   }
+  whole_ranges_ = ranges_.size();
+}
+
+/// A window's lower end is the same for the rows of an attention block, and it is drawn into their ranges: the kernel
+/// masks upper ends only. Rows of a causal plan that lie behind the first window are segments, and hence tasks, of
+/// their own, which leaves most lanes of their tiles empty; this happens once for a prompt, and canvases are one
+/// segment.
+void AttentionRunner::find_segments(std::int32_t window) {
+  ranges_.resize(whole_ranges_);
+  segments_.clear();
+  for (std::size_t s = 0; s < sequences_.size(); ++s) {
+    const Sequence& sequence = sequences_[s];
+    if (window == 0) {
+      segments_.push_back({s, 0, sequence.rows, sequence.first_range, sequence.ranges});
+      continue;
+    }
+    const StepPlan& plan = *sequence.plan;
+    const auto floor_of = [&](std::int64_t row) {
+      const std::int64_t position = plan.rows[static_cast<std::size_t>(row)].position, block = plan.causal_block;
+      const std::int64_t first = block > 0 ? position / block * block : plan.rows.front().position;
+      return std::max<std::int64_t>(0, first - window + 1);
+    };
+    for (std::int64_t begin = 0, end = 0; begin < sequence.rows; begin = end) {
+      const std::int64_t floor = floor_of(begin);
+      for (end = begin + 1; end < sequence.rows && floor_of(end) == floor;) ++end;
+      const std::size_t first = ranges_.size();
+      for (std::size_t r = 0; r < sequence.ranges; ++r) {
+        const KeyRange range = ranges_[sequence.first_range + r];
+        if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end});
+      }
+      segments_.push_back({s, begin, end, first, ranges_.size() - first});
+    }
+  }
 }
 
 void AttentionRunner::cut(const op::Attention& o) {
+  find_segments(o.window);
   const std::int64_t group = o.heads / o.kv_heads, threads = pool_.size();
   const auto count = [&](std::int64_t queries) {
     std::int64_t tasks = 0;
-    for (const Sequence& s : sequences_) tasks += o.kv_heads * ((s.rows * group + queries - 1) / queries);
+    for (const Segment& s : segments_) tasks += o.kv_heads * (((s.end - s.begin) * group + queries - 1) / queries);
     return tasks;
   };
   // Many queries share the widening of K and V; 32 fill the widest register tile, 16 the narrowest. Four tasks per
@@ -48,12 +83,10 @@ void AttentionRunner::cut(const op::Attention& o) {
   while (queries > 16 && count(queries) < threads) queries /= 2;
   tasks_.clear();
   // The tasks of one kv head are neighbours: its keys stay in the shared cache.
-  for (std::size_t s = 0; s < sequences_.size(); ++s) {
-    const std::int64_t all = sequences_[s].rows * group;
+  for (const Segment& s : segments_)
     for (std::int64_t head = 0; head < o.kv_heads; ++head)
-      for (std::int64_t begin = 0; begin < all; begin += queries)
-        tasks_.push_back({s, head, begin, std::min(all, begin + queries)});
-  }
+      for (std::int64_t begin = s.begin * group; begin < s.end * group; begin += queries)
+        tasks_.push_back({s.sequence, head, begin, std::min(s.end * group, begin + queries), s.first_range, s.ranges});
 }
 
 void AttentionRunner::attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker) {
@@ -66,8 +99,8 @@ void AttentionRunner::attend(const op::Attention& o, const Task& task, const flo
   args.head_dim = o.head_dim;
   args.group = o.heads / o.kv_heads;
   args.scale = o.scale;
-  args.ranges = ranges_.data() + sequence.first_range;
-  args.range_count = static_cast<std::int64_t>(sequence.ranges);
+  args.ranges = ranges_.data() + task.first_range;
+  args.range_count = static_cast<std::int64_t>(task.ranges);
   args.limits = limits_.data() + sequence.first_row;
   args.row_stride = std::int64_t{o.heads} * o.head_dim;
   const std::int64_t origin = sequence.first_row * args.row_stride + task.kv_head * args.group * o.head_dim;

@@ -32,19 +32,30 @@ class AttentionRunner {
     std::int64_t first_row, rows;
     std::size_t first_range, ranges;
     std::int64_t keys;  ///< visible to some row
+    const StepPlan* plan;
   };
   struct Task {
     std::size_t sequence;
     std::int64_t kv_head, begin, end;
+    std::size_t first_range, ranges;
+  };
+  /// Rows of a sequence that see the same of its ranges.
+  struct Segment {
+    std::size_t sequence;
+    std::int64_t begin, end;  ///< rows
+    std::size_t first_range, ranges;
   };
 
   void cut(const op::Attention& o);
+  void find_segments(std::int32_t window);
   void attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
   std::vector<Sequence> sequences_;
-  std::vector<KeyRange> ranges_;      ///< of all sequences
+  std::vector<KeyRange> ranges_;  ///< of all sequences, then of the segments of a window
+  std::size_t whole_ranges_ = 0;  ///< those of the sequences
+  std::vector<Segment> segments_;
   std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are hidden by causality
   std::vector<Task> tasks_;
   Buffer scratch_;

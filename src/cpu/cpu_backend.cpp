@@ -122,6 +122,8 @@ class CpuBackend::Impl {
                   options.weight_cache),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
+  Impl(const Impl& other, int threads)
+      : desc_(other.desc_), executor_(other.executor_, threads), kv_(other.kv_), kv_shapes_(other.kv_shapes_) {}
 
   ModelDesc desc_;
   cpu::Executor executor_;
@@ -156,6 +158,22 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
   } catch (const std::system_error& error) {
     return Error{ErrorCode::kResource, fmt::format("cannot start threads: {}", error.what()), "", "ask for fewer"};
   }
+}
+
+Expected<std::unique_ptr<CpuBackend>> CpuBackend::beside(int threads) const {
+  if (threads < 1 || threads > kMaxThreads)
+    return Error{ErrorCode::kUsage, fmt::format("{} threads", threads), "threads", fmt::format("1 to {}", kMaxThreads)};
+  try {
+    return std::unique_ptr<CpuBackend>(new CpuBackend(std::make_unique<Impl>(*impl_, threads)));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("the setup of a second thread group");
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResource, fmt::format("cannot start threads: {}", error.what()), "", "ask for fewer"};
+  }
+}
+
+void CpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+  static_cast<cpu::CpuKvCache&>(to).copy_rows(static_cast<const cpu::CpuKvCache&>(from), positions);
 }
 
 const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,13 @@ class CpuBackend final : public Backend {
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+
+  /// A backend with threads and memory of its own that shares this one's weights, whose caches it can use, and that may
+  /// run while this one runs. Not to outlive it. Errors: kUsage (threads), kResource.
+  Expected<std::unique_ptr<CpuBackend>> beside(int threads) const;
+  /// Copies rows that `from` holds at these ascending positions. Both caches come from this backend or one beside it,
+  /// with equal capacities.
+  static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
 
   std::string_view isa() const;
   int threads() const;

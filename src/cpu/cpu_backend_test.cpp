@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <thread>
 
 #include "cpu/tiny_model.h"
 
@@ -72,6 +73,37 @@ void expect_same(const Scores& a, const Scores& b) {
 /// Models whose executors take every path: float, int8 with and without minima, 16-bit weights.
 std::vector<TensorType> types() {
   return {TensorType::kF32, TensorType::kF16, TensorType::kQ8_0, TensorType::kQ4_1, TensorType::kQ5_0};
+}
+
+// The second path of revision: run this one under the thread sanitizer.
+TEST(CpuBackend, ABackendBesideItRunsAtTheSameTimeAndAlike) {
+  for (TensorType type : types()) {
+    TinyShape shape;
+    shape.type = type;
+    const TinyModel model(shape);
+    CpuOptions options;
+    options.threads = 2;
+    const auto backend = make(model, options);
+    auto beside = backend->beside(2);
+    ASSERT_TRUE(beside);
+    const auto own = cache_of(*backend, 24), side = cache_of(*backend, 24), twin = cache_of(*backend, 24);
+    run(*backend, step_of(*own, rows_of(0, 20), {{0, 20}}));
+    std::vector<Position> all;
+    for (Position p = 0; p < 20; ++p) all.push_back(p);
+    CpuBackend::copy_rows(*own, *side, all);
+    CpuBackend::copy_rows(*own, *twin, all);
+    EXPECT_TRUE(side->holds({0, 20}));
+    EXPECT_EQ(side->token_of(7), own->token_of(7));
+    const SequenceStep refresh = step_of(*side, rows_of(3, 6, 1), {{0, 20}});
+    Scores there;
+    std::thread other([&] {
+      for (int i = 0; i < 3; ++i) there = run(**beside, refresh);
+    });
+    for (int i = 0; i < 3; ++i) run(*backend, step_of(*own, rows_of(10, 20, 2), {{0, 20}}));
+    other.join();
+    expect_same(there, run(*backend, step_of(*twin, rows_of(3, 6, 1), {{0, 20}})));
+  }
+  EXPECT_FALSE(make(TinyModel({}))->beside(0));
 }
 
 TEST(CpuBackend, MatchesDoublePrecision) {

@@ -4,6 +4,7 @@
 
 #include <cassert>
 #include <cstdint>
+#include <cstring>
 #include <new>
 
 namespace dllm::cpu {
@@ -47,6 +48,22 @@ Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, cons
   } catch (const std::bad_alloc&) {
     return out_of_memory(capacity);
   }
+}
+
+void CpuKvCache::copy_rows(const CpuKvCache& from, std::span<const Position> positions) {
+  assert(from.capacity() == capacity() && from.type_ == type_ && from.layers_.size() == layers_.size());
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const Layer &to = layers_[l], &source = from.layers_[l];
+    for (std::int64_t head = 0; head < to.shape.kv_heads; ++head)
+      for (Position p : positions) {
+        const std::int64_t at = head * to.head_bytes + p * to.position_bytes;
+        std::memcpy(to.k.get() + at, source.k.get() + at, static_cast<std::size_t>(to.position_bytes));
+        std::memcpy(to.v.get() + at, source.v.get() + at, static_cast<std::size_t>(to.position_bytes));
+      }
+  }
+  std::vector<PlanRow> rows;
+  for (Position p : positions) rows.push_back({p, from.token_of(p)});
+  record(rows);
 }
 
 }  // namespace dllm::cpu

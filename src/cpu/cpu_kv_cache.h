@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/kv_cache.h"
@@ -50,6 +51,8 @@ class CpuKvCache final : public KvCache {
   std::byte* v(std::int32_t layer, std::int64_t kv_head) { return at(layer).v.get() + kv_head * at(layer).head_bytes; }
 
   using KvCache::record;
+  /// Copies the rows that `from`, a cache of the same shape, holds at these ascending positions, with their tokens.
+  void copy_rows(const CpuKvCache& from, std::span<const Position> positions);
 
  private:
   struct Layer {

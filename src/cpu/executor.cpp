@@ -35,14 +35,30 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       kernels_(kernels),
       pool_(threads),
       linear_(kernels, pool_),
+      shared_packed_(std::make_shared<PackedWeights>()),
+      packed_(*shared_packed_),
       attention_(kernels, pool_),
       route_(kernels, pool_),
       experts_(kernels, pool_, linear_),
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
+  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
 }
+
+Executor::Executor(const Executor& other, int threads)
+    : factory_(other.factory_),
+      weights_(other.weights_),
+      kernels_(other.kernels_),
+      pool_(threads),
+      linear_(kernels_, pool_),
+      shared_packed_(other.shared_packed_),
+      packed_(*shared_packed_),
+      attention_(kernels_, pool_),
+      route_(kernels_, pool_),
+      experts_(kernels_, pool_, linear_),
+      head_(kernels_, pool_, linear_),
+      vectors_(other.vectors_) {}
 
 void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());
@@ -51,10 +67,21 @@ void Executor::decode_vectors(const Graph& graph) {
     vectors_[static_cast<std::size_t>(id)] = decode(weight(id));
   };
   for (const Op& op : graph.ops) {
-    if (const auto* norm = std::get_if<op::RmsNorm>(&op)) need(norm->gain);
+    if (const auto* norm = std::get_if<op::RmsNorm>(&op)) {
+      need(norm->gain);
+      const auto slice = static_cast<std::size_t>(graph.values[static_cast<std::size_t>(norm->x)].width / norm->groups);
+      if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
+    }
+    if (const auto* scale = std::get_if<op::Scale>(&op)) {
+      need(scale->context);
+      need(scale->canvas);
+    }
     if (const auto* linear = std::get_if<op::Linear>(&op)) need(linear->bias);
     if (const auto* rope = std::get_if<op::Rope>(&op)) need(rope->factors);
-    if (const auto* route = std::get_if<op::Route>(&op)) need(route->bias);
+    if (const auto* route = std::get_if<op::Route>(&op)) {
+      need(route->bias);
+      need(route->expert_scale);
+    }
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) need(head->bias);
   }
 }
@@ -68,7 +95,8 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     auto mixture = plan.mixtures.begin();
     for (const PlanRow& row : plan.rows) {
       const bool mixed = mixture != plan.mixtures.end() && &row - plan.rows.data() == mixture->row;
-      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr});
+      rows_.push_back(
+          {static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr, plan.region});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -190,13 +218,15 @@ void Executor::run_products(const OpRun& part) {
 void Executor::run_gated(const OpRun& part) {
   const Product gate = product(std::get<op::Linear>(plan_->graph.ops[part.first]));
   const Product up = product(std::get<op::Linear>(plan_->graph.ops[part.first + 1]));
-  const ValueId out = std::get<op::SwiGlu>(plan_->graph.ops[part.last - 1]).out;
+  const auto& gating = std::get<op::SwiGlu>(plan_->graph.ops[part.last - 1]);
+  const ValueId out = gating.out;
+  const auto gated = gating.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   const MadeActivations quantized = begin_activations(part, out);
   const std::int64_t n = width(out);
   linear_.run_gated(gate, up, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < rows(out); ++r) {
       const std::int64_t at = r * n + begin;
-      kernels_.swiglu(gate.out + at, up.out + at, end - begin, value(out) + at);
+      gated(gate.out + at, up.out + at, end - begin, value(out) + at);
       quantized.quantize(kernels_, value(out) + at, r, begin, end - begin);
     }
   });
@@ -207,19 +237,25 @@ void Executor::row(const op::Embed& o, std::int64_t r) {
   const Codec& format = codec(table.type);
   const std::int64_t n = width(o.out), token = rows_[static_cast<std::size_t>(r)].token;
   float* out = value(o.out) + r * n;
-  format.dequantize(table.data.data() + token * format.row_bytes(n), out, n);
-  const auto* mixture = rows_[static_cast<std::size_t>(r)].mixture;
-  if (mixture == nullptr) return;
-  std::vector<float> other(static_cast<std::size_t>(n));
-  for (const MixedToken& mixed : *mixture) {
-    format.dequantize(table.data.data() + mixed.token * format.row_bytes(n), other.data(), n);
-    for (std::int64_t i = 0; i < n; ++i) out[i] += mixed.weight * other[static_cast<std::size_t>(i)];
+  if (o.part == EmbedPart::kMixture)
+    std::fill_n(out, n, 0.f);
+  else
+    format.dequantize(table.data.data() + token * format.row_bytes(n), out, n);
+  const auto* mixture = o.part == EmbedPart::kToken ? nullptr : rows_[static_cast<std::size_t>(r)].mixture;
+  if (mixture != nullptr) {
+    std::vector<float> other(static_cast<std::size_t>(n));
+    for (const MixedToken& mixed : *mixture) {
+      format.dequantize(table.data.data() + mixed.token * format.row_bytes(n), other.data(), n);
+      for (std::int64_t i = 0; i < n; ++i) out[i] += mixed.weight * other[static_cast<std::size_t>(i)];
+    }
   }
+  if (o.scale != 1.f)
+    for (std::int64_t i = 0; i < n; ++i) out[i] *= o.scale;
 }
 
 void Executor::row(const op::RmsNorm& o, std::int64_t r) {
   const std::int64_t n = width(o.x), slice = n / o.groups;
-  const float *x = value(o.x), *gain = vector(o.gain);
+  const float *x = value(o.x), *gain = o.gain == kNoId ? ones_.data() : vector(o.gain);
   float* out = value(o.out);
   for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
 }
@@ -268,7 +304,8 @@ void Executor::run(const op::Route& o) {
     }
     route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
   }
-  route_.run(o, width(o.logits), value(o.logits), vector(o.bias), route_blocks_, rows(o.logits), value(o.out));
+  route_.run(o, width(o.logits), value(o.logits), vector(o.bias), route_blocks_, rows(o.logits), value(o.out),
+             vector(o.expert_scale));
 }
 
 void Executor::run(const op::Experts& o) {
@@ -279,13 +316,33 @@ void Executor::run(const op::Experts& o) {
                         .rows = rows(o.x),
                         .value = o.x,
                         .route = value(o.route),
-                        .used = width(o.route) / 2};
+                        .used = width(o.route) / 2,
+                        .activation = o.activation};
   experts_.run(args, value(o.out));
 }
 
 void Executor::row(const op::SwiGlu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  kernels_.swiglu(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);
+  const auto gated = o.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
+  gated(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);
+}
+
+void Executor::row(const op::Scale& o, std::int64_t r) {
+  const bool canvas = rows_[static_cast<std::size_t>(r)].region == Region::kCanvas;
+  const float* const weight = vector(canvas ? o.canvas : o.context);
+  const float factor = weight == nullptr ? o.factor : o.factor * *weight;
+  const std::int64_t n = width(o.out);
+  const float* x = value(o.x) + r * n;
+  float* out = value(o.out) + r * n;
+  for (std::int64_t i = 0; i < n; ++i) out[i] = factor * x[i];
+}
+
+void Executor::row(const op::Select& o, std::int64_t r) {
+  const bool canvas = rows_[static_cast<std::size_t>(r)].region == Region::kCanvas;
+  const std::int64_t n = width(o.out);
+  // Source and result may be one piece of memory.
+  std::memmove(value(o.out) + r * n, value(canvas ? o.canvas : o.context) + r * n,
+               static_cast<std::size_t>(n) * sizeof(float));
 }
 
 void Executor::row(const op::Add& o, std::int64_t r) {
@@ -305,7 +362,7 @@ void Executor::run(const op::ScoreHead& o) {
   if (head_.gather().empty()) return;
   const LinearArgs args =
       linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
-  head_.run(args, weight(o.weight).shape[1], *scores_);
+  head_.run(args, weight(o.weight).shape[1], *scores_, o.softcap);
 }
 
 }  // namespace dllm::cpu

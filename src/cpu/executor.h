@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,6 +37,10 @@ class Executor {
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
            const WeightCacheOptions& weight_cache = {});
 
+  /// An executor with threads and memory of its own that shares the packed weights of `other` and may run while it
+  /// runs. Throws std::bad_alloc.
+  Executor(const Executor& other, int threads);
+
   /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
 
@@ -53,6 +58,7 @@ class Executor {
     Position position;
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
+    Region region;
   };
 
   void begin(std::span<const SequenceStep> batch);
@@ -96,6 +102,8 @@ class Executor {
   void row(const op::StoreKv& o, std::int64_t r);
   void row(const op::SwiGlu& o, std::int64_t r);
   void row(const op::Add& o, std::int64_t r);
+  void row(const op::Scale& o, std::int64_t r);
+  void row(const op::Select& o, std::int64_t r);
   template <class O>
   void row(const O&, std::int64_t) {
     std::abort();
@@ -127,12 +135,14 @@ class Executor {
   const KernelSet& kernels_;
   ThreadPool pool_;
   LinearRunner linear_;
-  PackedWeights packed_;
+  std::shared_ptr<PackedWeights> shared_packed_;  ///< written while the first executor is made, never after
+  const PackedWeights& packed_;
   AttentionRunner attention_;
   RouteRunner route_;
   ExpertRunner experts_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
+  std::vector<float> ones_;                  ///< the gain of norms without one
 
   std::optional<ExecutionPlan> plan_;
   Buffer arena_;

@@ -194,7 +194,7 @@ void ExpertRunner::inner_columns(const Group& group, std::int64_t column, std::i
     };
     float* const gate = multiply(gate_, 0);
     const float* const up = multiply(up_, 1);
-    kernels_.swiglu(gate, up, rows * columns, gate);
+    gated_(gate, up, rows * columns, gate);
     keep_inner(gate, pair, rows, column, columns);
   }
 }
@@ -222,6 +222,7 @@ void ExpertRunner::outer_columns(std::int64_t column, std::int64_t columns, std:
 
 void ExpertRunner::run(const ExpertArgs& args, float* out) {
   tiles_.reserve(bytes_of<float>(2 * std::int64_t{pool_.size()} * kTileFloats));
+  gated_ = args.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   group(args);
   make_inputs(args);
 

@@ -8,6 +8,7 @@
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
+#include "graph/graph.h"
 
 namespace dllm::cpu {
 
@@ -25,6 +26,7 @@ struct ExpertArgs {
   std::int64_t value = 0;        ///< names x, see LinearRunner::prepare()
   const float* route = nullptr;  ///< [rows][2 used], as op::Route writes it
   std::int64_t used = 0;
+  Activation activation = Activation::kSilu;
 };
 
 /// Copies of a product's rows of x, in another order and number.
@@ -81,6 +83,7 @@ class ExpertRunner {
   LinearArgs gate_, up_, down_;  ///< over pairs; `down_` reads what the first pass writes
   const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
   bool exact_inner_ = false;
+  void (*gated_)(const float* gate, const float* up, std::int64_t n, float* out) = nullptr;
 };
 
 }  // namespace dllm::cpu

@@ -250,6 +250,15 @@ TEST_P(Kernels, RowKernelsMatchDoublePrecision) {
       const double g = static_cast<double>(a[i]);
       ASSERT_NEAR(out[i], g / (1 + std::exp(-g)) * static_cast<double>(b[i]), 3e-6);
     }
+    set().geglu(a.data(), b.data(), n, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double g = static_cast<double>(a[i]);
+      const double gelu = g / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979324) * (g + 0.044715 * g * g * g)));
+      ASSERT_NEAR(out[i], gelu * static_cast<double>(b[i]), 3e-6);
+    }
+    set().softcap(a.data(), 1.5f, n, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], 1.5 * std::tanh(static_cast<double>(a[i]) / 1.5), 5e-7);
     set().add(a.data(), b.data(), n, out.data());
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], a[i] + b[i]);
   }

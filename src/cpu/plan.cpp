@@ -25,7 +25,8 @@ struct Block {
 /// Kernels that read an element (or a row) before they write it.
 bool runs_in_place(const Op& op) {
   return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::Rope>(op) ||
-         std::holds_alternative<op::SwiGlu>(op) || std::holds_alternative<op::Add>(op);
+         std::holds_alternative<op::SwiGlu>(op) || std::holds_alternative<op::Add>(op) ||
+         std::holds_alternative<op::Scale>(op) || std::holds_alternative<op::Select>(op);
 }
 
 bool is_by_row(const Op& op) {

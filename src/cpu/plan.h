@@ -13,7 +13,7 @@ struct OpRun {
   enum class Kind : std::uint8_t {
     kSingle,  ///< one operator
     /// Operators that compute each row from the same row of their inputs (norms, RoPE, stores to the cache, SwiGLU,
-    /// residual additions, embedding): all of them on one row before the next.
+    /// residual additions, scaling, embedding): all of them on one row before the next.
     kRows,
     kProducts,  ///< Linear operators over one input: q, k and v
     kGated,     ///< two Linear operators over one input, and the SwiGlu that alone reads them, pair of panels by pair

@@ -113,7 +113,17 @@ void RouteRunner::choose_row(const op::Route& o, std::int64_t row, const Scratch
 }
 
 void RouteRunner::run(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
-                      std::span<const std::int64_t> runs, std::int64_t rows, float* out) {
+                      std::span<const std::int64_t> runs, std::int64_t rows, float* out, const float* scale) {
+  choose_rows(o, experts, logits, bias, runs, rows, out);
+  if (scale == nullptr) return;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* const chosen = out + row * 2 * o.used;
+    for (std::int64_t j = 0; j < o.used; ++j) chosen[o.used + j] *= scale[static_cast<std::size_t>(chosen[j])];
+  }
+}
+
+void RouteRunner::choose_rows(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
+                              std::span<const std::int64_t> runs, std::int64_t rows, float* out) {
   const auto width = static_cast<std::size_t>(experts);
   const auto workers = static_cast<std::size_t>(pool_.size());
   scores_.resize(static_cast<std::size_t>(rows) * width);

@@ -16,11 +16,11 @@ class RouteRunner {
  public:
   RouteRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  /// `logits` [rows][experts], `bias` [experts] or null, `out` [rows][2 used]. `runs` are the first rows of the blocks
-  /// in which rows choose together, ascending, and the number of rows last; it is read if the operator routes by block.
-  /// Throws std::bad_alloc.
+  /// `logits` [rows][experts], `bias` and `scale` (of each expert's weight) [experts] or null, `out` [rows][2 used].
+  /// `runs` are the first rows of the blocks in which rows choose together, ascending, and the number of rows last; it
+  /// is read if the operator routes by block. Throws std::bad_alloc.
   void run(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
-           std::span<const std::int64_t> runs, std::int64_t rows, float* out);
+           std::span<const std::int64_t> runs, std::int64_t rows, float* out, const float* scale = nullptr);
 
  private:
   /// Space of one worker: three sets of experts, and a float for each.
@@ -30,6 +30,8 @@ class RouteRunner {
   };
   Scratch scratch(int worker, std::size_t experts);
 
+  void choose_rows(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
+                   std::span<const std::int64_t> runs, std::int64_t rows, float* out);
   void score(const op::Route& o, std::int64_t experts, const float* logits, const float* bias, std::int64_t row);
   void choose_row(const op::Route& o, std::int64_t row, const Scratch& scratch, float* out);
 

@@ -88,6 +88,9 @@ float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::
   args.out_origin = chunk * kHeadChunk;
   const std::int64_t size = chunk_size(chunk);
   kernels_.linear(args, args.out_origin, args.out_origin + size, linear_.scratch(worker));
+  if (softcap_ != 0)
+    for (std::int64_t row = 0; row < group.rows; ++row)
+      kernels_.softcap(tile + row * kHeadChunk, softcap_, size, tile + row * kHeadChunk);
   for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
     if (!units_[u].guided) continue;
     float* c = tile + (units_[u].row - group.first_row) * kHeadChunk;
@@ -209,7 +212,8 @@ void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::
   });
 }
 
-void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores) {
+void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+  softcap_ = softcap;
   for (const Unit& unit : units_) {
     Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
     if (unit.index != 0) continue;

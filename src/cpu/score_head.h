@@ -29,8 +29,8 @@ class ScoreHead {
   /// For each row of the head's input: its index among the rows of the batch, all sequences concatenated.
   std::span<const std::int64_t> gather() const { return gather_; }
 
-  /// `args` as prepared over the gathered rows. Writes the scores of every sequence.
-  void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores);
+  /// `args` as prepared over the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
+  void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 
  private:
   /// One row to be scored: one row of input, or two under guidance (conditional, then unconditional).
@@ -79,6 +79,7 @@ class ScoreHead {
   LinearRunner& linear_;
   std::int64_t vocab_ = 0;
   std::int64_t chunks_ = 0;
+  float softcap_ = 0.f;
   std::vector<ReductionSpec> specs_;  ///< by sequence
   std::vector<Unit> units_;
   std::vector<Group> groups_;

@@ -86,6 +86,23 @@ class Decoder {
   /// an unfinished window.
   virtual Position revisable_from(const DecodeContext& context) const;
 
+  /// What is looked at beside the dense pass of this step, on the second path. Asked when nothing runs there.
+  struct Refresh {
+    std::vector<Position> positions;  ///< ascending, in front of the window, not among wanted()
+    bool left_out = false;            ///< their rows show the mask
+    bool sees_window = true;          ///< they see everything; false: what is in front of the window only
+  };
+  virtual Refresh refresh(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+  /// Edits from what the second path saw; `queried` of a candidate is the logit of its token. Of positions whose token
+  /// has changed since, nothing is heard.
+  virtual std::vector<Edit> merge(const DecodeContext& context, std::span<const Candidate> candidates) {
+    (void)context, (void)candidates;
+    return {};
+  }
+
   /// The answer [prompt, end) has no mask left. Positions that want another look before it is accepted; empty: none.
   /// Asked before each further pass, of decoders with drains().
   virtual std::vector<Position> drain(const DecodeContext& context, Position end) {
@@ -102,6 +119,13 @@ class Decoder {
 
   /// True if the decoder is defined for arg-max predictions only (temperature 0).
   virtual bool greedy() const { return false; }
+};
+
+/// Which visible tokens behind the window are looked at first (dllm-reference D.7 A10).
+enum class RefreshOrder {
+  kStale,     ///< changed ones, then the longest unseen, then the least sure
+  kUnsure,    ///< the least sure
+  kPosition,  ///< the first
 };
 
 /// Parameters of all decoders; each reads its own.
@@ -129,8 +153,15 @@ struct DecoderConfig {
   std::int32_t refresh_rows = 8;     ///< revision: visible tokens behind the window looked at per pass
   std::int32_t max_revisions = 3;    ///< revision: of one position
   std::int32_t drain_rounds = 2;     ///< revision: passes over what is visible when no mask is left
-  bool leave_one_out = false;        ///< revision: looks behind the window show the mask
-  bool remask_visible = false;       ///< revision: visible tokens of the window below remask_threshold are masked again
+  double revise_threshold = 0;  ///< revision: a token gives way to a likelier one from here on; 0: visible_threshold
+  RefreshOrder refresh_order = RefreshOrder::kStale;  ///< revision: who is looked at first behind the window
+  bool force_stable = false;                          ///< revision: what is promoted for want of better is final (A6)
+  bool second_path = false;         ///< revision: what is behind the window is looked at on the second path
+  bool refresh_sees_window = true;  ///< revision: and sees the window there (A15)
+  std::int32_t drain_rows = 0;      ///< revision: looked at in one of them; 0: all
+  bool reopen = false;              ///< revision: a change makes final tokens given after it visible again
+  bool leave_one_out = false;       ///< revision: looks behind the window show the mask
+  bool remask_visible = false;      ///< revision: visible tokens of the window below remask_threshold are masked again
   bool compat = false;
 };
 

@@ -6,6 +6,9 @@
 #include <cassert>
 #include <cmath>
 #include <iterator>
+#include <utility>
+
+#include "base/try.h"
 
 namespace dllm {
 
@@ -18,7 +21,8 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       cache_(cache),
       unconditional_(unconditional),
       drafts_(options_.drafts),
-      soft_masks_(options_.smooth) {
+      soft_masks_(options_.smooth),
+      second_(options_.second) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -65,6 +69,7 @@ bool Denoiser::drain() {
   draining_ = !wanted_.empty();
   if (draining_) {
     ahead_ = window_.end;
+    unit_changed_ = unit_changed_ || options_.drain_full;
   } else {
     stop_ = stop_candidate();  // accepted as it stands
   }
@@ -115,6 +120,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
   if (wanted_.empty()) return {};
   decided_ = wanted_.size();
   if (!draining_) {
+    launch_second();
     const std::vector<Position> drafts = draft_positions();
     if (drafts.empty()) ahead_ = window_.end;
     wanted_.insert(wanted_.end(), drafts.begin(), drafts.end());
@@ -202,6 +208,21 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   return plan;
 }
 
+std::vector<TokenRule> Denoiser::rules() const {
+  std::vector<TokenRule> rules;
+  // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.
+  if (desc_.mask && !options_.compat) rules.push_back({*desc_.mask, false, true});
+  if (options_.suppress_eos && desc_.eos) rules.push_back({*desc_.eos, false, false});
+  if (options_.defer_eos)
+    for (TokenId id : options_.stop_ids) {
+      // Upstream's flag works through a shared buffer: at temperature > 0 it misses the end-of-text token (B.1.4).
+      if (options_.compat && options_.temperature > 0 && desc_.eos == id) continue;
+      if (options_.suppress_eos && desc_.eos == id) continue;
+      rules.push_back({id, true, false});
+    }
+  return rules;
+}
+
 ScoreRequest Denoiser::request() {
   ScoreRequest request;
   request.temperature = options_.temperature;
@@ -209,16 +230,7 @@ ScoreRequest Denoiser::request() {
   request.top_p = options_.top_p;
   request.rng = options_.rng;
   request.step = static_cast<std::uint32_t>(counters_.steps);
-  // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.
-  if (desc_.mask && !options_.compat) request.rules.push_back({*desc_.mask, false, true});
-  if (options_.suppress_eos && desc_.eos) request.rules.push_back({*desc_.eos, false, false});
-  if (options_.defer_eos)
-    for (TokenId id : options_.stop_ids) {
-      // Upstream's flag works through a shared buffer: at temperature > 0 it misses the end-of-text token (B.1.4).
-      if (options_.compat && options_.temperature > 0 && desc_.eos == id) continue;
-      if (options_.suppress_eos && desc_.eos == id) continue;
-      request.rules.push_back({id, true, false});
-    }
+  request.rules = rules();
   method_.decoder->configure(request);
   soft_masks_.configure(request);
   queries_ = method_.decoder->queries(context());
@@ -263,8 +275,10 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   const std::vector<Candidate> all = candidates(scores[0]);
   const std::span<const Candidate> options(all.data(), decided_);
   const std::span<const Candidate> drafted = std::span(all).subspan(decided_);
+  if (failed_) return *failed_;
   DenoiseStep step;
   step.window = window_;
+  step.edits = std::exchange(merged_, {});
   WindowFeedback feedback{window_, {}, {}};
   const Position masks = canvas_.masked_count(window_);
   std::vector<Position> looked;
@@ -289,9 +303,13 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   keep_expectations(scores[0]);
   ++window_step_;
   ++counters_.steps;
+  if (second_.due(counters_.steps) || (second_.busy() && ending())) DLLM_CHECK_OK(merge_second(step.edits));
   find_stop();
   return step;
 }
+
+/// Nothing is left to decode, but for what drains.
+bool Denoiser::ending() const { return canvas_.masked_count() == 0 || (!options_.exact_length && stop_candidate()); }
 
 /// For the masks that are still there, what the pass expects of them (IterSmooth).
 void Denoiser::keep_expectations(const Scores& scores) {

@@ -10,6 +10,7 @@
 #include "decode/canvas.h"
 #include "decode/decoder.h"
 #include "decode/drafts.h"
+#include "decode/second_path.h"
 #include "decode/soft_masks.h"
 #include "decode/window.h"
 #include "dllm/error.h"
@@ -47,12 +48,14 @@ struct DenoiseOptions {
   Position suffix_near = 32;
   DraftConfig drafts{};
   SmoothConfig smooth{};
+  bool drain_full = false;    ///< passes that drain count as the first of a unit: caches make them full
+  SecondPathConfig second{};  ///< for decoders that refresh(); not under guidance
 };
 
 /// What one step did.
 struct DenoiseStep {
   PositionRange window;
-  std::vector<Edit> edits;  ///< that changed the canvas
+  std::vector<Edit> edits;  ///< that changed the canvas, merges from the second path included
   bool forced = false;      ///< only the progress rule found something to commit
 };
 
@@ -60,6 +63,7 @@ struct DenoiseCounters {
   std::int32_t steps = 0;
   std::int32_t nfe = 0;
   std::int32_t forced = 0;
+  std::int32_t second_passes = 0;  ///< on the second path; not in nfe, their rows are below
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
 };
@@ -94,6 +98,10 @@ class Denoiser {
   bool advance_window();
   bool window_held() const;
   bool drain();
+  bool ending() const;
+  void launch_second();
+  SecondPath::Launch second_pass(const Decoder::Refresh& refresh) const;
+  Expected<void> merge_second(std::vector<Edit>& edits);
   Position horizon() const;
   TokenId shown(Position position) const;
   std::vector<Position> plan_rows(const CacheDecision& decision, const std::vector<Position>& sources) const;
@@ -104,6 +112,7 @@ class Denoiser {
   void keep_expectations(const Scores& scores);
   StepPlan plan(const std::vector<Position>& wanted);
   ScoreRequest request();
+  std::vector<TokenRule> rules() const;
   std::vector<Candidate> candidates(const Scores& scores) const;
   DecodeContext context() const;
   Error not_a_number() const;
@@ -132,6 +141,9 @@ class Denoiser {
   SoftMasks soft_masks_;
   DenoiseCounters counters_;
   std::optional<Position> stop_;
+  std::vector<Edit> merged_;     ///< in front of the pass being made
+  std::optional<Error> failed_;  ///< likewise
+  SecondPath second_;
 };
 
 }  // namespace dllm

@@ -81,6 +81,29 @@ TEST(Revision, ChangesAVisibleTokenBehindTheWindow) {
   EXPECT_TRUE(behind) << "its row rode along with the second block's";
 }
 
+// Position 3 misleads its neighbours, which are final before it changes.
+TEST(Revision, AChangeReopensWhatCameAfterIt) {
+  for (const bool reopen : {false, true}) {
+    FakeBackend backend(masked_desc());
+    backend.tamper = [&](RowScore& score) {
+      const std::size_t pass = backend.plans.size();
+      if (score.position == 3) {
+        predict(score, pass < 3 ? Script::Prediction{7, 0.75} : Script::Prediction{8, 0.95});
+      } else if (score.position < 6) {
+        predict(score, {pass < 3 ? 1 : 9, pass == 1 ? 0.5 : 0.95});
+      } else {
+        predict(score, {5, 0.99});
+      }
+    };
+    MethodRun run = two_blocks();
+    run.config.reopen = reopen;
+    const MethodResult result = run_method(backend, run);
+    ASSERT_TRUE(result.finished);
+    const TokenId neighbour = reopen ? 9 : 1;
+    EXPECT_EQ(result.tokens, (std::vector<TokenId>{1, 2, neighbour, 8, neighbour, neighbour, 5, 5, 5, 5}));
+  }
+}
+
 TEST(Revision, StableTokensHaveNoLogits) {
   FakeBackend backend(masked_desc());
   backend.tamper = [](RowScore& score) {
@@ -193,6 +216,7 @@ TEST(Revision, EndsWhateverThePredictions) {
         FakeBackend backend(masked_desc());
         MethodRun run{.window = window, .cache = cache, .decoder = "revision"};
         run.config.remask_visible = remask;
+        run.config.reopen = true;
         run.config.visible_threshold = 0.2;
         run.config.remask_threshold = 0.5;
         EXPECT_TRUE(run_method(backend, run).finished) << window << ' ' << cache;

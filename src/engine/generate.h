@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/latency_table.h"
 #include "base/types.h"
+#include "decode/second_path.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "text/tokenizer.h"
@@ -13,11 +14,11 @@
 namespace dllm {
 
 /// One request on one backend: builds the method, runs the loop, reports every step. `tokenizer` may be null (no text
-/// then), and so may `latency` (what steps cost is unknown then). `resolved` comes from resolve_options(). Errors:
-/// kUsage (too long for the context), kResource.
+/// then), and so may `latency` (what steps cost is unknown then) and `second` (there is no second path then).
+/// `resolved` comes from resolve_options(). Errors: kUsage (too long for the context), kResource.
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
                               const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
-                              std::stop_token stop);
+                              std::stop_token stop, PassRunner* second = nullptr);
 
 /// Many requests, at most `batch` of them in one forward pass: finished ones leave and the next ones join. Each answer
 /// is the one that generate() gives, as no sequence's results depend on the others of its batch. `on_answer` is called
@@ -28,7 +29,7 @@ Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokeniz
                                                  const std::vector<std::vector<TokenId>>& prompts,
                                                  const GenerateOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
-                                                 std::stop_token stop);
+                                                 std::stop_token stop, PassRunner* second = nullptr);
 
 /// FNV-1a over the little-endian ids: the fingerprint of the final line.
 std::uint64_t hash_ids(const std::vector<TokenId>& ids);

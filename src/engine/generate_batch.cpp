@@ -92,12 +92,12 @@ Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokeniz
                                                  const std::vector<std::vector<TokenId>>& prompts,
                                                  const GenerateOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
-                                                 std::stop_token stop) {
+                                                 std::stop_token stop, PassRunner* second) {
   Batch rounds(backend, on_answer, prompts.size());
   std::size_t next = 0;
   while (!stop.stop_requested() && !rounds.ended()) {
     for (; next < prompts.size() && rounds.active() < static_cast<std::size_t>(batch); ++next) {
-      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency);
+      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency, second);
       if (!sequence) return with_index(std::move(sequence).error(), next);
       rounds.join(next, *std::move(sequence));
     }

@@ -16,6 +16,7 @@
 #include "engine/likelihood.h"
 #include "engine/load.h"
 #include "engine/method.h"
+#include "engine/second_path_runner.h"
 #include "model/model.h"
 
 namespace dllm {
@@ -28,6 +29,7 @@ struct LanguageModel::Impl {
   std::mutex mutex;  ///< a backend runs one forward at a time
   std::string path;
   LoadOptions load;
+  std::map<int, std::unique_ptr<ThreadedPassRunner>> second_paths;  ///< by threads; guarded by mutex
   std::map<std::string, LatencyTable, std::less<>> latency_tables;  ///< by GenerateOptions::latency; guarded by mutex
 
   const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
@@ -39,7 +41,8 @@ struct LanguageModel::Impl {
     DLLM_TRY(const GenerateOptions resolved, resolve_options(options, model->desc()));
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
-    return dllm::generate(*backend, model->tokenizer(), prompt, resolved, latency, on_step, std::move(stop));
+    DLLM_TRY(PassRunner* const second, second_path(resolved));
+    return dllm::generate(*backend, model->tokenizer(), prompt, resolved, latency, on_step, std::move(stop), second);
   }
 
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
@@ -49,8 +52,9 @@ struct LanguageModel::Impl {
     DLLM_TRY(const GenerateOptions resolved, resolve_options(options, model->desc()));
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
+    DLLM_TRY(PassRunner* const second, second_path(resolved));
     return dllm::generate_batch(*backend, model->tokenizer(), prompts, resolved, latency, batch, on_answer,
-                                std::move(stop));
+                                std::move(stop), second);
   }
 
   /// What steps cost, if the request asks for it or a part of its method does; else null.
@@ -65,6 +69,19 @@ struct LanguageModel::Impl {
     const LatencyKey key = cpu == nullptr ? LatencyKey() : latency_key(path, load, *cpu);
     DLLM_TRY(LatencyTable table, requested_latency(name, *backend, key, log, std::move(stop)));
     return &latency_tables.emplace(name, std::move(table)).first->second;
+  }
+
+  /// The thread group of the second path, made at its first use; null if the request keeps to one.
+  Expected<PassRunner*> second_path(const GenerateOptions& resolved) {
+    if (resolved.refresh_path != "second") return nullptr;
+    if (cpu == nullptr)
+      return Error{ErrorCode::kUnsupported, "there is no second path beside this backend", "--refresh-path",
+                   "leave the option out"};
+    std::unique_ptr<ThreadedPassRunner>& runner = second_paths[resolved.refresh_threads];
+    if (!runner) {
+      DLLM_TRY(runner, ThreadedPassRunner::create(*cpu, resolved.refresh_threads));
+    }
+    return runner.get();
   }
 
   /// Ids of raw text, with the special tokens that the metadata asks for.
@@ -213,6 +230,8 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   }
   step.plan.visible = {{0, count}};
   step.plan.causal_block = causal ? 1 : desc.causal_block;
+  // What is not read causally is a canvas, to a model that tells them apart.
+  step.plan.region = causal ? Region::kContext : Region::kCanvas;
   step.request.logits = true;
   const std::lock_guard lock(impl_->mutex);
   DLLM_TRY(const auto cache, impl_->backend->make_cache(count));

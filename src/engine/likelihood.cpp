@@ -13,6 +13,9 @@ namespace {
 
 Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& ids, const std::vector<Position>& masked,
                      double cfg_scale) {
+  if (desc.canvas.length > 0)
+    return Error{ErrorCode::kUnsupported, "a model that refines canvases gives no likelihood of masked positions", "",
+                 "score it by its answers"};
   const auto size = static_cast<Position>(ids.size());
   if (size > desc.context_length)
     return Error{ErrorCode::kUsage, fmt::format("{} tokens exceed the context of {}", size, desc.context_length), "",

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "decode/registry.h"
+#include "engine/canvas_method.h"
 #include "engine/option_table.h"
 
 namespace dllm {
@@ -50,6 +51,9 @@ Expected<void> check_cache_options(const GenerateOptions& resolved, const ModelD
   if (resolved.refresh_interval > 0 && !refreshes && !cache.starts_with("delayed"))
     return bad(fmt::format("cache policy '{}' has no full passes to repeat", cache), "--refresh-interval",
                "give --cache prefix, dual, vicinity or delayed");
+  if (resolved.drain_full && (!refreshes || resolved.refresh == "once"))
+    return bad(fmt::format("cache policy '{}' makes no full pass at the end", cache), "--drain-full",
+               "give --cache prefix, dual or vicinity, with --refresh block");
   if (resolved.suffix != defaults.suffix && desc.causal_block > 0)
     return bad("the model never sees what is behind the block", "--suffix", "leave the option out");
   return {};
@@ -74,6 +78,28 @@ Expected<void> resolve_edit_tokens(GenerateOptions& resolved, const ModelDesc& d
   return {};
 }
 
+Expected<void> check_second_path(const GenerateOptions& resolved, const ModelDesc& desc) {
+  if (resolved.refresh_path != "second") {
+    if (resolved.refresh_sees == "prefix")
+      return bad("rows that ride along with the window's see it", "--refresh-sees", "give --refresh-path second");
+    return {};
+  }
+  if (resolved.algorithm != "revision")
+    return bad(fmt::format("'{}' refreshes nothing", resolved.algorithm), "--refresh-path",
+               "give --algorithm revision");
+  if (desc.causal_block > 0)
+    return bad("rows of finished blocks never see anything new in this model", "--refresh-path",
+               "leave the option out");
+  if (resolved.cfg_scale != 0)
+    return bad("the second path knows no guidance", "--refresh-path", "leave --cfg-scale out");
+  return {};
+}
+
+RefreshOrder refresh_order(const std::string& name) {
+  if (name == "unsure") return RefreshOrder::kUnsure;
+  return name == "position" ? RefreshOrder::kPosition : RefreshOrder::kStale;
+}
+
 }  // namespace
 
 std::string latency_name(const GenerateOptions& resolved) {
@@ -83,6 +109,7 @@ std::string latency_name(const GenerateOptions& resolved) {
 
 Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc) {
   DLLM_CHECK_OK(check_against_table(options));
+  if (desc.canvas.length > 0) return resolve_canvas_options(options, desc);
   GenerateOptions resolved = options;
   const bool masked = desc.mask.has_value();
   if (!masked && !desc.autoregressive())
@@ -99,6 +126,7 @@ Expected<GenerateOptions> resolve_options(const GenerateOptions& options, const 
                "give --cache dual (or block-causal, for models of that kind)");
   DLLM_CHECK_OK(check_cache_options(resolved, desc));
   DLLM_CHECK_OK(resolve_edit_tokens(resolved, desc));
+  DLLM_CHECK_OK(check_second_path(resolved, desc));
   if (resolved.visible_threshold > resolved.stable_threshold)
     return bad("a token would be final before it is shown", "--visible-threshold",
                "give one at or below --stable-threshold");
@@ -157,6 +185,13 @@ Expected<Method> make_method(const GenerateOptions& resolved, const ModelDesc& d
                                                              .refresh_rows = resolved.refresh_rows,
                                                              .max_revisions = resolved.max_revisions,
                                                              .drain_rounds = resolved.drain_rounds,
+                                                             .revise_threshold = resolved.revise_threshold,
+                                                             .refresh_order = refresh_order(resolved.refresh_order),
+                                                             .force_stable = resolved.force_stable,
+                                                             .second_path = resolved.refresh_path == "second",
+                                                             .refresh_sees_window = resolved.refresh_sees != "prefix",
+                                                             .drain_rows = resolved.drain_rows,
+                                                             .reopen = resolved.reopen,
                                                              .leave_one_out = resolved.leave_one_out,
                                                              .remask_visible = resolved.remask_visible,
                                                              .compat = resolved.compat}));
@@ -199,7 +234,9 @@ DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc&
           .smooth = {.gain = resolved.smooth,
                      .first = resolved.smooth_first,
                      .per_pass = resolved.smooth_step,
-                     .top = resolved.smooth_top}};
+                     .top = resolved.smooth_top},
+          .drain_full = resolved.drain_full,
+          .second = {.delay = resolved.merge_delay, .when_ready = resolved.refresh_merge == "ready"}};
 }
 
 }  // namespace dllm

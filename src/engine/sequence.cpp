@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "engine/canvas_method.h"
 #include "engine/generate.h"
 #include "engine/method.h"
 
@@ -32,34 +33,52 @@ Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& 
 
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
                                                     const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
-                                                    const LatencyTable* latency) {
+                                                    const LatencyTable* latency, PassRunner* second) {
   const ModelDesc& desc = backend.desc();
   DLLM_CHECK_OK(check_request(desc, prompt, resolved));
-  DLLM_TRY(Method method, make_method(resolved, desc, latency));
   std::unique_ptr<Sequence> sequence(new Sequence(tokenizer, prompt));
   Canvas canvas(prompt, resolved.length, desc.mask.value_or(-1));
-  DLLM_TRY(sequence->cache_, backend.make_cache(canvas.size()));
+  const Position capacity = desc.canvas.length == 0
+                                ? canvas.size()
+                                : Refiner::capacity(canvas.prompt_end(), resolved.length, desc.canvas.length);
+  if (capacity > desc.context_length)
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("the last canvas ends at position {}, beyond the context of {}", capacity, desc.context_length), "",
+        "shorten the prompt or give a smaller --predict"};
+  DLLM_TRY(sequence->cache_, backend.make_cache(capacity));
   if (resolved.cfg_scale != 0) {
     DLLM_TRY(sequence->unconditional_, backend.make_cache(canvas.size()));
   }
   const auto length = static_cast<std::size_t>(resolved.length);
   sequence->result_.commit_step.assign(length, -1);
   sequence->result_.confidence.assign(length, 0.0);
-  sequence->denoiser_ =
-      std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), denoise_options(resolved, desc, latency),
-                                 *sequence->cache_, sequence->unconditional_.get());
+  if (desc.canvas.length > 0) {
+    sequence->loop_ =
+        std::make_unique<Refiner>(desc, std::move(canvas), refine_options(resolved, desc), *sequence->cache_);
+    return sequence;
+  }
+  DLLM_TRY(Method method, make_method(resolved, desc, latency));
+  DenoiseOptions denoise = denoise_options(resolved, desc, latency);
+  if (second != nullptr) {
+    DLLM_TRY(sequence->side_, backend.make_cache(canvas.size()));
+    denoise.second.runner = second;
+    denoise.second.cache = sequence->side_.get();
+  }
+  sequence->loop_ = std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), std::move(denoise),
+                                               *sequence->cache_, sequence->unconditional_.get());
   return sequence;
 }
 
 std::span<const SequenceStep> Sequence::prepare() {
-  pass_ = denoiser_->counters().nfe;
-  return denoiser_->prepare();
+  pass_ = in_loop([](const auto& loop) { return loop.counters().nfe; });
+  return in_loop([](auto& loop) { return loop.prepare(); });
 }
 
 Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
-  DLLM_TRY(DenoiseStep step, denoiser_->absorb(scores));
+  DLLM_TRY(DenoiseStep step, in_loop([scores](auto& loop) { return loop.absorb(scores); }));
   for (const Edit& edit : step.edits) {
-    const auto i = static_cast<std::size_t>(edit.position - denoiser_->canvas().prompt_end());
+    const auto i = static_cast<std::size_t>(edit.position - canvas().prompt_end());
     if (shifts(edit.kind)) {
       move_record(edit);
       continue;
@@ -72,7 +91,7 @@ Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
 
 /// What is recorded of positions moves with their tokens.
 void Sequence::move_record(const Edit& edit) {
-  const Position prompt = denoiser_->canvas().prompt_end();
+  const Position prompt = canvas().prompt_end();
   const std::ptrdiff_t first = edit.position - prompt, last = edit.end - prompt;
   const auto move = [&](auto& values, auto none) {
     if (edit.kind == EditKind::kInsert) {
@@ -88,10 +107,11 @@ void Sequence::move_record(const Edit& edit) {
 }
 
 StepEvent Sequence::event(const DenoiseStep& step) const {
-  const Canvas& canvas = denoiser_->canvas();
+  const Canvas& canvas = this->canvas();
+  const DenoiseCounters counters = in_loop([](const auto& loop) { return loop.counters(); });
   StepEvent event;
-  event.step = denoiser_->counters().steps - 1;
-  event.nfe = denoiser_->counters().nfe;
+  event.step = counters.steps - 1;
+  event.nfe = counters.nfe;
   event.block_begin = step.window.begin;
   event.block_end = step.window.end;
   event.prompt_length = canvas.prompt_end();
@@ -107,36 +127,43 @@ StepEvent Sequence::event(const DenoiseStep& step) const {
   for (const Edit& edit : step.edits)
     for (Position p = edit.position; p < (shifts(edit.kind) ? edit.end : edit.position + 1); ++p)
       event.canvas[static_cast<std::size_t>(p)].changed = true;
-  event.text = text(denoiser_->settled(), /*complete=*/false);
+  event.text = text(in_loop([](const auto& loop) { return loop.settled(); }), /*complete=*/false);
   return event;
 }
 
 Generation Sequence::finish(bool cancelled, double seconds) {
-  const Canvas& canvas = denoiser_->canvas();
+  const Canvas& canvas = this->canvas();
   for (Position p = canvas.prompt_end(); p < canvas.size(); ++p) result_.ids.push_back(canvas.token(p));
   const Position end = answer_end();
   result_.text = text(end, /*complete=*/true);
-  result_.finish = cancelled                    ? FinishReason::kCancelled
-                   : denoiser_->stop_position() ? FinishReason::kStop
-                                                : FinishReason::kLength;
+  result_.finish = cancelled ? FinishReason::kCancelled : stop_position() ? FinishReason::kStop : FinishReason::kLength;
   result_.hash = hash_ids({result_.ids.begin(), result_.ids.begin() + (end - canvas.prompt_end())});
-  const DenoiseCounters& counters = denoiser_->counters();
+  const DenoiseCounters counters = in_loop([](const auto& loop) { return loop.counters(); });
   result_.stats = {.prompt_tokens = canvas.prompt_end(),
                    .answer_tokens = end - canvas.prompt_end(),
                    .committed_tokens = canvas.size() - canvas.prompt_end() - canvas.masked_count(),
                    .steps = counters.steps,
                    .nfe = counters.nfe,
                    .forced = counters.forced,
+                   .second_passes = counters.second_passes,
                    .rows_forwarded = counters.rows_forwarded,
                    .rows_scored = counters.rows_scored,
                    .seconds = seconds};
   return std::move(result_);
 }
 
+const Canvas& Sequence::canvas() const {
+  return std::visit([](const auto& loop) -> const Canvas& { return loop->canvas(); }, loop_);
+}
+
+std::optional<Position> Sequence::stop_position() const {
+  return in_loop([](const auto& loop) { return loop.stop_position(); });
+}
+
 /// Behind the stop token, or behind the committed prefix.
 Position Sequence::answer_end() const {
-  const Canvas& canvas = denoiser_->canvas();
-  if (const auto stop = denoiser_->stop_position()) return *stop + 1;
+  const Canvas& canvas = this->canvas();
+  if (const auto stop = stop_position()) return *stop + 1;
   return canvas.first_masked(canvas.prompt_end());
 }
 
@@ -144,8 +171,8 @@ Position Sequence::answer_end() const {
 /// out, unless the answer is complete.
 std::string Sequence::text(Position end, bool complete) const {
   if (!tokenizer_) return {};
-  const Canvas& canvas = denoiser_->canvas();
-  end = std::min(end, denoiser_->stop_position().value_or(end));
+  const Canvas& canvas = this->canvas();
+  end = std::min(end, stop_position().value_or(end));
   StreamDecoder decoder(*tokenizer_, /*with_special=*/false);
   std::string result;
   for (Position p = canvas.prompt_end(); p < end; ++p) result += decoder.push(canvas.token(p));

@@ -67,6 +67,8 @@ MetaValue MetaValue::strings(std::vector<std::string> v) { return {MetaType::kAr
 MetaValue MetaValue::i32s(std::vector<std::int32_t> v) { return array_of<std::int64_t>(MetaType::kI32, v); }
 MetaValue MetaValue::f32s(std::vector<float> v) { return array_of<double>(MetaType::kF32, v); }
 
+MetaValue MetaValue::bools(const std::vector<bool>& v) { return array_of<std::int64_t>(MetaType::kBool, v); }
+
 void Metadata::set(std::string key, MetaValue value) {
   const auto [position, added] = index_.try_emplace(key, entries_.size());
   if (added)
@@ -127,6 +129,14 @@ Expected<std::optional<std::vector<std::int64_t>>> Metadata::integers(std::strin
   const auto* payload = std::get_if<std::vector<std::int64_t>>(&value->payload);
   if (payload != nullptr && value->element != MetaType::kBool) return std::optional(*payload);
   return type_error(key, *value, "an array of integers");
+}
+
+Expected<std::optional<std::vector<bool>>> Metadata::booleans(std::string_view key) const {
+  const MetaValue* value = find(key);
+  if (value == nullptr) return std::optional<std::vector<bool>>();
+  const auto* payload = std::get_if<std::vector<std::int64_t>>(&value->payload);
+  if (payload == nullptr || value->element != MetaType::kBool) return type_error(key, *value, "an array of bools");
+  return std::optional(std::vector<bool>(payload->begin(), payload->end()));
 }
 
 Expected<std::optional<std::vector<double>>> Metadata::numbers(std::string_view key) const {

@@ -54,6 +54,7 @@ struct MetaValue {
   static MetaValue strings(std::vector<std::string> v);
   static MetaValue i32s(std::vector<std::int32_t> v);
   static MetaValue f32s(std::vector<float> v);
+  static MetaValue bools(const std::vector<bool>& v);
 
   friend bool operator==(const MetaValue&, const MetaValue&) = default;
 };
@@ -76,6 +77,7 @@ class Metadata {
   Expected<std::optional<bool>> boolean(std::string_view key) const;
   Expected<std::optional<std::string>> string(std::string_view key) const;
   Expected<std::optional<std::vector<std::int64_t>>> integers(std::string_view key) const;
+  Expected<std::optional<std::vector<bool>>> booleans(std::string_view key) const;
   Expected<std::optional<std::vector<double>>> numbers(std::string_view key) const;
   /// Borrowed: valid while this object lives and the key is not replaced; nullptr when absent.
   Expected<const std::vector<std::string>*> strings(std::string_view key) const;

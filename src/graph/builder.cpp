@@ -19,10 +19,10 @@ ValueId GraphBuilder::value(std::string name, std::int64_t row_count, std::int64
   return static_cast<ValueId>(graph_.values.size()) - 1;
 }
 
-ValueId GraphBuilder::embed(WeightId table, std::string name) {
+ValueId GraphBuilder::embed(WeightId table, std::string name, float scale, EmbedPart part) {
   const std::int64_t row_width = graph_.weights[static_cast<std::size_t>(table)].shape[0];
   const ValueId out = value(std::move(name), graph_.shape.rows, row_width);
-  graph_.ops.push_back(op::Embed{table, out});
+  graph_.ops.push_back(op::Embed{table, out, scale, part});
   return out;
 }
 
@@ -57,15 +57,28 @@ ValueId GraphBuilder::attention(ValueId q, op::Attention spec, std::string name)
   return spec.out;
 }
 
-ValueId GraphBuilder::swiglu(ValueId gate, ValueId up, std::string name) {
+ValueId GraphBuilder::swiglu(ValueId gate, ValueId up, std::string name, Activation activation) {
   const ValueId out = value(std::move(name), rows(gate), width(gate));
-  graph_.ops.push_back(op::SwiGlu{gate, up, out});
+  graph_.ops.push_back(op::SwiGlu{gate, up, out, activation});
   return out;
 }
 
 ValueId GraphBuilder::add(ValueId a, ValueId b, std::string name) {
   const ValueId out = value(std::move(name), rows(a), width(a));
   graph_.ops.push_back(op::Add{a, b, out});
+  return out;
+}
+
+ValueId GraphBuilder::scale(ValueId x, op::Scale spec, std::string name) {
+  spec.x = x;
+  spec.out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(spec);
+  return spec.out;
+}
+
+ValueId GraphBuilder::select(ValueId canvas, ValueId context, std::string name) {
+  const ValueId out = value(std::move(name), rows(canvas), width(canvas));
+  graph_.ops.push_back(op::Select{canvas, context, out});
   return out;
 }
 
@@ -76,10 +89,11 @@ ValueId GraphBuilder::route(ValueId logits, op::Route spec, std::string name) {
   return spec.out;
 }
 
-ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name) {
+ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
+                              Activation activation) {
   const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(down)].shape[1];
   const ValueId out = value(std::move(name), rows(x), out_width);
-  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out});
+  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out, activation});
   return out;
 }
 
@@ -89,8 +103,8 @@ ValueId GraphBuilder::gather_scored(ValueId x, std::string name) {
   return out;
 }
 
-void GraphBuilder::score_head(ValueId x, WeightId weight_id, WeightId bias) {
-  graph_.ops.push_back(op::ScoreHead{x, weight_id, bias});
+void GraphBuilder::score_head(ValueId x, WeightId weight_id, WeightId bias, float softcap) {
+  graph_.ops.push_back(op::ScoreHead{x, weight_id, bias, softcap});
 }
 
 }  // namespace dllm

@@ -14,7 +14,8 @@ class GraphBuilder {
   WeightId weight(std::string name, Shape shape);
   WeightId optional_weight(std::string name, Shape shape);
 
-  ValueId embed(WeightId table, std::string name);
+  ValueId embed(WeightId table, std::string name, float scale = 1.f, EmbedPart part = EmbedPart::kRow);
+  /// `gain` may be kNoId.
   ValueId rms_norm(ValueId x, WeightId gain, float eps, std::string name, std::int32_t groups = 1);
   ValueId linear(ValueId x, WeightId weight, std::string name, WeightId bias = kNoId);
   /// `spec.x` and `spec.out` are ignored.
@@ -22,13 +23,17 @@ class GraphBuilder {
   void store_kv(ValueId k, ValueId v, std::int32_t layer);
   /// `spec.q` and `spec.out` are ignored.
   ValueId attention(ValueId q, op::Attention spec, std::string name);
-  ValueId swiglu(ValueId gate, ValueId up, std::string name);
+  ValueId swiglu(ValueId gate, ValueId up, std::string name, Activation activation = Activation::kSilu);
   ValueId add(ValueId a, ValueId b, std::string name);
+  /// `spec.x` and `spec.out` are ignored.
+  ValueId scale(ValueId x, op::Scale spec, std::string name);
+  ValueId select(ValueId canvas, ValueId context, std::string name);
   /// `spec.logits` and `spec.out` are ignored.
   ValueId route(ValueId logits, op::Route spec, std::string name);
-  ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name);
+  ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
+                  Activation activation = Activation::kSilu);
   ValueId gather_scored(ValueId x, std::string name);
-  void score_head(ValueId x, WeightId weight, WeightId bias = kNoId);
+  void score_head(ValueId x, WeightId weight, WeightId bias = kNoId, float softcap = 0.f);
 
   Graph take() { return std::move(graph_); }
 

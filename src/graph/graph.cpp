@@ -22,22 +22,40 @@ std::string_view op_name(const Op& op) {
                  [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
                  [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
                  [](const op::SwiGlu&) { return "swiglu"; }, [](const op::Add&) { return "add"; },
+                 [](const op::Scale&) { return "scale"; }, [](const op::Select&) { return "select"; },
                  [](const op::Route&) { return "route"; }, [](const op::Experts&) { return "experts"; },
                  [](const op::GatherScored&) { return "gather_scored"; },
                  [](const op::ScoreHead&) { return "score_head"; }},
       op);
 }
 
+std::string_view beyond_plain(const Op& op) {
+  return std::visit(
+      Overloaded{[](const op::Embed& o) {
+                   return o.scale != 1.f || o.part != EmbedPart::kRow ? "an embedding that is scaled or split" : "";
+                 },
+                 [](const op::RmsNorm& o) { return o.gain == kNoId ? "a norm without gain" : ""; },
+                 [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
+                 [](const op::SwiGlu& o) { return o.activation != Activation::kSilu ? "GELU" : ""; },
+                 [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
+                 [](const op::Route& o) { return o.expert_scale != kNoId ? "a scale per expert" : ""; },
+                 [](const op::Experts& o) { return o.activation != Activation::kSilu ? "GELU" : ""; },
+                 [](const op::ScoreHead& o) { return o.softcap != 0.f ? "soft-capped logits" : ""; },
+                 [](const auto&) { return ""; }},
+      op);
+}
+
 std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
   return std::visit(
-      Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-                 [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
-                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
-                 [](const op::SwiGlu& o) { return Ids{o.gate, o.up}; }, [](const op::Add& o) { return Ids{o.a, o.b}; },
-                 [](const op::Route& o) { return Ids{o.logits}; },
-                 [](const op::Experts& o) { return Ids{o.x, o.route}; },
-                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
+      Overloaded{
+          [](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
+          [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
+          [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
+          [](const op::SwiGlu& o) { return Ids{o.gate, o.up}; }, [](const op::Add& o) { return Ids{o.a, o.b}; },
+          [](const op::Scale& o) { return Ids{o.x}; }, [](const op::Select& o) { return Ids{o.canvas, o.context}; },
+          [](const op::Route& o) { return Ids{o.logits}; }, [](const op::Experts& o) { return Ids{o.x, o.route}; },
+          [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
       op);
 }
 
@@ -89,7 +107,10 @@ class Validator {
   bool bias_fits(WeightId bias, std::int64_t width) const { return bias == kNoId || shape(bias) == Shape{width}; }
 
   bool fits(const op::Embed& o) const { return shape(o.table)[0] == value(o.out).width; }
-  bool fits(const op::RmsNorm& o) const { return same(o.x, o.out) && shape(o.gain)[0] * o.groups == value(o.x).width; }
+  bool fits(const op::RmsNorm& o) const {
+    const std::int64_t width = value(o.x).width;
+    return same(o.x, o.out) && (o.gain == kNoId ? width % o.groups == 0 : shape(o.gain)[0] * o.groups == width);
+  }
   bool fits(const op::Linear& o) const {
     return shape(o.weight) == Shape{value(o.x).width, value(o.out).width} && bias_fits(o.bias, value(o.out).width);
   }
@@ -98,10 +119,12 @@ class Validator {
   }
   bool fits(const op::StoreKv& o) const { return same(o.k, o.v); }
   bool fits(const op::Attention& o) const {
-    return same(o.q, o.out) && o.heads * o.head_dim == value(o.q).width && o.heads % o.kv_heads == 0;
+    return same(o.q, o.out) && o.heads * o.head_dim == value(o.q).width && o.heads % o.kv_heads == 0 && o.window >= 0;
   }
   bool fits(const op::SwiGlu& o) const { return same(o.gate, o.up) && same(o.gate, o.out); }
   bool fits(const op::Add& o) const { return same(o.a, o.b) && same(o.a, o.out); }
+  bool fits(const op::Scale& o) const { return same(o.x, o.out) && bias_fits(o.context, 1) && bias_fits(o.canvas, 1); }
+  bool fits(const op::Select& o) const { return same(o.canvas, o.context) && same(o.canvas, o.out); }
   bool fits(const op::Route& o) const {
     const std::int64_t experts = value(o.logits).width;
     const bool groups_fit =
@@ -109,7 +132,8 @@ class Validator {
                           experts / o.groups * o.groups_used >= o.used);
     const bool pool_fits = o.capacity == 0 || (o.capacity >= o.used && o.capacity <= experts && o.block > 0);
     return o.used > 0 && o.used <= experts && groups_fit && pool_fits && (o.groups <= 1 || o.capacity == 0) &&
-           bias_fits(o.bias, experts) && value(o.out).width == 2 * o.used && value(o.out).rows == value(o.logits).rows;
+           bias_fits(o.bias, experts) && bias_fits(o.expert_scale, experts) && value(o.out).width == 2 * o.used &&
+           value(o.out).rows == value(o.logits).rows;
   }
   bool fits(const op::Experts& o) const {
     const Shape &gate = shape(o.gate), &down = shape(o.down);
@@ -121,7 +145,7 @@ class Validator {
     return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
   }
   bool fits(const op::ScoreHead& o) const {
-    return shape(o.weight)[0] == value(o.x).width && bias_fits(o.bias, shape(o.weight)[1]);
+    return shape(o.weight)[0] == value(o.x).width && bias_fits(o.bias, shape(o.weight)[1]) && o.softcap >= 0;
   }
 
   const Graph& graph_;

@@ -40,19 +40,32 @@ enum class RopeLayout { kHalfSplit, kInterleaved };
 /// What turns a router's logits into scores: softmax over the experts, or a sigmoid of each (dllm-reference A.3).
 enum class GateScore { kSoftmax, kSigmoid };
 
+/// What gates a product: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016),
+/// x/2 (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
+enum class Activation { kSilu, kGeluTanh };
+
+/// What of a plan's row an embedding reads (StepPlan::mixtures).
+enum class EmbedPart {
+  kRow,      ///< the token, and what is mixed into it
+  kToken,    ///< the token alone
+  kMixture,  ///< what is mixed in; zeros for rows without a mixture
+};
+
 namespace op {
 
-/// out[r] = table[token of row r]
+/// out[r] = scale * (table[token of row r] + sum of weight * table[mixed token]), or one of the two terms.
 struct Embed {
   WeightId table;
   ValueId out;
+  float scale = 1.f;
+  EmbedPart part = EmbedPart::kRow;
 };
 
 /// out[r][g] = x[r][g] * rsqrt(mean(x[r][g]^2) + eps) * gain, for `groups` equal slices g of the row that share the
 /// gain: 1 for layer norms, the number of heads for per-head q/k norms.
 struct RmsNorm {
   ValueId x;
-  WeightId gain;
+  WeightId gain;  ///< kNoId: 1
   float eps;
   std::int32_t groups;
   ValueId out;
@@ -88,7 +101,9 @@ struct StoreKv {
 };
 
 /// out = softmax(q k^T * scale) v per head over the positions the plan makes visible; kv head = head /
-/// (heads/kv_heads).
+/// (heads/kv_heads). Under a window of W a row sees the W - 1 positions in front of its attention block and what
+/// follows them: j > first - W, where `first` begins the row's block of StepPlan::causal_block positions (with 1, the
+/// row itself), or, without such blocks, is the first row of the plan.
 struct Attention {
   ValueId q;
   std::int32_t layer;
@@ -97,19 +112,38 @@ struct Attention {
   std::int32_t head_dim;
   float scale;
   ValueId out;
+  std::int32_t window = 0;  ///< W; 0: none
 };
 
-/// out = silu(gate) * up
+/// out = activation(gate) * up
 struct SwiGlu {
   ValueId gate;
   ValueId up;
   ValueId out;
+  Activation activation = Activation::kSilu;
 };
 
 /// out = a + b
 struct Add {
   ValueId a;
   ValueId b;
+  ValueId out;
+};
+
+/// out[r] = factor * s * x[r], s the one element of `canvas` in rows of a canvas, of `context` in others
+/// (StepPlan::region).
+struct Scale {
+  ValueId x;
+  float factor;
+  WeightId context;  ///< {1}, or kNoId: 1
+  WeightId canvas;
+  ValueId out;
+};
+
+/// out[r] = canvas[r] in rows of a canvas, context[r] in others (StepPlan::region).
+struct Select {
+  ValueId canvas;
+  ValueId context;
   ValueId out;
 };
 
@@ -132,11 +166,12 @@ struct Route {
   std::int32_t block;
   bool normalize;  ///< divide by the sum of the chosen scores (+ 1e-20)
   float scale;
-  ValueId out;  ///< {rows, 2 used}: the experts by ascending index, as floats, then their weights
+  ValueId out;                    ///< {rows, 2 used}: the experts by ascending index, as floats, then their weights
+  WeightId expert_scale = kNoId;  ///< or {experts}: multiplies the weight of each, after normalization
 };
 
-/// out = sum over the row's experts e, by ascending e, of w_e down_e(silu(gate_e x) * up_e x). The weights are stacks
-/// of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}.
+/// out = sum over the row's experts e, by ascending e, of w_e down_e(activation(gate_e x) * up_e x). The weights are
+/// stacks of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}.
 struct Experts {
   ValueId x;
   ValueId route;  ///< of a Route
@@ -144,6 +179,7 @@ struct Experts {
   WeightId up;
   WeightId down;
   ValueId out;
+  Activation activation = Activation::kSilu;
 };
 
 /// The scored rows of x, in the order of the plan.
@@ -152,18 +188,20 @@ struct GatherScored {
   ValueId out;
 };
 
-/// LM head and reduction in one operator: logits = x W^T + bias, reduced to Scores as each sequence's request asks.
+/// LM head and reduction in one operator: logits z = x W^T + bias, or softcap * tanh(z / softcap), reduced to Scores as
+/// each sequence's request asks.
 /// It has no output value: rows x vocabulary logits exist only where a request wants them.
 struct ScoreHead {
   ValueId x;
   WeightId weight;
   WeightId bias;
+  float softcap = 0.f;  ///< 0: none
 };
 
 }  // namespace op
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::SwiGlu, op::Add,
-                        op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
+                        op::Scale, op::Select, op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {
@@ -174,6 +212,9 @@ struct Graph {
 };
 
 std::string_view op_name(const Op& op);
+/// What an operator asks for beyond the plain transformer of one region, silu and whole attention: "a window of
+/// attention", ...; empty: nothing. For readers of graphs that do not know it and must say so.
+std::string_view beyond_plain(const Op& op);
 /// Values read / written by an operator.
 std::vector<ValueId> inputs(const Op& op);
 std::vector<ValueId> outputs(const Op& op);

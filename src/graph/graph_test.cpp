@@ -46,5 +46,30 @@ TEST(Graph, ValidateNamesWhatIsWrong) {
   EXPECT_NE(validate(wrong_width).find("linear"), std::string::npos);
 }
 
+TEST(Graph, ValidateChecksRegionsAndFactors) {
+  const auto made = [](std::int64_t factor_width, WeightId gain, std::int32_t groups) {
+    GraphBuilder b({4, 2});
+    const WeightId table = b.weight("token_embd.weight", {8, 16});
+    const WeightId factor = b.weight("factor.weight", {factor_width});
+    const ValueId token = b.embed(table, "token", 2.f, EmbedPart::kToken);
+    const ValueId mixed = b.embed(table, "mixed", 2.f, EmbedPart::kMixture);
+    const ValueId normed = b.rms_norm(b.add(token, mixed, "sum"), gain, 1e-6f, "n", groups);
+    const ValueId x = b.select(normed, token, "x");
+    const ValueId scaled =
+        b.scale(x, {.x = kNoId, .factor = 0.5f, .context = factor, .canvas = kNoId, .out = kNoId}, "scaled");
+    b.score_head(b.gather_scored(scaled, "scored"), table, kNoId, 30.f);
+    return b.take();
+  };
+  EXPECT_EQ(validate(made(1, kNoId, 2)), "");
+  EXPECT_NE(validate(made(2, kNoId, 2)).find("scale"), std::string::npos);
+  EXPECT_NE(validate(made(1, kNoId, 3)).find("rms_norm"), std::string::npos);
+  std::vector<std::string_view> features;
+  for (const Op& op : made(1, kNoId, 2).ops) features.push_back(beyond_plain(op));
+  EXPECT_EQ(features[2], "") << "an addition";
+  EXPECT_EQ(features[4], "two regions");
+  EXPECT_EQ(features.back(), "soft-capped logits");
+  for (const Op& op : small_graph().ops) EXPECT_EQ(beyond_plain(op), "");
+}
+
 }  // namespace
 }  // namespace dllm

@@ -21,6 +21,14 @@ struct TensorRename {
   std::string gguf;
 };
 
+/// A tensor that GGUF files carry and Hugging Face's do not, because it follows from the configuration.
+struct GeneratedTensor {
+  std::string name;
+  std::vector<float> values;
+};
+
+class KeyReader;
+
 /// One family of models. Everything that distinguishes it from others is in this record and in its one source file;
 /// no other code asks for an architecture by name.
 struct Architecture {
@@ -32,6 +40,8 @@ struct Architecture {
   bool names_mask = false;
   /// Facts that hold where the file has no key (set before the metadata is read).
   std::function<void(ModelDesc&)> set_defaults;
+  /// Reads what only this family has: layers of several kinds (then `attention.head_count_kv` is left to it), canvases.
+  std::function<Expected<void>(KeyReader&, ModelDesc&)> read_layers{};
   /// Texts of control tokens that end an answer beside `eos`, where the vocabulary has them.
   std::vector<std::string_view> stop_texts;
   /// One step of the model. Weight ids do not depend on the shape.
@@ -41,6 +51,9 @@ struct Architecture {
   /// tokenizer's files say.
   std::function<Expected<Metadata>(const HfConfig&)> metadata_from_hf;
   std::vector<TensorRename> renames;
+  /// Beginnings of the Hugging Face names of what is not part of the language model: left out.
+  std::vector<std::string_view> left_out{};
+  std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&)> generate{};
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
   bool permute_qk = false;
 };

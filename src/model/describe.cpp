@@ -7,68 +7,22 @@
 #include <set>
 
 #include "base/try.h"
+#include "model/key_reader.h"
 
 namespace dllm {
 namespace {
 
-constexpr std::int64_t kMaxDim = std::int64_t{1} << 24;  // far above any model, far below overflow of a product
-
-/// Typed access to `{arch}.*` that remembers which keys were asked for.
-class KeyReader {
- public:
-  KeyReader(const Architecture& architecture, const Metadata& metadata)
-      : arch_(architecture.name), metadata_(metadata) {}
-
-  std::string key(std::string_view tail) const { return fmt::format("{}.{}", arch_, tail); }
-
-  Expected<std::optional<std::int64_t>> integer(std::string_view tail) {
-    read_.insert(key(tail));
-    return metadata_.integer(key(tail));
-  }
-  Expected<std::optional<double>> number(std::string_view tail) {
-    read_.insert(key(tail));
-    return metadata_.number(key(tail));
-  }
-  Expected<std::optional<bool>> boolean(std::string_view tail) {
-    read_.insert(key(tail));
-    return metadata_.boolean(key(tail));
-  }
-  Expected<std::optional<std::string>> string(std::string_view tail) {
-    read_.insert(key(tail));
-    return metadata_.string(key(tail));
-  }
-
-  /// A size in [1, kMaxDim]; absent keys take the fallback, or are errors if there is none.
-  Expected<std::int64_t> dim(std::string_view tail, std::optional<std::int64_t> fallback = std::nullopt) {
-    DLLM_TRY(const auto found, integer(tail));
-    if (!found && !fallback) return Error{ErrorCode::kInvalidFile, "the key is missing", key(tail), ""};
-    const std::int64_t value = found.value_or(fallback.value_or(0));
-    if (value < 1 || value > kMaxDim)
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size between 1 and {}", value, kMaxDim), key(tail),
-                   ""};
-    return value;
-  }
-
-  void report_unread(const Log& log) const {
-    const std::string prefix = key("");
-    for (const auto& [name, value] : metadata_.entries())
-      if (name.starts_with(prefix) && !read_.contains(name)) log.warning("{}: the key is not used by this build", name);
-  }
-
- private:
-  std::string arch_;
-  const Metadata& metadata_;
-  std::set<std::string> read_;
-};
-
-Expected<void> read_dims(KeyReader& keys, bool has_experts, ModelDesc& desc) {
+Expected<void> read_dims(KeyReader& keys, const Architecture& architecture, ModelDesc& desc) {
   DLLM_TRY(desc.width, keys.dim("embedding_length"));
   DLLM_TRY(desc.layers, keys.dim("block_count"));
   DLLM_TRY(desc.heads, keys.dim("attention.head_count"));
-  DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
+  desc.kv_heads = desc.heads;
+  if (!architecture.read_layers) {
+    DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
+  }
   // Files of models without a dense layer may leave it out.
   std::optional<std::int64_t> ffn_width;
-  if (has_experts) {
+  if (architecture.experts) {
     DLLM_TRY(ffn_width, keys.integer("expert_feed_forward_length"));
   }
   DLLM_TRY(desc.ffn_width, keys.dim("feed_forward_length", ffn_width));
@@ -165,7 +119,7 @@ Expected<void> read_experts(KeyReader& keys, ModelDesc& desc) {
   DLLM_TRY(const auto shared, keys.integer("expert_shared_count"));
   DLLM_TRY(const auto shared_width, keys.integer("expert_shared_feed_forward_length"));
   if (shared && *shared > 0) e.shared_width = shared_width.value_or(*shared * e.width);
-  if (e.shared_width < 0 || e.shared_width > kMaxDim)
+  if (e.shared_width < 0 || e.shared_width > kMaxModelDim)
     return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size", e.shared_width),
                  keys.key("expert_shared_feed_forward_length"), ""};
   DLLM_TRY(const auto dense, keys.integer("leading_dense_block_count"));
@@ -186,6 +140,7 @@ Expected<void> refuse_foreign_features(KeyReader& keys, bool experts) {
   for (std::string_view tail : {"attention.sliding_window", "attention.max_alibi_bias", "logit_scale", "residual_scale",
                                 "embedding_scale", "attention.scale", "attn_logit_softcapping",
                                 "final_logit_softcapping", "attention.clamp_kqv", "nextn_predict_layers"}) {
+    if (keys.was_read(tail)) continue;  // the architecture has it
     DLLM_TRY(const auto value, keys.number(tail));
     if (value && *value != 0)
       return Error{ErrorCode::kUnsupported, fmt::format("{} = {} is not supported by this architecture", tail, *value),
@@ -220,7 +175,7 @@ Expected<void> check_token(std::optional<TokenId>& token, std::string_view what,
 Expected<void> read_token(const Metadata& metadata, std::string_view name, std::string_view what, std::int64_t vocab,
                           std::optional<TokenId>& token) {
   DLLM_TRY(const auto value, metadata.integer(fmt::format("tokenizer.ggml.{}_token_id", name)));
-  if (value) token = value < 0 || *value > kMaxDim ? -1 : static_cast<TokenId>(*value);
+  if (value) token = value < 0 || *value > kMaxModelDim ? -1 : static_cast<TokenId>(*value);
   return check_token(token, what, vocab, value.has_value());
 }
 
@@ -252,7 +207,7 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   if (shift) desc.logit_shift = *shift ? 1 : 0;
   DLLM_TRY(const auto block, metadata.integer("diffusion.block_length"));
   if (block) {
-    if (*block < 1 || *block > kMaxDim)
+    if (*block < 1 || *block > kMaxModelDim)
       return Error{ErrorCode::kInvalidFile, fmt::format("{} is no block length", *block), "diffusion.block_length", ""};
     desc.block_length = static_cast<std::int32_t>(*block);
     if (desc.causal_block > 1) desc.causal_block = desc.block_length;  // the mask's grid is that of the blocks
@@ -285,7 +240,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   desc.name = name.value_or("");
   desc.tied_embeddings = !facts.has_output;
   KeyReader keys(architecture, metadata);
-  DLLM_CHECK_OK(read_dims(keys, architecture.experts, desc));
+  DLLM_CHECK_OK(read_dims(keys, architecture, desc));
   if (desc.layers > facts.tensors)
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} layers cannot stand in {} tensors", desc.layers, facts.tensors),
@@ -302,9 +257,11 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   DLLM_CHECK_OK(read_rope(keys, desc));
   DLLM_CHECK_OK(read_attention(keys, desc));
   if (architecture.experts) DLLM_CHECK_OK(read_experts(keys, desc));
+  if (architecture.read_layers) DLLM_CHECK_OK(architecture.read_layers(keys, desc));
   DLLM_CHECK_OK(refuse_foreign_features(keys, architecture.experts));
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
+  if (desc.canvas.length > 0) desc.mask.reset();  // files name one; the model never reads it
   DLLM_CHECK_OK(check_whole(architecture, metadata, keys, desc));
   keys.report_unread(log);
   return desc;

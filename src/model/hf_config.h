@@ -31,6 +31,9 @@ class HfConfig {
   /// Error unless the key is absent or equals `expected`: for switches that would change the forward pass.
   Expected<void> expect(std::string_view key, const nlohmann::json& expected) const;
 
+  /// Another file's object under a key of its own.
+  void attach(const std::string& key, const HfConfig& other) { json_[key] = other.json_; }
+
   const std::string& file() const { return file_; }
   const nlohmann::json& json() const { return json_; }
 

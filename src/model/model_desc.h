@@ -27,6 +27,28 @@ struct ExpertsDesc {
   float scale = 1.f;
 };
 
+/// Layers that see a window of the context, beside those that see all of it, with heads of their own (Gemma).
+struct SlidingDesc {
+  std::int32_t window = 0;   ///< see op::Attention; 0: every layer sees everything
+  std::vector<bool> layers;  ///< by layer: it has the window
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rope_dims = 0;
+  float rope_theta = 10000.f;
+
+  bool has(std::int64_t layer) const { return window > 0 && layers[static_cast<std::size_t>(layer)]; }
+};
+
+/// What a model recommends that refines whole canvases of random tokens (DiffusionGemma) instead of filling masks.
+struct CanvasDesc {
+  std::int32_t length = 0;          ///< positions of a canvas; 0: the model fills masks, or is autoregressive
+  std::int32_t max_steps = 48;      ///< passes over one canvas
+  double t_min = 0.4, t_max = 0.8;  ///< temperature of the last pass, and that before the first
+  double entropy_bound = 0.1;       ///< nats, see CanvasSampler
+  std::int32_t stability = 1;       ///< passes with the same arg-max that end a canvas,
+  double confidence = 0.005;        ///< if the mean entropy is below this (nats)
+};
+
 /// Everything that defines a model's forward pass and the facts its samplers need (dllm-reference H.1). Read from the
 /// file's metadata; keys a file lacks come from the architecture's defaults.
 struct ModelDesc {
@@ -47,6 +69,9 @@ struct ModelDesc {
   bool tied_embeddings = false;  ///< no output.weight: the embedding is the head
 
   ExpertsDesc experts;
+  SlidingDesc sliding;  ///< head_dim, kv_heads and rope_* below are those of the other layers
+  CanvasDesc canvas;
+  float logit_softcap = 0.f;  ///< 0: none
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   float rope_theta = 10000.f;

@@ -43,6 +43,12 @@ std::vector<ShapeToken> sdar_tokens() { return qwen_tokens(151669, "<|MASK|>"); 
 std::vector<ShapeToken> fast_dllm_tokens() { return qwen_tokens(151665, "|<MASK>|"); }
 std::vector<ShapeToken> rnd1_tokens() { return qwen_tokens(151669, "<|mask|>"); }
 
+/// Tokens of their own at the end of the vocabulary: Gemma's ids (0, 1, 2, 106) are those of bytes in the made-up
+/// tokenizer.
+std::vector<ShapeToken> gemma_tokens() {
+  return {{"padding", 262140, "<pad>"}, {"eos", 262141, "<eos>"}, {"bos", 262142, "<bos>"}, {"eot", 262143, "<turn|>"}};
+}
+
 constexpr std::string_view kLlada8b = R"({
   "architectures": ["LLaDAModelLM"],
   "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "mlp_hidden_size": 12288,
@@ -198,6 +204,22 @@ constexpr std::string_view kFastDllmTiny = R"({
   "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
   "rope_theta": 1000000.0, "tie_word_embeddings": true})";
 
+constexpr std::string_view kDiffusionGemma = R"({
+  "architectures": ["DiffusionGemmaForBlockDiffusion"], "canvas_length": 256, "tie_word_embeddings": true,
+  "text_config": {
+    "hidden_size": 2816, "num_hidden_layers": 30, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+    "global_head_dim": 512, "num_global_key_value_heads": 2, "intermediate_size": 2112, "moe_intermediate_size": 704,
+    "num_experts": 128, "top_k_experts": 8, "sliding_window": 1024, "vocab_size": 262144,
+    "max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "final_logit_softcapping": 30.0}})";
+
+constexpr std::string_view kDiffusionGemmaTiny = R"({
+  "architectures": ["DiffusionGemmaForBlockDiffusion"], "canvas_length": 16, "tie_word_embeddings": true,
+  "text_config": {
+    "hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+    "global_head_dim": 64, "num_global_key_value_heads": 1, "intermediate_size": 256, "moe_intermediate_size": 256,
+    "num_experts": 8, "top_k_experts": 2, "sliding_window": 32, "vocab_size": 1024, "max_position_embeddings": 1024,
+    "rms_norm_eps": 1e-6, "final_logit_softcapping": 30.0}})";
+
 constexpr std::string_view kQwen3Tiny = R"({
   "architectures": ["Qwen3ForCausalLM"],
   "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
@@ -221,6 +243,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"fast-dllm-v2-1.5b", "Fast-dLLM v2 1.5B, the dimensions of Qwen2.5-1.5B", kFastDllm1b5, "qwen2",
        fast_dllm_tokens()},
       {"fast-dllm-v2-7b", "Fast-dLLM v2 7B, the dimensions of Qwen2.5-7B", kFastDllm7b, "qwen2", fast_dllm_tokens()},
+      {"diffusion-gemma-26b", "DiffusionGemma-26B-A4B-it", kDiffusionGemma, "qwen2", gemma_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},
@@ -233,6 +256,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"rnd1-tiny", "an RND1 for tests", kRnd1Tiny, "qwen2", rnd1_tokens()},
       {"sdar-tiny", "an SDAR with a tied head, for tests", kSdarTiny, "qwen2", sdar_tokens()},
       {"fast-dllm-v2-tiny", "a Fast-dLLM v2 with a tied head, for tests", kFastDllmTiny, "qwen2", fast_dllm_tokens()},
+      {"diffusion-gemma-tiny", "a DiffusionGemma for tests", kDiffusionGemmaTiny, "qwen2", gemma_tokens()},
       {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };

@@ -63,12 +63,41 @@ std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<
   return buffer;
 }
 
+namespace {
+
+/// Appends the gate's and up's halves of a stack {width, 2 F, experts}.
+Expected<void> split_experts(const SourceTensor& tensor, std::size_t at, std::string_view fused,
+                             std::vector<SourceTensor>& split) {
+  if (tensor.shape.size() != 3 || tensor.shape[1] % 2 != 0 || !tensor.parts.empty())
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("shape {} is not that of gates and ups of experts", to_string(tensor.shape)), tensor.name,
+                 ""};
+  const auto experts = static_cast<std::size_t>(tensor.shape[2]);
+  const std::size_t half = tensor.data.size() / experts / 2;
+  for (const std::size_t part : {std::size_t{0}, std::size_t{1}}) {
+    SourceTensor piece = tensor;
+    piece.name.replace(at, fused.size(), part == 0 ? ".ffn_gate_exps." : ".ffn_up_exps.");
+    piece.shape[1] /= 2;
+    piece.data = {};
+    for (std::size_t e = 0; e < experts && half > 0; ++e)
+      piece.parts.push_back(tensor.data.subspan((2 * e + part) * half, half));
+    split.push_back(std::move(piece));
+  }
+  return {};
+}
+
+}  // namespace
+
 Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>& tensors, std::int64_t q_rows,
                                                 std::int64_t kv_rows) {
-  constexpr std::string_view kFused = ".attn_qkv.";
+  constexpr std::string_view kFused = ".attn_qkv.", kFusedExperts = ".ffn_gate_up_exps.";
   std::vector<SourceTensor> split;
   split.reserve(tensors.size());
   for (const SourceTensor& tensor : tensors) {
+    if (const std::size_t experts = tensor.name.find(kFusedExperts); experts != std::string::npos) {
+      DLLM_CHECK_OK(split_experts(tensor, experts, kFusedExperts, split));
+      continue;
+    }
     const std::size_t at = tensor.name.find(kFused);
     if (at == std::string::npos) {
       split.push_back(tensor);

@@ -53,8 +53,9 @@ std::string size_label(const std::vector<SourceTensor>& tensors);
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer);
 
 /// The tensors under the names that graphs declare: `attn_qkv` (all rows of Q, then K, then V, as in LLaDA2) becomes
-/// attn_q, attn_k and attn_v, views of the same bytes. Files keep the spelling that they came with. Error:
-/// kInvalidFile, if the rows are not those of the heads.
+/// attn_q, attn_k and attn_v, and `ffn_gate_up_exps` (of each expert the gate's rows, then as many of up) becomes
+/// ffn_gate_exps and ffn_up_exps: views of the same bytes, those of experts in pieces. Files keep the spelling that
+/// they came with. Error: kInvalidFile, if the rows are not those of the heads, or cannot be halved.
 Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>& tensors, std::int64_t q_rows,
                                                 std::int64_t kv_rows);
 

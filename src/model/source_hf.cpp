@@ -6,6 +6,7 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "base/log.h"
@@ -112,7 +113,9 @@ class TensorTable {
   };
 
   /// The Hugging Face name has no suffix, and the other one brings its own.
-  static bool is_complete(std::string_view gguf) { return gguf.ends_with(".bias") || gguf.ends_with(".weight"); }
+  static bool is_complete(std::string_view gguf) {
+    return gguf.ends_with(".bias") || gguf.ends_with(".weight") || gguf.ends_with(".scale");
+  }
 
   static Expected<void> add_expert(const SafeTensor& tensor, int expert, std::string gguf, Stack& stack) {
     stack.gguf = std::move(gguf);
@@ -149,16 +152,26 @@ class TensorTable {
 /// Buffers that checkpoints carry along and every implementation computes itself.
 bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+bool is_left_out(const Architecture& architecture, std::string_view name) {
+  return std::ranges::any_of(architecture.left_out,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files) {
   TensorTable table(architecture);
   for (const SafeTensor& tensor : files.tensors())
-    if (!is_derived(tensor.name)) DLLM_CHECK_OK(table.add(tensor));
+    if (!is_derived(tensor.name) && !is_left_out(architecture, tensor.name)) DLLM_CHECK_OK(table.add(tensor));
   return table.take();
 }
 
 /// `weight_tying` is LLaDA's name; where it stands, transformers' own flag is only a leftover default.
 Expected<bool> is_tied(const HfConfig& config) {
   if (config.contains("weight_tying")) return config.boolean_or("weight_tying", false);
+  if (const auto text = config.json().find("text_config");
+      !config.contains("tie_word_embeddings") && text != config.json().end() && text->is_object()) {
+    DLLM_TRY(const HfConfig own, HfConfig::parse(text->dump(), config.file() + ", text_config"));
+    return own.boolean_or("tie_word_embeddings", true);
+  }
   return config.boolean_or("tie_word_embeddings", false);
 }
 
@@ -274,18 +287,44 @@ Expected<void> check_model(const Architecture& architecture, const ModelSource& 
   return check_tensors(architecture.build(desc, {1, 1}), tensors);
 }
 
+/// What keeps the bytes of a checkpoint's tensors alive.
+struct CheckpointBytes {
+  std::shared_ptr<const Safetensors> files;
+  std::vector<GeneratedTensor> generated;
+};
+
+Expected<void> add_generated(const Architecture& architecture, const HfConfig& config, CheckpointBytes& bytes,
+                             std::vector<SourceTensor>& tensors) {
+  if (!architecture.generate) return {};
+  DLLM_TRY(bytes.generated, architecture.generate(config));
+  for (const GeneratedTensor& tensor : bytes.generated)
+    tensors.push_back({tensor.name,
+                       TensorType::kF32,
+                       {static_cast<std::int64_t>(tensor.values.size())},
+                       std::as_bytes(std::span(tensor.values))});
+  return {};
+}
+
 }  // namespace
 
 Expected<ModelSource> source_from_hf(const std::string& directory) {
   ModelSource source;
   source.name = directory;
   DLLM_TRY(const std::string text, read_hf_file(directory, "config.json", true));
-  DLLM_TRY(const HfConfig config, HfConfig::parse(text, (std::filesystem::path(directory) / "config.json").string()));
+  DLLM_TRY(HfConfig config, HfConfig::parse(text, (std::filesystem::path(directory) / "config.json").string()));
+  DLLM_TRY(const std::string generation, read_hf_file(directory, "generation_config.json", false));
+  if (!generation.empty()) {
+    DLLM_TRY(const HfConfig own,
+             HfConfig::parse(generation, (std::filesystem::path(directory) / "generation_config.json").string()));
+    config.attach("generation_config", own);
+  }
   DLLM_TRY(const Architecture* architecture, find_model(config));
   DLLM_TRY(auto files, Safetensors::open(directory));
-  const auto owner = std::make_shared<const Safetensors>(std::move(files));
+  const auto owner = std::make_shared<CheckpointBytes>();
+  owner->files = std::make_shared<const Safetensors>(std::move(files));
   source.owner = owner;
-  DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner));
+  DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
+  DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
   DLLM_CHECK_OK(drop_tied_head(config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));
   DLLM_CHECK_OK(mark_permuted(*architecture, source));

@@ -26,7 +26,11 @@ std::array<std::uint32_t, 4> draw(std::uint64_t seed, std::uint32_t purpose, std
                     {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
 }
 
-bool is_gain(std::string_view name) { return name.ends_with("norm.weight"); }
+/// Factors, which are about 1.
+bool is_gain(std::string_view name) {
+  return name.ends_with("norm.weight") || name.find("_norm_") != std::string_view::npos ||
+         name.ends_with("_scale.weight") || name.ends_with(".scale") || name == "rope_freqs.weight";
+}
 
 }  // namespace
 

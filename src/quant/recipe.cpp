@@ -70,7 +70,12 @@ Expected<ModelFacts> read_facts(const ModelSource& source) {
   if (!arch) return Error{ErrorCode::kInvalidFile, "the key is missing", "general.architecture", ""};
   DLLM_TRY(facts.layers, model_integer(source.metadata, *arch, "block_count"));
   DLLM_TRY(const std::int64_t heads, model_integer(source.metadata, *arch, "attention.head_count", 0));
-  DLLM_TRY(const std::int64_t kv_heads, model_integer(source.metadata, *arch, "attention.head_count_kv", heads));
+  // A list by layer is not Llama 70B's.
+  const MetaValue* const listed = source.metadata.find(fmt::format("{}.attention.head_count_kv", *arch));
+  std::int64_t kv_heads = heads;
+  if (listed == nullptr || listed->type != MetaType::kArray) {
+    DLLM_TRY(kv_heads, model_integer(source.metadata, *arch, "attention.head_count_kv", heads));
+  }
   facts.small_values = facts.layers == 80 && heads != kv_heads;
   facts.value_projections = std::ranges::count_if(
       source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name) || is_fused_projection(t.name); });

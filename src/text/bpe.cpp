@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/try.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
@@ -31,7 +32,28 @@ Expected<Bpe> Bpe::create(const TokenIndex& index, const std::vector<std::string
     }
     bpe.byte_ids_[byte] = token->second;
   }
-  bpe.merges_.reserve(merges.size());
+  DLLM_CHECK_OK(bpe.add_merges(index, merges));
+  return bpe;
+}
+
+Expected<Bpe> Bpe::over_characters(const TokenIndex& index, const std::vector<std::string>& merges) {
+  Bpe bpe;
+  bpe.by_character_ = true;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto token = index.find(fmt::format("<0x{:02X}>", byte));
+    if (token == index.end())
+      return Error{ErrorCode::kInvalidFile, fmt::format("the vocabulary has no token <0x{:02X}>", byte), "",
+                   "a vocabulary of characters falls back to all 256 bytes"};
+    bpe.byte_ids_[byte] = token->second;
+  }
+  for (const auto& [text, id] : index)
+    if (const Utf8Char c = utf8_at(text, 0); c.valid && c.size == text.size()) bpe.characters_.emplace(text, id);
+  DLLM_CHECK_OK(bpe.add_merges(index, merges));
+  return bpe;
+}
+
+Expected<void> Bpe::add_merges(const TokenIndex& index, const std::vector<std::string>& merges) {
+  merges_.reserve(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string& merge = merges[rank];
     // The byte alphabet has no space, so the only one separates the parts.
@@ -44,10 +66,22 @@ Expected<Bpe> Bpe::create(const TokenIndex& index, const std::vector<std::string
     if (left == index.end() || right == index.end()) return bad_merge(rank, merge, "names a token that does not exist");
     const auto result = index.find(left->first + right->first);
     if (result == index.end()) return bad_merge(rank, merge, "makes a token that does not exist");
-    bpe.merges_.try_emplace(pair_key(left->second, right->second),
-                            Merge{static_cast<std::int32_t>(rank), result->second});
+    merges_.try_emplace(pair_key(left->second, right->second), Merge{static_cast<std::int32_t>(rank), result->second});
   }
-  return bpe;
+  return {};
+}
+
+void Bpe::split_characters(std::string_view word, std::vector<TokenId>& ids) const {
+  for (std::size_t at = 0; at < word.size();) {
+    const Utf8Char c = utf8_at(word, at);
+    const auto known = c.valid ? characters_.find(std::string(word.substr(at, c.size))) : characters_.end();
+    if (known != characters_.end()) {
+      ids.push_back(known->second);
+    } else {
+      for (const char byte : word.substr(at, c.size)) ids.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
+    }
+    at += c.size;
+  }
 }
 
 const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
@@ -79,13 +113,17 @@ void Bpe::propose(const std::vector<Symbol>& symbols, std::int32_t left, std::ve
 }
 
 void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
-  const auto count = static_cast<std::int32_t>(word.size());
+  std::vector<TokenId> ids;
+  ids.reserve(word.size());
+  if (by_character_)
+    split_characters(word, ids);
+  else
+    for (const char byte : word) ids.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
+  const auto count = static_cast<std::int32_t>(ids.size());
   std::vector<Symbol> symbols;
-  symbols.reserve(word.size());
-  for (std::int32_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<std::uint8_t>(word[static_cast<std::size_t>(i)]);
-    symbols.push_back({byte_ids_[byte], i - 1, i + 1 < count ? i + 1 : -1});
-  }
+  symbols.reserve(ids.size());
+  for (std::int32_t i = 0; i < count; ++i)
+    symbols.push_back({ids[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   std::vector<Candidate> heap;
   for (std::int32_t i = 0; i + 1 < count; ++i) propose(symbols, i, heap);
   while (!heap.empty()) {

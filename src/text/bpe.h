@@ -15,13 +15,15 @@ namespace dllm {
 
 using TokenIndex = std::unordered_map<std::string, TokenId>;
 
-/// Byte-pair encoding of one word: starts from one token per byte and applies the merge of the lowest rank, leftmost
-/// first, until none is left.
+/// Byte-pair encoding of one word: starts from one token per byte, or per character, and applies the merge of the
+/// lowest rank, leftmost first, until none is left.
 class Bpe {
  public:
   /// `index`: id by text (byte alphabet). Errors (kInvalidFile): a byte without a token; a malformed merge; a merge
   /// whose parts or result are not in the index.
   static Expected<Bpe> create(const TokenIndex& index, const std::vector<std::string>& merges);
+  /// Over characters: those in the index are their tokens, the bytes of others <0x00> to <0xFF>.
+  static Expected<Bpe> over_characters(const TokenIndex& index, const std::vector<std::string>& merges);
 
   /// Appends the ids of `word` (raw bytes). O(n log n): words of any length are safe. `word` < 2 GiB.
   void encode(std::string_view word, std::vector<TokenId>& out) const;
@@ -41,10 +43,14 @@ class Bpe {
     TokenId left_id, right_id;  // stale if the symbols have changed since
   };
 
+  Expected<void> add_merges(const TokenIndex& index, const std::vector<std::string>& merges);
+  void split_characters(std::string_view word, std::vector<TokenId>& ids) const;
   const Merge* find(TokenId left, TokenId right) const;
   void propose(const std::vector<Symbol>& symbols, std::int32_t left, std::vector<Candidate>& heap) const;
 
   std::array<TokenId, 256> byte_ids_{};
+  TokenIndex characters_;  ///< tokens of one character; empty if words are bytes
+  bool by_character_ = false;
   std::unordered_map<std::uint64_t, Merge> merges_;  // by (left id, right id)
 };
 

@@ -71,7 +71,7 @@ Expected<void> check_spec(const TokenizerSpec& spec) {
     return invalid(fmt::format("{} tokens but {} token types", spec.tokens.size(), spec.kinds.size()));
   }
   for (std::size_t id = 0; id < spec.kinds.size(); ++id) {
-    if (spec.kinds[id] != TokenKind::kByte) continue;
+    if (spec.characters || spec.kinds[id] != TokenKind::kByte) continue;
     return Error{ErrorCode::kUnsupported, fmt::format("token {} is a byte-fallback token", id), "tokenizer",
                  "only byte-level BPE vocabularies are supported"};
   }
@@ -98,10 +98,44 @@ Expected<TokenIndex> make_index(const TokenizerSpec& spec) {
   return index;
 }
 
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool here = text.substr(at).starts_with(from);
+    out += here ? to : text.substr(at, 1);
+    at += here ? from.size() : 1;
+  }
+  return out;
+}
+
+/// The byte of "<0xAB>"; -1: another text.
+int fallback_byte(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return -1;
+  int value = 0;
+  for (const char c : text.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (digit < 0) return -1;
+    value = 16 * value + digit;
+  }
+  return value;
+}
+
+/// What a normal token or one of a byte stands for, in a vocabulary of characters.
+std::string character_bytes(const std::string& token) {
+  if (const int byte = fallback_byte(token); byte >= 0) return {static_cast<char>(static_cast<std::uint8_t>(byte))};
+  return replaced(token, kSpaceMark, " ");
+}
+
 std::vector<std::string> make_bytes(const TokenizerSpec& spec) {
   std::vector<std::string> bytes(spec.tokens.size());
   for (std::size_t id = 0; id < bytes.size(); ++id) {
     if (spec.kinds[id] == TokenKind::kUnused) continue;
+    if (spec.characters && (spec.kinds[id] == TokenKind::kNormal || spec.kinds[id] == TokenKind::kByte)) {
+      bytes[id] = character_bytes(spec.tokens[id]);
+      continue;
+    }
     bytes[id] = spec.tokens[id];
     if (spec.kinds[id] != TokenKind::kNormal) continue;
     // A normal token outside the alphabet stands for its own text, as in Hugging Face's ByteLevel decoder.
@@ -120,7 +154,7 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Expected<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
   DLLM_CHECK_OK(check_spec(spec));
   DLLM_TRY(TokenIndex index, make_index(spec));
-  DLLM_TRY(Bpe bpe, Bpe::create(index, spec.merges));
+  DLLM_TRY(Bpe bpe, spec.characters ? Bpe::over_characters(index, spec.merges) : Bpe::create(index, spec.merges));
   DLLM_TRY(Pretokenizer pretokenizer, Pretokenizer::compile(spec.patterns, spec.rules));
   auto impl = std::make_unique<Impl>(std::move(spec), std::move(index), std::move(bpe), std::move(pretokenizer));
   impl->bytes = make_bytes(impl->spec);
@@ -199,6 +233,7 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, std::vector<TokenId>&
 }
 
 void Tokenizer::Impl::encode_words(std::string_view text, std::vector<TokenId>& out) const {
+  if (spec.characters) return bpe.encode(replaced(text, " ", kSpaceMark), out);
   std::string prefixed;
   if (spec.add_prefix_space && !text.starts_with(' ')) {
     prefixed = " " + std::string(text);
@@ -248,7 +283,8 @@ const TokenizerSpec& Tokenizer::spec() const { return impl_->spec; }
 std::optional<TokenId> Tokenizer::find(std::string_view text) const {
   const auto special = impl_->index.find(std::string(text));
   if (special != impl_->index.end() && impl_->kind(special->second) != TokenKind::kNormal) return special->second;
-  const auto normal = impl_->index.find(encode_alphabet(text));
+  const auto normal =
+      impl_->index.find(impl_->spec.characters ? replaced(text, " ", kSpaceMark) : encode_alphabet(text));
   if (normal != impl_->index.end() && bytes(normal->second) == text) return normal->second;
   if (special != impl_->index.end() && bytes(special->second) == text) return special->second;
   return std::nullopt;

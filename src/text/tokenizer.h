@@ -49,8 +49,11 @@ struct AddedTokenFlags {
   friend bool operator==(const AddedTokenFlags&, const AddedTokenFlags&) = default;
 };
 
-/// Everything that defines a byte-level BPE tokenizer; both loaders produce it, and the converter writes it to GGUF.
+/// Everything that defines a BPE tokenizer; both loaders produce it, and the converter writes it to GGUF.
 struct TokenizerSpec {
+  /// Not byte-level, but over characters (Gemma): tokens are plain text in which U+2581 stands for a space, and a
+  /// character without a token falls back to the tokens of its bytes, <0x00> to <0xFF>. There are no patterns then.
+  bool characters = false;
   std::vector<std::string> tokens;     ///< by id; normal tokens in the GPT-2 byte alphabet, special ones as plain text
   std::vector<TokenKind> kinds;        ///< by id
   std::vector<std::string> merges;     ///< by rank, "left right"
@@ -66,7 +69,7 @@ struct TokenizerSpec {
   std::optional<TokenId> bos, eos, eot, pad, mask, unk;
 };
 
-/// Byte-level BPE. Immutable after construction and safe to share between threads.
+/// BPE over bytes or characters. Immutable after construction and safe to share between threads.
 class Tokenizer {
  public:
   /// Compiles the patterns and indexes vocabulary and merges. Errors (kInvalidFile): merges that name unknown tokens,
@@ -74,8 +77,9 @@ class Tokenizer {
   /// (with its text and offset).
   static Expected<Tokenizer> create(TokenizerSpec spec);
 
-  /// From `tokenizer.ggml.*`. Only model "gpt2" is known; an unknown `.pre` is an error that lists the presets, a
-  /// missing one means "default", as in llama.cpp. Keys `dllm.tokenizer.*` (see spec_to_gguf) override the preset.
+  /// From `tokenizer.ggml.*`. Models "gpt2" (bytes) and "gemma4" (characters) are known; an unknown `.pre` is an error
+  /// that lists the presets, a missing one means "default", as in llama.cpp. Keys `dllm.tokenizer.*` (see spec_to_gguf)
+  /// override the preset.
   static Expected<TokenizerSpec> spec_from_gguf(const Metadata& metadata);
   /// From the texts of Hugging Face's tokenizer.json and tokenizer_config.json (may be empty).
   static Expected<TokenizerSpec> spec_from_hf(const std::string& tokenizer_json, const std::string& config_json);

@@ -19,6 +19,7 @@ constexpr std::string_view kPatternsKey = "dllm.tokenizer.patterns";
 constexpr std::string_view kNfcKey = "dllm.tokenizer.nfc";
 constexpr std::string_view kIgnoreMergesKey = "dllm.tokenizer.ignore_merges";
 constexpr std::string_view kPrefixSpaceKey = "tokenizer.ggml.add_space_prefix";
+constexpr std::string_view kCharacterModel = "gemma4";
 constexpr std::string_view kOwnPre = "dllm";  // value of `.pre` when the patterns are those of kPatternsKey
 
 struct SpecialId {
@@ -87,6 +88,11 @@ Expected<bool> flag_or(const Metadata& metadata, std::string_view key, bool othe
 }
 
 Expected<void> read_rules(const Metadata& metadata, TokenizerSpec& spec) {
+  if (spec.characters) {
+    DLLM_TRY(spec.add_bos, flag_or(metadata, "tokenizer.ggml.add_bos_token", spec.bos.has_value()));
+    DLLM_TRY(spec.add_eos, flag_or(metadata, "tokenizer.ggml.add_eos_token", false));
+    return {};
+  }
   DLLM_TRY(const TokenizerPreset* preset, read_preset(metadata));
   DLLM_TRY(const auto* patterns, metadata.strings(kPatternsKey));
   spec.patterns = patterns != nullptr ? *patterns : preset->patterns;
@@ -108,11 +114,12 @@ Expected<void> read_rules(const Metadata& metadata, TokenizerSpec& spec) {
 Expected<TokenizerSpec> Tokenizer::spec_from_gguf(const Metadata& metadata) {
   DLLM_TRY(const auto model, metadata.string("tokenizer.ggml.model"));
   if (!model) return invalid("there is no 'tokenizer.ggml.model'");
-  if (*model != "gpt2") {
+  if (*model != "gpt2" && *model != kCharacterModel) {
     return Error{ErrorCode::kUnsupported, fmt::format("tokenizer model '{}'", *model), "GGUF tokenizer",
-                 "only byte-level BPE ('gpt2') is supported"};
+                 "BPE over bytes ('gpt2') and over characters ('gemma4') are supported"};
   }
   TokenizerSpec spec;
+  spec.characters = *model == kCharacterModel;
   DLLM_CHECK_OK(read_vocabulary(metadata, spec));
   DLLM_CHECK_OK(read_special_ids(metadata, spec));
   DLLM_CHECK_OK(read_rules(metadata, spec));
@@ -130,8 +137,9 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
   const TokenizerPreset* preset = find_preset(spec.pre_name);
   // A name that does not fit the patterns must not replace them.
   if (preset != nullptr && preset_of_patterns(spec.patterns, preset->ignore_merges) != preset) preset = nullptr;
-  metadata.set("tokenizer.ggml.model", MetaValue::string("gpt2"));
-  metadata.set("tokenizer.ggml.pre", MetaValue::string(preset ? spec.pre_name : std::string(kOwnPre)));
+  metadata.set("tokenizer.ggml.model", MetaValue::string(spec.characters ? std::string(kCharacterModel) : "gpt2"));
+  if (!spec.characters)
+    metadata.set("tokenizer.ggml.pre", MetaValue::string(preset ? spec.pre_name : std::string(kOwnPre)));
   metadata.set("tokenizer.ggml.tokens", MetaValue::strings(spec.tokens));
   std::vector<std::int32_t> kinds;
   for (const TokenKind kind : spec.kinds) kinds.push_back(static_cast<std::int32_t>(kind));
@@ -142,6 +150,7 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
   }
   metadata.set("tokenizer.ggml.add_bos_token", MetaValue::boolean(spec.add_bos));
   metadata.set("tokenizer.ggml.add_eos_token", MetaValue::boolean(spec.add_eos));
+  if (spec.characters) return {};
   if (spec.add_prefix_space) metadata.set(std::string(kPrefixSpaceKey), MetaValue::boolean(true));
   if (preset == nullptr) metadata.set(std::string(kPatternsKey), MetaValue::strings(spec.patterns));
   if (spec.nfc != (preset != nullptr && preset->nfc)) {

@@ -55,8 +55,6 @@ Expected<void> check_model(const Json& model) {
   if (!type.empty() && type != "BPE") {
     return hf::unsupported(fmt::format("tokenizer model '{}'", type), "only byte-level BPE is supported");
   }
-  DLLM_TRY(const bool byte_fallback, hf::flag(model, "byte_fallback", false));
-  if (byte_fallback) return hf::unsupported("byte_fallback", "only byte-level BPE vocabularies are supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!hf::text(model, key).empty()) return hf::unsupported(fmt::format("'{}'", key));
   }
@@ -87,6 +85,7 @@ Expected<void> read_model(const Json& root, TokenizerSpec& spec) {
   const Json* model = hf::member(root, "model");
   if (model == nullptr || !model->is_object()) return hf::invalid("there is no 'model'");
   DLLM_CHECK_OK(check_model(*model));
+  DLLM_TRY(spec.characters, hf::flag(*model, "byte_fallback", false));
   const Json* vocabulary = hf::member(*model, "vocab");
   if (vocabulary == nullptr || !vocabulary->is_object()) return hf::invalid("the model has no object 'vocab'");
   for (const auto& [text, value] : vocabulary->items()) {
@@ -239,6 +238,40 @@ Expected<void> read_added_tokens(const Json& root, const Json& config, Tokenizer
   return {};
 }
 
+/// A step {"type": "Replace", "pattern": {"String": from}, "content": to}.
+bool replaces(const Json& step, std::string_view from, std::string_view to) {
+  const Json* pattern = hf::member(step, "pattern");
+  return hf::text(step, "type") == "Replace" && pattern != nullptr && hf::text(*pattern, "String") == from &&
+         hf::text(step, "content") == to;
+}
+
+/// Vocabularies of characters occur in one form (Gemma): spaces become U+2581, nothing is split, and decoding undoes
+/// both that and the fallback to bytes.
+Expected<void> check_characters(const Json& normalizer, const Json& pretokenizer, const Json& decoder) {
+  constexpr std::string_view kMark = "\xE2\x96\x81";
+  if (!replaces(normalizer, " ", kMark))
+    return hf::unsupported("a normalizer of byte_fallback vocabularies that does not replace spaces by U+2581");
+  // Behind the normalizer there is no space left to split at.
+  const Json* pattern = hf::member(pretokenizer, "pattern");
+  const bool idle =
+      hf::text(pretokenizer, "type") == "Split" && pattern != nullptr && hf::text(*pattern, "String") == " ";
+  if (!pretokenizer.is_null() && !idle) return hf::unsupported("a pre-tokenizer of byte_fallback vocabularies");
+  const Json* steps = hf::member(decoder, "decoders");
+  const bool fits = hf::text(decoder, "type") == "Sequence" && steps != nullptr && steps->is_array() &&
+                    steps->size() == 3 && replaces((*steps)[0], kMark, " ") &&
+                    hf::text((*steps)[1], "type") == "ByteFallback" && hf::text((*steps)[2], "type") == "Fuse";
+  if (!fits) return hf::unsupported("a decoder of byte_fallback vocabularies other than Replace, ByteFallback, Fuse");
+  return {};
+}
+
+/// The kinds of <0x00> to <0xFF>.
+void mark_bytes(TokenizerSpec& spec) {
+  std::map<std::string, bool> bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes[fmt::format("<0x{:02X}>", byte)] = true;
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id)
+    if (spec.kinds[id] == TokenKind::kNormal && bytes.contains(spec.tokens[id])) spec.kinds[id] = TokenKind::kByte;
+}
+
 }  // namespace
 
 Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_json, const std::string& config_json) {
@@ -254,14 +287,20 @@ Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_jso
   };
   TokenizerSpec spec;
   DLLM_CHECK_OK(read_model(*root, spec));
-  DLLM_CHECK_OK(read_hf_pretokenizer(entry("pre_tokenizer"), spec));
-  DLLM_CHECK_OK(read_hf_normalizer(entry("normalizer"), spec));
+  if (spec.characters) {
+    DLLM_CHECK_OK(check_characters(entry("normalizer"), entry("pre_tokenizer"), entry("decoder")));
+    mark_bytes(spec);
+  } else {
+    DLLM_CHECK_OK(read_hf_pretokenizer(entry("pre_tokenizer"), spec));
+    DLLM_CHECK_OK(read_hf_normalizer(entry("normalizer"), spec));
+  }
   DLLM_CHECK_OK(read_added_tokens(*root, *config, spec));
   DLLM_CHECK_OK(read_roles(*config, spec));
   if (const Json processor = entry("post_processor"); !processor.is_null()) {
     DLLM_CHECK_OK(read_post_processor(processor, spec));
   }
-  if (const std::string decoder = hf::text(entry("decoder"), "type"); !decoder.empty() && decoder != "ByteLevel") {
+  if (const std::string decoder = hf::text(entry("decoder"), "type");
+      !spec.characters && !decoder.empty() && decoder != "ByteLevel") {
     return hf::unsupported(fmt::format("decoder '{}'", decoder));
   }
   DLLM_TRY(spec.add_bos, hf::flag(*config, "add_bos_token", spec.add_bos));

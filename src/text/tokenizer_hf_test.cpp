@@ -126,6 +126,46 @@ TEST(TokenizerHf, ConfigExtendsAddedTokens) {
   EXPECT_FALSE(read(tiny_json(), {{"added_tokens_decoder", {{"x", token}}}}).has_value());
 }
 
+// Recorded by testdata/character_tokenizer.py.
+TEST(TokenizerHf, VocabulariesOfCharactersFallBackToBytes) {
+  const Json recorded = Json::parse(test::testdata("character_tokenizer.json"), nullptr, false);
+  const auto spec = read(recorded["tokenizer"]);
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_TRUE(spec->characters);
+  EXPECT_EQ(spec->kinds[6], TokenKind::kByte);
+  Metadata metadata;
+  ASSERT_TRUE(Tokenizer::spec_to_gguf(*spec, metadata));
+  EXPECT_EQ(**metadata.string("tokenizer.ggml.model"), "gemma4");
+  const auto stored = Tokenizer::spec_from_gguf(metadata);
+  ASSERT_TRUE(stored) << stored.error().message();
+  for (const TokenizerSpec& one : {*spec, *stored}) {
+    const auto tokenizer = Tokenizer::create(one);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+    for (const Json& recorded_case : recorded["cases"]) {
+      const auto text = recorded_case["text"].get<std::string>();
+      const auto ids = recorded_case["ids"].get<std::vector<TokenId>>();
+      EXPECT_EQ(tokenizer->encode(text, true), ids) << text;
+      EXPECT_EQ(tokenizer->decode(ids, true), recorded_case["decoded"].get<std::string>()) << text;
+    }
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode("\xff\x80 the", false), false), "\xff\x80 the");
+    EXPECT_EQ(tokenizer->bytes(tokenizer->find(" the").value_or(-1)), " the");
+    EXPECT_EQ(tokenizer->bytes(6), std::string_view("\0", 1));
+  }
+  const auto refused = [&](const char* pointer, const Json& value) {
+    Json root = recorded["tokenizer"];
+    root[Json::json_pointer(pointer)] = value;
+    const auto other = read(root);
+    return !other && other.error().code == ErrorCode::kUnsupported;
+  };
+  EXPECT_TRUE(refused("/normalizer", nullptr));
+  EXPECT_TRUE(refused("/normalizer/content", "_"));
+  EXPECT_TRUE(refused("/pre_tokenizer/pattern/String", "a"));
+  EXPECT_TRUE(refused("/decoder", {{"type", "ByteLevel"}}));
+  TokenizerSpec short_of_bytes = *spec;
+  short_of_bytes.tokens[7] = "<byte>";
+  EXPECT_FALSE(Tokenizer::create(std::move(short_of_bytes)));
+}
+
 struct BadCase {
   const char* pointer;  // JSON pointer to replace
   Json value;

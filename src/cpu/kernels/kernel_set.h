@@ -181,6 +181,10 @@ struct KernelSet {
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* out);
   void (*rope)(const RopeArgs& args, const float* x, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// GELU (tanh form) of gate, times up.
+  void (*geglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// cap * tanh(z / cap), to within 2e-7 cap.
+  void (*softcap)(const float* z, float cap, std::int64_t n, float* out);
   void (*add)(const float* a, const float* b, std::int64_t n, float* out);
   void (*attention)(const AttentionArgs& args);
   /// Row of the KV cache: F32, F16, BF16 (rounded to nearest even), or Q8_0 (n a multiple of 32; scale max|x| / 127 as

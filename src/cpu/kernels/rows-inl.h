@@ -45,6 +45,27 @@ void swiglu(const float* gate, const float* up, std::int64_t n, float* out) {
   }
 }
 
+/// GELU as x / (1 + e^-2u): the tanh form without a tanh.
+void geglu(const float* gate, const float* up, std::int64_t n, float* out) {
+  const F32 linear = set1(-1.5957691216057308f), cubic = set1(-0.071354816272600244f);  // -2 sqrt(2/pi), times 0.044715
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const F32 g = load_n(gate + i, count);
+    const F32 exponent = mul(g, fma(mul(g, g), cubic, linear));
+    store_n(out + i, mul(div(g, add(set1(1.f), exp(exponent))), load_n(up + i, count)), count);
+  }
+}
+
+/// 1 - 2 / (1 + e^2y) is tanh y to within an ulp of 1, exact at both ends.
+void softcap(const float* z, float cap, std::int64_t n, float* out) {
+  const F32 twice = set1(2.f / cap), one = set1(1.f), two = set1(2.f), scale = set1(cap);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const F32 grown = exp(mul(load_n(z + i, count), twice));
+    store_n(out + i, mul(scale, sub(one, div(two, add(one, grown)))), count);
+  }
+}
+
 void add_rows(const float* a, const float* b, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const int count = count_of(i, n);

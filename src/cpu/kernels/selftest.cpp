@@ -63,6 +63,8 @@ class Check {
     const std::vector<float> a = random_floats(random_, n, 3.f), b = random_floats(random_, n, 3.f);
     compare("rms_norm", n, [&](const KernelSet& s, float* out) { s.rms_norm(a.data(), b.data(), 1e-5f, n, out); });
     compare("swiglu", n, [&](const KernelSet& s, float* out) { s.swiglu(a.data(), b.data(), n, out); });
+    compare("geglu", n, [&](const KernelSet& s, float* out) { s.geglu(a.data(), b.data(), n, out); });
+    compare("softcap", n, [&](const KernelSet& s, float* out) { s.softcap(a.data(), 2.f, n, out); });
     compare("add", n, [&](const KernelSet& s, float* out) { s.add(a.data(), b.data(), n, out); });
     compare("exp", n, [&](const KernelSet& s, float* out) { s.exp(a.data(), n, out); });
     std::vector<std::uint16_t> expected(static_cast<std::size_t>(n)), actual = expected;
@@ -261,6 +263,8 @@ class Check {
     compare("exp of special values", n, [&](const KernelSet& s, float* out) { s.exp(x.data(), n, out); });
     compare("swiglu of special values", n,
             [&](const KernelSet& s, float* out) { s.swiglu(x.data(), x.data(), n, out); });
+    compare("geglu of special values", n, [&](const KernelSet& s, float* out) { s.geglu(x.data(), x.data(), n, out); });
+    compare("softcap of special values", n, [&](const KernelSet& s, float* out) { s.softcap(x.data(), 30.f, n, out); });
     quantize(x);
     encode(TensorType::kBF16, x);
     encode(TensorType::kQ8_0, x);

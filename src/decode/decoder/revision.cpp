@@ -13,12 +13,16 @@
 // judged by what the others say. Its K/V are then a mask's until the next pass mends them, and tokens inside the window
 // are not looked at. In one pass all looked-at rows are left out together.
 //
+// A token that changes may have misled those that were given after it, final ones too: with `reopen` they are visible
+// again.
+//
 // When no mask is left, up to `drain_rounds` more passes look at everything visible; then it is accepted.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "decode/decoder.h"
 
@@ -35,7 +39,9 @@ class Revision : public Decoder {
 
   std::vector<Position> wanted(const DecodeContext& context) override {
     mask_ = context.canvas.mask();
-    refreshed_ = refresh_set(context.window.begin);
+    draining_ = false;
+    refreshed_ =
+        config_.second_path ? std::vector<Position>() : refresh_set(context.window.begin, config_.refresh_rows);
     std::vector<Position> now = Decoder::wanted(context);
     for (const auto& [position, state] : visible_)
       if (looks_inside(context, position)) now.push_back(position);
@@ -80,6 +86,18 @@ class Revision : public Decoder {
     return edits;
   }
 
+  Refresh refresh(const DecodeContext& context) override {
+    if (!config_.second_path) return {};
+    return {refresh_set(context.window.begin, config_.refresh_rows), config_.leave_one_out,
+            config_.refresh_sees_window};
+  }
+
+  std::vector<Edit> merge(const DecodeContext& context, std::span<const Candidate> candidates) override {
+    std::vector<Edit> edits;
+    for (const Candidate& candidate : candidates) look_again(context, candidate, edits);
+    return edits;
+  }
+
   Position revisable_from(const DecodeContext& context) const override {
     return visible_.empty() ? context.canvas.size() : visible_.begin()->first;
   }
@@ -89,13 +107,13 @@ class Revision : public Decoder {
     std::vector<Position> open;
     for (const auto& [position, state] : visible_)
       if (position < end) open.push_back(position);
-    // A round that changed nothing would be followed by one that sees the same.
-    const bool again = drained_ == 0 || last_pass_changed_;
+    // A round over everything that changed nothing would be followed by one that sees the same.
+    const bool again = drained_ == 0 || last_pass_changed_ || config_.drain_rows > 0;
     if (!open.empty() && again && drained_ < config_.drain_rounds) {
       ++drained_;
       draining_ = true;
-      refreshed_ = open;
-      return open;
+      refreshed_ = refresh_set(end, config_.drain_rows > 0 ? config_.drain_rows : end);
+      return refreshed_;
     }
     for (Position position : open) visible_.erase(position);
     draining_ = false;
@@ -108,6 +126,7 @@ class Revision : public Decoder {
     std::int32_t revisions = 0;
     std::int64_t looked = 0;  ///< pass of the last look; order of refreshes
     bool dirty = false;       ///< another token since its K/V were made
+    std::int64_t since = 0;   ///< pass that gave the token
   };
 
   /// Inside the window a token is context for its neighbours: showing its mask would take that away.
@@ -120,19 +139,23 @@ class Revision : public Decoder {
            (!draining_ && looks_inside(context, position));
   }
 
-  /// Of the visible tokens behind the window: those that were changed, then the longest unseen, then the least sure
-  /// (A10).
-  std::vector<Position> refresh_set(Position window_begin) {
-    draining_ = false;
+  bool sooner(const State& a, const State& b) const {
+    if (config_.refresh_order == RefreshOrder::kPosition) return false;
+    if (config_.refresh_order == RefreshOrder::kUnsure) return a.confidence < b.confidence;
+    if (a.dirty != b.dirty) return a.dirty;
+    if (a.looked != b.looked) return a.looked < b.looked;
+    return a.confidence < b.confidence;
+  }
+
+  /// Of the visible tokens in front of `end`, at most `rows` to look at now. That something has changed since the last
+  /// look (A10) need not be asked: every pass over masks commits something, and attention reaches everywhere.
+  std::vector<Position> refresh_set(Position end, std::int32_t rows) const {
     std::vector<std::pair<Position, State>> behind;
     for (const auto& entry : visible_)
-      if (entry.first < window_begin) behind.push_back(entry);
-    std::stable_sort(behind.begin(), behind.end(), [](const auto& a, const auto& b) {
-      if (a.second.dirty != b.second.dirty) return a.second.dirty;
-      if (a.second.looked != b.second.looked) return a.second.looked < b.second.looked;
-      return a.second.confidence < b.second.confidence;
-    });
-    const auto most = static_cast<std::size_t>(config_.refresh_rows);
+      if (entry.first < end) behind.push_back(entry);
+    std::stable_sort(behind.begin(), behind.end(),
+                     [this](const auto& a, const auto& b) { return sooner(a.second, b.second); });
+    const auto most = static_cast<std::size_t>(rows);
     if (behind.size() > most) behind.resize(most);
     std::vector<Position> result;
     for (const auto& [position, state] : behind) result.push_back(position);
@@ -142,8 +165,10 @@ class Revision : public Decoder {
 
   void promote(const Candidate& candidate, std::vector<Edit>& edits) {
     edits.push_back(commit(candidate));
-    if (candidate.confidence < config_.stable_threshold)
-      visible_[candidate.position] = {candidate.confidence, remasked_[candidate.position], pass_, true};
+    const bool shown = candidate.confidence >= std::min(config_.visible_threshold, config_.stable_threshold);
+    const State state{candidate.confidence, remasked_[candidate.position], pass_, true, pass_};
+    const bool open = candidate.confidence < config_.stable_threshold && (shown || !config_.force_stable);
+    (open ? visible_ : final_)[candidate.position] = state;
   }
 
   void look_again(const DecodeContext& context, const Candidate& candidate, std::vector<Edit>& edits) {
@@ -156,16 +181,20 @@ class Revision : public Decoder {
     const double own = candidate.confidence *
                        std::exp(static_cast<double>(candidate.queried[0]) - static_cast<double>(candidate.logit));
     const bool other = candidate.eligible && candidate.token != context.canvas.token(candidate.position);
-    if (other && candidate.confidence >= config_.visible_threshold && candidate.confidence > own &&
+    const double enough = config_.revise_threshold > 0 ? config_.revise_threshold : config_.visible_threshold;
+    if (other && candidate.confidence >= enough && candidate.confidence > own &&
         state.revisions < config_.max_revisions) {
       Edit edit = commit(candidate);
       edit.kind = EditKind::kRevise;
       edits.push_back(edit);
-      state = {candidate.confidence, state.revisions + 1, pass_, true};
+      const std::int64_t since =
+          std::exchange(state, {candidate.confidence, state.revisions + 1, pass_, true, pass_}).since;
+      if (config_.reopen) reopen(since);
       return;
     }
     state.confidence = own;
     if (own >= config_.stable_threshold) {
+      final_[candidate.position] = state;
       visible_.erase(found);
     } else if (config_.remask_visible && context.window.contains(candidate.position) &&
                own < config_.remask_threshold && state.revisions < config_.max_revisions) {
@@ -176,8 +205,19 @@ class Revision : public Decoder {
     }
   }
 
+  /// What was given after a token that has now changed may have been read off it: it becomes visible again. Ends,
+  /// because each change counts as a revision of its position.
+  void reopen(std::int64_t since) {
+    for (auto it = final_.begin(); it != final_.end();) {
+      const bool later = it->second.since > since;
+      if (later) visible_.insert(*it);
+      it = later ? final_.erase(it) : std::next(it);
+    }
+  }
+
   DecoderConfig config_;
   std::map<Position, State> visible_;
+  std::map<Position, State> final_;  ///< stable tokens
   std::map<Position, std::int32_t> remasked_;
   std::vector<Position> refreshed_;  ///< looked at behind the window in this pass
   TokenId mask_ = -1;

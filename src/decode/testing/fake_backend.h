@@ -32,6 +32,17 @@ class FakeBackend : public Backend {
     return all;
   }
 
+  static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+    std::vector<PlanRow> rows;
+    for (Position p : positions) {
+      if (!from.holds(p)) continue;
+      rows.push_back({p, from.token_of(p)});
+      static_cast<Cache&>(to).state[static_cast<std::size_t>(p)] =
+          static_cast<const Cache&>(from).state[static_cast<std::size_t>(p)];
+    }
+    static_cast<Cache&>(to).record(rows);
+  }
+
   std::vector<StepPlan> plans;
   /// Lets a test spoil or steer scores.
   std::function<void(RowScore&)> tamper;

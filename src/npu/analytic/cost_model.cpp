@@ -121,6 +121,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
     if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
   };
 
+  if (!beyond_plain(any).empty()) return false;
   return std::visit(
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;

@@ -13,14 +13,16 @@ std::string region_name(const Graph& graph, const dllm::Op& any) {
   return std::string(op_name(any));
 }
 
-Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec) {
+Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                     const CompileOptions& options) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "npu compiler", ""}; };
   if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
   if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
     return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
                              graph.shape.scored, spec.rows(), spec.scored()));
-  if (static_cast<std::uint64_t>(spec.rows()) + kScratchWords > layout.machine.int_words)
-    return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", spec.rows()));
+  const std::int64_t tokens = std::max(options.token_rows, options.first_row + spec.rows());
+  if (static_cast<std::uint64_t>(tokens) + kScratchWords > layout.machine.int_words)
+    return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", tokens));
   for (const SequenceSpec& s : spec.sequences)
     for (const Position p : s.positions)
       if (p < 0 || p >= layout.positions || p >= s.capacity)
@@ -94,7 +96,15 @@ Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
     return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
                                 std::get<op::SwiGlu>(c.graph.ops[first + 2])});
   if (!has_rows(c, any)) return {};
-  return std::visit([&c](const auto& o) -> Expected<void> { return lower(c, o); }, any);
+  return std::visit(
+      [&c, &any](const auto& o) -> Expected<void> {
+        using O = std::decay_t<decltype(o)>;
+        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select>)
+          return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
+        else
+          return lower(c, o);
+      },
+      any);
 }
 
 /// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.
@@ -176,6 +186,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   for (ChoiceSite& site : c.choices) site.instruction += shift;
   result.program.choices = {options.choices, std::move(c.choices)};
   result.vram_rows = c.vram_used();
+  result.step_bytes = c.step_used();
   DLLM_CHECK_OK(link(result.program));
   return result;
 }
@@ -184,7 +195,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
 
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
-  DLLM_CHECK_OK(check(graph, layout, spec));
+  DLLM_CHECK_OK(check(graph, layout, spec, options));
   Expected<StepProgram> first = compile_with(graph, layout, spec, options);
   if (first || !options.overlap || first.error().code != ErrorCode::kUsage) return first;
   CompileOptions plain = options;

@@ -69,7 +69,7 @@ StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const 
       vram_(static_cast<std::int64_t>(layout_.machine.vram_elements) / layout_.machine.vlen - layout_.machine.blen),
       lives_(lifetimes(graph_)),
       buffer_of_(graph_.values.size(), -1),
-      step_next_(layout_.step_base) {
+      step_next_(layout_.step_base + options_.step_offset) {
   for (std::size_t s = 0; s < spec.sequences.size(); ++s)
     for (std::size_t i = 0; i < spec.sequences[s].positions.size(); ++i)
       rows.push_back({s, i, spec.sequences[s].positions[i]});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,7 +51,7 @@ struct ExpertWords {
   std::uint32_t touched = 0;  ///< the chosen experts plus one, ascending, then 0
   std::uint32_t state = 0;    ///< kExpertStateWords of op::Experts
 };
-inline constexpr std::uint32_t kExpertStateWords = 8;
+inline constexpr std::uint32_t kExpertStateWords = 12;
 
 class StepContext {
  public:
@@ -132,6 +133,11 @@ class StepContext {
   std::vector<ChoiceSite> choices;  ///< as in Program, relative to `e`
 
   std::int64_t vram_used() const { return vram_.used(); }
+  std::uint64_t step_used() const { return step_next_ - layout.step_base - options.step_offset; }
+  /// INT_MEM words of the tokens of all parts.
+  std::int64_t token_words() const {
+    return std::max(options.token_rows, options.first_row + static_cast<std::int64_t>(rows.size()));
+  }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
   /// Keeps a value's buffer until finish() of a work that holds it.
@@ -222,6 +228,18 @@ struct MatrixSink {
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
 void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink);
+/// One part (MatrixShape::parts) of a matrix in matrix SRAM times rows whose number is data.
+struct GatheredProduct {
+  const MatrixShape* shape = nullptr;
+  std::uint64_t slot = 0;             ///< element address in matrix SRAM
+  std::int64_t part = 0;              ///< which outputs
+  std::int64_t x_row = 0, y_row = 0;  ///< VRAM rows of operand and result, slabs `stride` rows apart
+  std::int64_t stride = 0;
+  std::uint32_t blocks_word = 0;  ///< INT_MEM word with the number of blocks of BLEN rows
+  /// Emitted behind every block of outputs: vector work while the array has tiles queued. Six registers are free.
+  std::function<void()> behind = {};
+};
+void lower_gathered(StepContext& c, const GatheredProduct& product);
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
 void swiglu_constants(Emitter& e);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);

@@ -1,6 +1,7 @@
 // A layer of experts: for every expert that a row chose, its rows are gathered into blocks of BLEN, multiplied, and
-// added to the rows they came from. Which experts, how many rows and how many blocks are data: lists in INT_MEM that
-// op::Route made, and loops that C_BNZ closes. docs/npu-compiler.md, "Experts", has the design.
+// added to the rows they came from, while the next expert's are multiplied. Which experts, how many rows and how many
+// blocks are data: lists in INT_MEM that op::Route made, and loops that C_BNZ closes. docs/npu-compiler.md, "Experts",
+// has the design.
 
 #include <fmt/format.h>
 
@@ -13,7 +14,6 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::uint32_t kWeightAddress = 2;  // HBM address register
-constexpr std::uint32_t kWeightWords = 0;    // FP_MEM: the weights of the gathered rows
 
 /// Words of ExpertWords::state. Between the parts of an expert no register is held: products take all of them.
 enum State : std::uint32_t {
@@ -24,8 +24,14 @@ enum State : std::uint32_t {
   kNext,    ///< number plus one of the expert whose matrices replace this one's, 0: none
   kCount,   ///< gathered rows
   kBlocks,  ///< of BLEN gathered rows
+  // Results on their way back: the chunk before this one, while this one is multiplied.
+  kNode,     ///< of the next row
+  kLeft,     ///< rows
+  kFrom,     ///< address of the next row's result
+  kWeight,   ///< FP_MEM word of its weight
+  kWeights,  ///< first word of this chunk's weights: the two halves of 2 chunks of words take turns
 };
-static_assert(kBlocks < kExpertStateWords);
+static_assert(kWeights < kExpertStateWords);
 
 /// A matrix of every expert, and where the present expert's lies in matrix SRAM.
 struct Matrix {
@@ -60,23 +66,20 @@ class ExpertLayer {
       each_chunk([&] {
         gather();
         find_next();
-        product(gate_, 0, x_rows_.row, gate_rows_.row);
+        product(gate_, 0, x_rows_.row, gate_rows_.row, [&] { scatter(rows_behind()); });
+        scatter_rest();
         refill(gate_);
         product(up_, 0, x_rows_.row, up_rows_.row);
         refill(up_);
         activate();
-        const std::int64_t parts = down_.place->matrix.parts;
-        for (std::int64_t part = 0; part < parts; ++part) {
-          if (part > 0) move_lanes(m_.mlen / parts);
-          product(down_, part, gate_rows_.row, y_row());
-        }
+        for (std::int64_t part = 0; part < parts(); ++part)
+          product(down_, part, part == 0 ? gate_rows_.row : moved_rows_.row + (part - 1) * chunk_, y_rows_.row);
         refill(down_);
-        // Lanes behind the inner columns are zero again before the next expert's columns come.
-        if (parts > 1) move_lanes(c_.vlen());
-        scatter();
+        begin_scatter();
       });
     });
-    for (const Buffer& buffer : {x_rows_, gate_rows_, up_rows_, y_rows_, scratch_})
+    scatter_rest();
+    for (const Buffer& buffer : {x_rows_, gate_rows_, up_rows_, moved_rows_, y_rows_, scratch_})
       if (buffer.rows > 0) c_.release(buffer);
     ++c_.next_matrix;
     prefetch_first_panel(c_, c_.next_matrix, c_.panels_done % 2);
@@ -93,31 +96,29 @@ class ExpertLayer {
   void put(State state, const Gp& value) { e_.store_int(value, Gp(), word(state)); }
   std::int64_t experts() const { return gate_.place->experts; }
   std::int64_t inner_slabs() const { return ceil_div(gate_.place->out.width, c_.vlen()); }
-  /// Results of `down` take the rows' place where lanes without a column are the same ones, that is, zero.
-  bool in_place() const { return x_.slabs == out_.slabs && c_.map(o_.x).used() == c_.map(o_.out).used(); }
-  std::int64_t y_row() const { return in_place() ? x_rows_.row : y_rows_.row; }
+  std::int64_t parts() const { return down_.place->matrix.parts; }
 
   /// Room for as many rows at once as the step has, or for a half, a quarter, ...: what an expert has beyond goes in
   /// further chunks, while its matrices stay.
   Expected<void> place_buffers() {
     DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
-    const std::int64_t words = static_cast<std::int64_t>(m_.fp_words) / m_.blen * m_.blen;
+    const std::int64_t words = static_cast<std::int64_t>(m_.fp_words) / 2 / m_.blen * m_.blen;
     chunk_ = std::min(round_up(c_.value_rows(o_.x), m_.blen), words);
     if (chunk_ == 0)
-      return Error{ErrorCode::kUsage, fmt::format("{} weights of rows need as many words of FP_MEM", m_.blen),
+      return Error{ErrorCode::kUsage, fmt::format("weights of two times {} rows need as many words of FP_MEM", m_.blen),
                    "npu compiler", "--set sram.fp_words=N with a larger N"};
     while (true) {
-      const std::int64_t wanted[] = {x_.slabs, inner_slabs(), inner_slabs(), in_place() ? 0 : out_.slabs};
-      Buffer* const buffers[] = {&x_rows_, &gate_rows_, &up_rows_, &y_rows_};
+      const std::int64_t wanted[] = {x_.slabs, inner_slabs(), inner_slabs(), parts() - 1, out_.slabs};
+      Buffer* const buffers[] = {&x_rows_, &gate_rows_, &up_rows_, &moved_rows_, &y_rows_};
       std::size_t placed = 0;
       Expected<Buffer> got = Buffer{};
-      for (; placed < 4; ++placed) {
+      for (; placed < std::size(wanted); ++placed) {
         if (wanted[placed] == 0) continue;
         got = c_.acquire(wanted[placed] * chunk_, "rows of an expert");
         if (!got) break;
         *buffers[placed] = *got;
       }
-      if (placed == 4) return {};
+      if (placed == std::size(wanted)) return {};
       if (chunk_ == m_.blen) return got.error();
       for (std::size_t i = 0; i < placed; ++i)
         if (wanted[i] > 0) c_.release(*buffers[i]);
@@ -146,10 +147,7 @@ class ExpertLayer {
     const std::int64_t inner = gate_.place->matrix.n;
     for (const Buffer* buffer : {&gate_rows_, &up_rows_})
       clear_tail(c_, inner, inner_slabs(), buffer->row + (inner_slabs() - 1) * chunk_, chunk_);
-    if (!in_place()) {
-      const MatrixShape& down = down_.place->matrix;
-      clear_tail(c_, down.n * down.parts, out_.slabs, y_rows_.row + (out_.slabs - 1) * chunk_, chunk_);
-    }
+    clear_tail(c_, down_.place->matrix.n * parts(), out_.slabs, y_rows_.row + (out_.slabs - 1) * chunk_, chunk_);
     clear_tail(c_, 0, out_.slabs, out_.row, out_.slabs * out_.stride);
   }
 
@@ -161,6 +159,8 @@ class ExpertLayer {
       e_.load_int(number, cursor, 0);
       put(kExpert, number);
       put(kNext, number);
+      put(kLeft, Gp());
+      put(kWeights, Gp());
     }
     for (const Matrix* matrix : {&gate_, &up_, &down_}) fetch(*matrix);
     e_.repeat([&] {
@@ -198,19 +198,20 @@ class ExpertLayer {
   /// Copies the rows of the list from kStart on into blocks, and their weights into FP_MEM.
   void gather() {
     const Gp node = get(kStart), to = e_.reg(c_.address(x_rows_.row)), blocks = e_.reg(to_count(chunk_ / m_.blen)),
-             room = e_.reg(), flag = e_.reg(), weight = e_.reg(kWeightWords), offset = e_.reg(), from = e_.reg(),
-             lane = e_.reg(c_.address(scratch_.row + kExpertLane)), t = e_.reg(c_.address(scratch_.row + kProduct));
+             room = e_.reg(), flag = e_.reg(), weight = get(kWeights), offset = e_.reg(), from = e_.reg(),
+             lane = e_.reg(c_.address(scratch_.row + kExpertLane)), t = e_.reg(c_.address(scratch_.row + kProduct)),
+             weights = e_.reg(c_.address(w_.row)), rows = e_.reg(c_.address(x_.row)), one = e_.reg(1);
     e_.repeat(flag, [&] {
       e_.load(room, static_cast<std::uint32_t>(m_.blen));
       e_.repeat(flag, [&] {
         e_.load_int(offset, node, 1);
-        add_address(from, offset, w_.row);
+        e_.add(from, offset, weights);
         e_.vector_vv(Op::V_MUL_VV, t, from, lane);
-        e_.load_fp(kWeight, 0);
-        e_.reduce(Op::V_RED_SUM, kWeight, t);
-        e_.store_fp_word(kWeight, weight, 0);
+        e_.load_fp(kFactor, 0);
+        e_.reduce(Op::V_RED_SUM, kFactor, t);
+        e_.store_fp_word(kFactor, weight, 0);
         e_.add(weight, weight, 1);
-        add_address(from, offset, x_.row);
+        e_.add(from, offset, rows);
         for (std::int64_t slab = 0; slab < x_.slabs; ++slab) {
           e_.shift(to, from, Gp(), 1);  // a rotation by 0 copies bits
           if (slab + 1 == x_.slabs) break;
@@ -219,14 +220,15 @@ class ExpertLayer {
         }
         e_.add(to, to, (1 - (x_.slabs - 1) * chunk_) * c_.vlen());
         e_.load_int(node, node, 0);
-        e_.add(room, room, -1);
+        e_.subtract(room, room, one);
         e_.multiply(flag, node, room);  // both are far below 2^16: 0 only if one of them is
       });
-      e_.add(blocks, blocks, -1);
+      e_.subtract(blocks, blocks, one);
       e_.multiply(flag, node, blocks);
     });
     put(kRest, node);
-    e_.add(weight, weight, -std::int64_t{kWeightWords});
+    e_.load_int(flag, Gp(), word(kWeights));
+    e_.subtract(weight, weight, flag);
     put(kCount, weight);
     e_.load(flag, to_count(chunk_ / m_.blen));
     e_.subtract(blocks, flag, blocks);
@@ -234,11 +236,6 @@ class ExpertLayer {
   }
 
   static std::uint32_t to_count(std::int64_t count) { return static_cast<std::uint32_t>(count); }
-
-  /// target <- offset + the address of VRAM row `row`.
-  void add_address(const Gp& target, const Gp& offset, std::int64_t row) {
-    e_.add(target, offset, std::int64_t{c_.address(row)});
-  }
 
   /// kNext: whose matrices may replace the present ones; nobody's while the expert has further chunks.
   void find_next() {
@@ -271,65 +268,13 @@ class ExpertLayer {
     e_.transfer(Op::H_PREFETCH_M, slot, offset, kWeightAddress, false, 0);
   }
 
-  /// The outputs of `part` for all blocks of the chunk, from VRAM row `x` to VRAM row `y`, slab by slab.
-  void product(const Matrix& matrix, std::int64_t part, std::int64_t x, std::int64_t y) {
-    const MatrixShape& s = matrix.place->matrix;
-    const std::int64_t end = (part + 1) * s.n;
-    for (std::int64_t lane = part * s.n; lane < end;) {
-      const std::int64_t slab = lane / c_.vlen(), next = std::min(end, (slab + 1) * c_.vlen());
-      columns(s, matrix.slot + static_cast<std::uint64_t>((lane - part * s.n) * m_.mlen), next - lane, x,
-              static_cast<std::int64_t>(c_.address(y + slab * chunk_)) + lane % c_.vlen());
-      lane = next;
-    }
+  void product(const Matrix& matrix, std::int64_t part, std::int64_t x, std::int64_t y,
+               const std::function<void()>& behind = {}) {
+    lower_gathered(c_, {&matrix.place->matrix, matrix.slot, part, x, y, chunk_, word(kBlocks), behind});
   }
 
-  void columns(const MatrixShape& s, std::uint64_t slot, std::int64_t count, std::int64_t x_row, std::int64_t y_at) {
-    const Gp blocks = get(kBlocks), x = e_.reg(c_.address(x_row)), y = e_.reg(static_cast<std::uint32_t>(y_at)),
-             w = e_.reg(), to = e_.reg();
-    const Step next_block = e_.step(std::int64_t{m_.blen} * m_.mlen),
-               next_rows = e_.step(std::int64_t{m_.blen} * c_.vlen());
-    e_.repeat(blocks, [&] {
-      e_.load(w, static_cast<std::uint32_t>(slot));
-      e_.copy(to, y);
-      e_.loop(count / m_.blen, [&] {
-        contract(s, x, w);
-        e_.write_out(Op::M_MM_WO, to);
-        e_.advance(w, next_block);
-        e_.add(to, to, m_.blen);
-      });
-      e_.advance(x, next_rows);
-      e_.advance(y, next_rows);
-      e_.add(blocks, blocks, -1);
-    });
-  }
-
-  /// One BLEN x BLEN block: the sum over the K tiles, slabs of x by slabs.
-  void contract(const MatrixShape& s, const Gp& x, const Gp& w) {
-    if (s.k_tiles == 1) return e_.multiply_tile(Op::M_TMM, x, w);
-    constexpr std::int64_t kUnroll = 8;  // tiles, at least: the loop's own instructions cost issue slots
-    const std::int64_t ratio = c_.vlen() / m_.mlen, slabs = ceil_div(kUnroll, ratio), group = slabs * ratio;
-    const Gp xt = e_.reg(), wt = e_.reg();
-    const Step next_tile = e_.step(s.n * m_.mlen), next_slab = e_.step(chunk_ * c_.vlen() - (c_.vlen() - m_.mlen));
-    e_.copy(xt, x);
-    e_.copy(wt, w);
-    const auto tiles = [&](std::int64_t count, bool last) {
-      for (std::int64_t t = 0; t < count; ++t) {
-        e_.multiply_tile(Op::M_TMM, xt, wt);
-        if (last && t + 1 == count) return;
-        e_.advance(wt, next_tile);
-        if ((t + 1) % ratio == 0)
-          e_.advance(xt, next_slab);
-        else
-          e_.add(xt, xt, m_.mlen);
-      }
-    };
-    const std::int64_t looped = (s.k_tiles - 1) / group;
-    e_.loop(looped, [&] { tiles(group, false); });
-    tiles(s.k_tiles - looped * group, true);
-  }
-
-  /// SwiGLU of the gathered rows in place of gate's, two at a time; of an odd number, a row behind them is done for
-  /// nothing.
+  /// SwiGLU of the gathered rows in place of gate's, and in the lanes where further parts of `down` have their weights.
+  /// Two rows at a time; of an odd number, a row behind them is done for nothing.
   void activate() {
     for (std::int64_t slab = 0; slab < inner_slabs(); ++slab) {
       struct Row {
@@ -348,6 +293,13 @@ class ExpertLayer {
         for (const Row& r : rows) e_.vector_v(Op::V_RECI_V, r.t, r.t);
         for (const Row& r : rows) e_.vector_vv(Op::V_MUL_VV, r.t, r.t, r.gate);
         for (const Row& r : rows) e_.vector_vv(Op::V_MUL_VV, r.gate, r.t, r.up);
+        for (std::int64_t part = 1; part < parts(); ++part) {
+          const Gp to = e_.reg(), lanes = e_.reg(to_count(part * (m_.mlen / parts())));
+          for (const Row& r : rows) {
+            e_.add(to, r.gate, (moved_rows_.row + (part - 1) * chunk_ - gate_rows_.row) * c_.vlen());
+            e_.shift(to, r.gate, lanes, 0);
+          }
+        }
         for (const Row& r : rows)
           for (const Gp* p : {&r.gate, &r.up}) e_.add(*p, *p, 2 * c_.vlen());
         pairs_left(left, flag);
@@ -362,43 +314,58 @@ class ExpertLayer {
     e_.multiply(flag, flag, left);
   }
 
-  /// Moves the inner rows to the lanes where the next part of `down` has its weights.
-  void move_lanes(std::int64_t distance) {
-    const Gp left = get(kCount), row = e_.reg(c_.address(gate_rows_.row)),
-             other = e_.reg(c_.address(gate_rows_.row + 1)), flag = e_.reg(), lanes = e_.reg(to_count(distance));
-    e_.repeat(flag, [&] {
-      for (const Gp* p : {&row, &other}) e_.shift(*p, *p, lanes, 0);
-      for (const Gp* p : {&row, &other}) e_.add(*p, *p, 2 * c_.vlen());
-      pairs_left(left, flag);
+  /// The chunk's results are to be added to their rows; its weights' words are kept until then.
+  void begin_scatter() {
+    const Gp weights = get(kWeights), start = get(kStart), count = get(kCount), from = e_.reg(c_.address(y_rows_.row)),
+             both = e_.reg(to_count(chunk_));
+    put(kWeight, weights);
+    put(kNode, start);
+    put(kLeft, count);
+    put(kFrom, from);
+    e_.subtract(both, both, weights);
+    put(kWeights, both);
+  }
+
+  /// Rows per block of outputs that bring a whole block of rows back behind one block of gate's.
+  std::int64_t rows_behind() const { return ceil_div(m_.blen, gate_.place->matrix.n / m_.blen); }
+
+  /// out[row] += weight * y for up to `most` rows, in the order of the list.
+  void scatter(std::int64_t most) {
+    const Gp left = get(kLeft);
+    e_.when(left, [&] {
+      const Gp node = get(kNode), from = get(kFrom), weight = get(kWeight), room = e_.reg(to_count(most)),
+               to = e_.reg();
+      e_.repeat(to, [&] {
+        e_.load_fp_word(kFactor, weight, 0);
+        e_.load_int(to, node, 1);
+        e_.load_int(node, node, 0);
+        e_.add(weight, weight, 1);
+        e_.add(to, to, std::int64_t{c_.address(out_.row)});
+        for (std::int64_t slab = 0; slab < out_.slabs; ++slab) {
+          e_.vector_vf(Op::V_MUL_VF, from, from, kFactor);
+          e_.vector_vv(Op::V_ADD_VV, to, to, from);
+          if (slab + 1 == out_.slabs) break;
+          e_.add(from, from, chunk_ * c_.vlen());
+          e_.add(to, to, out_.stride * c_.vlen());
+        }
+        e_.add(from, from, (1 - (out_.slabs - 1) * chunk_) * c_.vlen());
+        e_.add(left, left, -1);
+        e_.add(room, room, -1);
+        e_.multiply(to, left, room);
+      });
+      put(kLeft, left);
+      put(kNode, node);
+      put(kFrom, from);
+      put(kWeight, weight);
     });
   }
 
-  /// out[row] += weight * y, in the order of the list.
-  void scatter() {
-    const Gp node = get(kStart), left = get(kCount), from = e_.reg(c_.address(y_row())), weight = e_.reg(kWeightWords),
-             to = e_.reg(), t = e_.reg(c_.address(scratch_.row + kProduct));
-    e_.repeat(left, [&] {
-      e_.load_fp_word(kWeight, weight, 0);
-      e_.load_int(to, node, 1);
-      add_address(to, to, out_.row);
-      for (std::int64_t slab = 0; slab < out_.slabs; ++slab) {
-        e_.vector_vf(Op::V_MUL_VF, t, from, kWeight);
-        e_.vector_vv(Op::V_ADD_VV, to, to, t);
-        if (slab + 1 == out_.slabs) break;
-        e_.add(from, from, chunk_ * c_.vlen());
-        e_.add(to, to, out_.stride * c_.vlen());
-      }
-      e_.add(from, from, (1 - (out_.slabs - 1) * chunk_) * c_.vlen());
-      e_.add(weight, weight, 1);
-      e_.load_int(node, node, 0);
-      e_.add(left, left, -1);
-    });
-  }
+  void scatter_rest() { scatter(chunk_); }
 
   // Rows of intermediate results.
   static constexpr std::int64_t kExpertLane = 0, kProduct = 1, kActivation = 2, kScratch = 4;
   // f registers; swiglu_constants() sets the first.
-  static constexpr std::uint32_t kOne = 7, kWeight = 2;
+  static constexpr std::uint32_t kOne = 7, kFactor = 2;
 
   StepContext& c_;
   Emitter& e_;
@@ -407,7 +374,9 @@ class ExpertLayer {
   ValuePlace x_, w_, out_;
   Matrix gate_, up_, down_;
   std::int64_t chunk_ = 0;  ///< rows at once
-  Buffer x_rows_, gate_rows_, up_rows_, y_rows_, scratch_, lane_;
+  Buffer x_rows_, gate_rows_, up_rows_, y_rows_;
+  Buffer moved_rows_;  ///< copies of the inner rows, lanes moved, for parts of `down` beyond the first
+  Buffer scratch_, lane_;
 };
 
 }  // namespace

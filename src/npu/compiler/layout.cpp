@@ -86,6 +86,9 @@ class LayoutBuilder {
   }
 
   Expected<ModelLayout> build() {
+    for (const dllm::Op& any : graph_.ops)
+      if (const std::string_view feature = beyond_plain(any); !feature.empty())
+        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
     layout_.key_tile = layout_.machine.hlen;
     for (const LaneMap& lanes : layout_.values)

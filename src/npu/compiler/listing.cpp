@@ -13,6 +13,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Rows of vector SRAM that the largest part uses.
+std::int64_t vram_rows(const PartedStep& step) {
+  std::int64_t rows = 0;
+  for (const StepPart& part : step.parts) rows = std::max(rows, part.step.vram_rows);
+  return rows;
+}
+
 std::int64_t keys_of(const StepSpec& spec) {
   std::int64_t keys = 1;
   for (const SequenceSpec& s : spec.sequences) {
@@ -31,34 +38,36 @@ std::string role(const std::string& name) {
 
 }  // namespace
 
-Expected<Listing> list_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const Device& device,
-                            const StepProgram& step) {
+Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const PartedStep& step) {
   (void)layout;
   // Bounds take the peak of the memory, so no simulation of it is needed.
   DLLM_TRY(const CostModel model, CostModel::create(device, device.memory_gbps()));
-  DLLM_TRY(const StepCost cost,
-           model.evaluate(graph, {static_cast<std::int64_t>(spec.sequences.size()), keys_of(spec),
-                                  /*fused_head=*/step.logit_rows == 0, step.program.choices.assumption}));
   Listing listing;
-  for (const OperatorRegion& region : step.operators) {
-    ListedOperator line{region.name, "", region.begin, region.end};
-    double array = 0, others = 0;  // operators lowered as one may overlap
-    for (const std::int32_t op : region.ops) {
-      const OperatorCost& c = cost.operators[static_cast<std::size_t>(op)];
-      line.kind += (line.kind.empty() ? "" : "+") + std::string(op_name(graph.ops[static_cast<std::size_t>(op)]));
-      line.macs += c.macs;
-      line.matrix_cycles += c.matrix;
-      (c.macs > 0 ? array : others) += c.lower_bound;
-      line.read_bytes += c.read_bytes;
-      line.write_bytes += c.write_bytes;
+  for (const StepPart& part : step.parts) {
+    DLLM_TRY(const StepCost cost,
+             model.evaluate(part.graph, {static_cast<std::int64_t>(part.spec.sequences.size()), keys_of(part.spec),
+                                         /*fused_head=*/part.step.logit_rows == 0, step.program.choices.assumption}));
+    for (const OperatorRegion& region : part.step.operators) {
+      ListedOperator line{region.name, "", region.begin, region.end};
+      double array = 0, others = 0;  // operators lowered as one may overlap
+      for (const std::int32_t op : region.ops) {
+        const OperatorCost& c = cost.operators[static_cast<std::size_t>(op)];
+        line.kind +=
+            (line.kind.empty() ? "" : "+") + std::string(op_name(part.graph.ops[static_cast<std::size_t>(op)]));
+        line.macs += c.macs;
+        line.matrix_cycles += c.matrix;
+        (c.macs > 0 ? array : others) += c.lower_bound;
+        line.read_bytes += c.read_bytes;
+        line.write_bytes += c.write_bytes;
+      }
+      line.lower_bound = std::max(array, others);
+      listing.operators.push_back(std::move(line));
     }
-    line.lower_bound = std::max(array, others);
-    listing.operators.push_back(std::move(line));
   }
   return listing;
 }
 
-std::string listing_asm(const StepProgram& step, const Listing& listing) {
+std::string listing_asm(const PartedStep& step, const Listing& listing) {
   std::map<std::uint32_t, std::vector<std::string>> before;  // lines in front of an instruction
   std::map<std::string, const ListedOperator*> by_name;
   for (const ListedOperator& op : listing.operators) by_name[op.name] = &op;
@@ -90,7 +99,7 @@ std::string listing_asm(const StepProgram& step, const Listing& listing) {
   return text;
 }
 
-Json listing_json(const StepProgram& step, const Listing& listing, const ModelLayout& layout) {
+Json listing_json(const PartedStep& step, const Listing& listing, const ModelLayout& layout) {
   Json operators = Json::array();
   for (const ListedOperator& op : listing.operators)
     operators.push_back({{"name", op.name},
@@ -104,8 +113,8 @@ Json listing_json(const StepProgram& step, const Listing& listing, const ModelLa
                          {"write_bytes", op.write_bytes}});
   return {{"instructions", step.program.size()},
           {"loop_depth", step.program.loop_depth},
-          {"vram_rows", step.vram_rows},
-          {"vram_bytes", step.vram_rows * layout.machine.vlen * 2},
+          {"vram_rows", vram_rows(step)},
+          {"vram_bytes", vram_rows(step) * layout.machine.vlen * 2},
           {"weight_bytes", layout.weight_bytes},
           {"weight_format", mx_format_name(layout.machine.weight)},
           {"kv_format", mx_format_name(layout.machine.matrix_kv)},
@@ -114,7 +123,7 @@ Json listing_json(const StepProgram& step, const Listing& listing, const ModelLa
           {"operators", operators}};
 }
 
-std::string listing_summary(const StepProgram& step, const Listing& listing, const ModelLayout& layout,
+std::string listing_summary(const PartedStep& step, const Listing& listing, const ModelLayout& layout,
                             const Device& device) {
   struct Line {
     std::string role;
@@ -145,7 +154,7 @@ std::string listing_summary(const StepProgram& step, const Listing& listing, con
                         l.macs * 1e-9, l.matrix, l.bound, l.bytes * 1e-6);
   return text +
          fmt::format("{} on {}: {} instructions, loops {} deep, {} of {} rows of vector SRAM, {:.2f} GB of weights\n",
-                     step.program.name, device.name, step.program.size(), step.program.loop_depth, step.vram_rows,
+                     step.program.name, device.name, step.program.size(), step.program.loop_depth, vram_rows(step),
                      layout.machine.vram_elements / static_cast<std::uint64_t>(layout.machine.vlen),
                      static_cast<double>(layout.weight_bytes) * 1e-9);
 }

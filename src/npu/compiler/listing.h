@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "npu/compiler/step.h"
+#include "npu/compiler/parts.h"
 #include "npu/device/device.h"
 
 // What people and tools read about a compiled step.
@@ -23,14 +23,13 @@ struct Listing {
   std::vector<ListedOperator> operators;
 };
 
-/// Errors: those of the cost model.
-Expected<Listing> list_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const Device& device,
-                            const StepProgram& step);
+/// The operators of all parts. Errors: those of the cost model.
+Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const PartedStep& step);
 
 /// Assembly that assembles to the program, operators as .profile regions with their bounds in comments.
-std::string listing_asm(const StepProgram& step, const Listing& listing);
-nlohmann::ordered_json listing_json(const StepProgram& step, const Listing& listing, const ModelLayout& layout);
-std::string listing_summary(const StepProgram& step, const Listing& listing, const ModelLayout& layout,
+std::string listing_asm(const PartedStep& step, const Listing& listing);
+nlohmann::ordered_json listing_json(const PartedStep& step, const Listing& listing, const ModelLayout& layout);
+std::string listing_summary(const PartedStep& step, const Listing& listing, const ModelLayout& layout,
                             const Device& device);
 
 }  // namespace dllm::npu

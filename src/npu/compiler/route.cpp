@@ -68,7 +68,7 @@ class Router {
   /// Lists of a step stand behind its tokens (and what a reduced head leaves there).
   Expected<void> plan_words() {
     const std::int64_t head = c_.options.head == HeadMode::kReduced ? c_.spec.scored() : 0;
-    const std::int64_t nodes = kTokenWords + static_cast<std::int64_t>(c_.rows.size()) + head;
+    const std::int64_t nodes = kTokenWords + c_.token_words() + head;
     const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_, state = touched + experts_ + 1;
     const std::int64_t words = scratch_word(c_.machine, 0);
     if (state + kExpertStateWords > words)

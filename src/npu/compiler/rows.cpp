@@ -31,8 +31,9 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
   e.set_csr(Csr::kFormatActivation, mx_format_number({}));
   e.set_csr(Csr::kPrefetchVRows, 1);
   e.set_address(kTableAddress, c.layout.find(o.table, WeightUse::kTable)->tensor.base);
-  const Gp word = e.reg(kTokenWords), width = e.reg(static_cast<std::uint32_t>(out.slabs * c.vlen())),
-           row = e.reg(c.address(out.row)), offset = e.reg(), target = e.reg();
+  const Gp word = e.reg(kTokenWords + static_cast<std::uint32_t>(c.options.first_row)),
+           width = e.reg(static_cast<std::uint32_t>(out.slabs * c.vlen())), row = e.reg(c.address(out.row)),
+           offset = e.reg(), target = e.reg();
   const Step slab = e.step(out.stride * c.vlen());
   e.loop(c.value_rows(o.out), [&] {
     e.load_int(offset, word, 0);

@@ -92,7 +92,7 @@ class Head {
 
   Expected<void> prepare_reduction() {
     const auto rows = static_cast<std::uint32_t>(rows_);
-    c_.result.predicted = kTokenWords + static_cast<std::uint32_t>(c_.rows.size());
+    c_.result.predicted = kTokenWords + static_cast<std::uint32_t>(c_.token_words());
     c_.result.confidence = rows;
     if (std::uint64_t{c_.result.predicted} + rows + kScratchWords > c_.machine.int_words ||
         std::uint64_t{2} * rows > c_.machine.fp_words)

@@ -44,6 +44,10 @@ struct CompileOptions {
   /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
   /// fused then). For tests.
   bool keep_values = false;
+  // Of a part of a step (parts.h).
+  std::int64_t first_row = 0;     ///< rows of the parts before, whose tokens stand in front of these
+  std::int64_t token_rows = 0;    ///< rows of all parts; 0: this is the only one
+  std::uint64_t step_offset = 0;  ///< bytes of the step's memory that the parts before use
   /// How rows choose experts where a run has no data.
   ChoiceAssumption choices = {};
 };
@@ -72,6 +76,7 @@ struct StepProgram {
   Program program;                        ///< linked; regions of the operators, by name
   std::vector<OperatorRegion> operators;  ///< in the order of the graph
   std::vector<HbmBlob> constants;         ///< to be in HBM before the run
+  std::uint64_t step_bytes = 0;           ///< of the step's memory in use
   std::vector<ValuePlace> values;         ///< by ValueId; buffers are shared unless keep_values
   std::int64_t vram_rows = 0;             ///< of VLEN, at most in use
   std::uint64_t logits = 0;               ///< kLogits: HBM, BF16 [slab][logit_rows][VLEN]
@@ -80,7 +85,7 @@ struct StepProgram {
   std::uint32_t predicted = 0, confidence = 0;
 };
 
-/// Token ids of the step's rows stand from here in INT_MEM.
+/// Token ids of the rows of all parts of a step stand from here in INT_MEM.
 inline constexpr std::uint32_t kTokenWords = 0;
 
 /// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and how much

@@ -119,6 +119,27 @@ TEST(CompiledSteps, CausalBlocks) {
   bench.run({{bench.sequence(0, range(30, 12), {{0, 42}}, {0, 5}, 1)}}, {0}, true);
 }
 
+/// Sequences that do not fit together run one after the other, in one program.
+TEST(CompiledSteps, Parts) {
+  MachineConfig machine = small_machine();
+  machine.vram_elements = std::uint64_t{64} * 640;
+  for (const std::size_t sequences : {1u, 2u, 3u, 4u}) {
+    Bench bench({}, machine, 64);
+    StepSpec spec;
+    std::vector<std::size_t> caches;
+    for (std::size_t s = 0; s < sequences; ++s) {
+      bench.add_cache(40);
+      const auto rows = static_cast<Position>(40 - 4 * s);
+      spec.sequences.push_back(bench.sequence(s, range(0, rows), {{0, rows}}, {1, 2, 3, 30 - static_cast<int>(s)}));
+      caches.push_back(s);
+    }
+    const std::size_t parts = bench.run_parts(spec, caches);
+    EXPECT_EQ(parts > 1, sequences > 2) << parts << " parts of " << sequences;
+    for (SequenceSpec& s : spec.sequences) s.positions = range(8, 16), s.scored = {0, 5};
+    bench.run_parts(spec, caches);
+  }
+}
+
 /// More keys than scores fit: softmax over chunks.
 TEST(CompiledSteps, OnlineSoftmax) {
   MachineConfig machine = small_machine();

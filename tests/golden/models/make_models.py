@@ -308,6 +308,7 @@ def compare_with_transformers():
     """The autoregressive models as transformers has them, from the same tensors; without ties, which it leaves open."""
     import tempfile
 
+    from diffusion_gemma import compare_with_transformers as compare_diffusion_gemma
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
@@ -328,11 +329,19 @@ def compare_with_transformers():
         worst = float((logits - expected).abs().max() / expected.abs().max())
         print(f"{name}: transformers' logits differ by {worst:.1e} of the largest")
         assert worst < 1e-5, name
+    compare_diffusion_gemma()
+
+
+def write_diffusion_gemma(folder):
+    from diffusion_gemma import write  # it imports this file
+
+    write(folder)
 
 
 def main():
     if "--transformers" in sys.argv[1:]:
         return compare_with_transformers()
+    write_diffusion_gemma(HERE)
     for name, config, forward in models():
         ck, ties = Checkpoint(), {"experts": Ties(), "groups": Ties()}
         logits = forward(ck, ties, config, IDS)

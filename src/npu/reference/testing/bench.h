@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "npu/compiler/parts.h"
 #include "npu/compiler/testing/tiny_model.h"
 #include "npu/compiler/weights_image.h"
 #include "npu/machine/machine.h"
@@ -73,25 +74,53 @@ class Bench {
     const Graph graph = tiny_graph(shape_, {spec.rows(), spec.scored()});
     auto compiled = compile_step(graph, layout_, spec, {.head = head, .keep_values = keep_values});
     ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
-    MachineState& state = machine_->state();
-    std::vector<TokenId> tokens;
-    for (std::int64_t r = 0; r < spec.rows(); ++r) tokens.push_back(static_cast<TokenId>((r * 31 + 5) % shape_.vocab));
-    for (std::size_t r = 0; r < tokens.size(); ++r) state.int_mem[r] = static_cast<std::uint32_t>(tokens[r]);
-    for (const HbmBlob& blob : compiled->constants)
-      std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
-    state.reset_registers();
-    RunOptions options;
-    options.observer = observer;
-    const auto ran = machine_->run(compiled->program, options);
-    ASSERT_TRUE(ran.has_value()) << ran.error().message();
+    const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, observer);
     std::vector<reference::Cache*> caches;
     for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
     const reference::StepResult expected = executor_->run(graph, spec, tokens, caches);
     if (keep_values) compare_values(graph, *compiled, expected);
-    head == HeadMode::kLogits ? compare_logits(*compiled, expected) : compare_predictions(*compiled, expected);
+    head == HeadMode::kLogits ? compare_logits(*compiled, expected, 0, expected.logits.size())
+                              : compare_predictions(*compiled, expected);
+  }
+
+  /// The same for a step that may be cut into parts; how many there were.
+  std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of) {
+    const auto build = [&](StepShape shape) { return tiny_graph(shape_, shape); };
+    const auto compiled = compile_parts(build, layout_, spec);
+    EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
+    if (!compiled) return 0;
+    const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);
+    std::vector<reference::Cache*> caches;
+    for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
+    const reference::StepResult expected = executor_->run(build({spec.rows(), spec.scored()}), spec, tokens, caches);
+    std::size_t first = 0;
+    for (const StepPart& part : compiled->parts) {
+      const auto count = static_cast<std::size_t>(part.spec.scored());
+      compare_logits(part.step, expected, first, count);
+      first += count;
+    }
+    EXPECT_EQ(first, expected.logits.size());
+    return compiled->parts.size();
   }
 
  private:
+  /// Runs a program from reset; the tokens it was given.
+  std::vector<TokenId> execute(const Program& program, const std::vector<HbmBlob>& constants, const StepSpec& spec,
+                               IssueObserver* observer) {
+    MachineState& state = machine_->state();
+    std::vector<TokenId> tokens;
+    for (std::int64_t r = 0; r < spec.rows(); ++r) tokens.push_back(static_cast<TokenId>((r * 31 + 5) % shape_.vocab));
+    for (std::size_t r = 0; r < tokens.size(); ++r) state.int_mem[r] = static_cast<std::uint32_t>(tokens[r]);
+    for (const HbmBlob& blob : constants)
+      std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
+    state.reset_registers();
+    RunOptions options;
+    options.observer = observer;
+    const auto ran = machine_->run(program, options);
+    if (!ran) ADD_FAILURE() << ran.error().message();
+    return tokens;
+  }
+
   void compare_values(const Graph& graph, const StepProgram& compiled, const reference::StepResult& expected) {
     for (std::size_t id = 0; id < graph.values.size(); ++id) {
       const ValuePlace& place = compiled.values[id];
@@ -120,14 +149,17 @@ class Bench {
     }
   }
 
-  void compare_logits(const StepProgram& compiled, const reference::StepResult& expected) {
+  /// A part's logits, which are the step's from row `first` on.
+  void compare_logits(const StepProgram& compiled, const reference::StepResult& expected, std::size_t first,
+                      std::size_t count) {
     const auto vlen = static_cast<std::size_t>(layout_.machine.vlen);
-    for (std::size_t r = 0; r < expected.logits.size(); ++r)
-      for (std::size_t t = 0; t < expected.logits[r].size(); ++t) {
-        const std::size_t at = (t / vlen * static_cast<std::size_t>(compiled.logit_rows) + r) * vlen + t % vlen;
+    const auto rows = static_cast<std::size_t>(compiled.logit_rows);
+    for (std::size_t r = 0; r < count; ++r)
+      for (std::size_t t = 0; t < expected.logits[first + r].size(); ++t) {
+        const std::size_t at = (t / vlen * rows + r) * vlen + t % vlen;
         Bf16 got = 0;
         std::memcpy(&got, machine_->state().hbm.data() + compiled.logits + 2 * at, 2);
-        ASSERT_EQ(got, expected.logits[r][t]) << "logit of token " << t << " in row " << r;
+        ASSERT_EQ(got, expected.logits[first + r][t]) << "logit of token " << t << " in row " << first + r;
       }
   }
 

@@ -1,0 +1,60 @@
+#include "decode/second_path.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/try.h"
+
+namespace dllm {
+
+// The pass writes to the side buffer, whose owner may go next.
+SecondPath::~SecondPath() {
+  if (running_.valid()) running_.wait();
+}
+
+void SecondPath::snapshot(const KvCache& main) {
+  std::vector<Position> rows;
+  for (Position p = 0; p < main.capacity(); ++p)
+    if (main.holds(p) && main.epoch_of(p) > copied_) rows.push_back(p);
+  // What the last pass wrote over the copies.
+  for (const PlanRow& row : launched_.step.plan.rows)
+    if (main.holds(row.position)) rows.push_back(row.position);
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  config_.runner->copy_rows(main, *config_.cache, rows);
+  copied_ = main.epoch();
+}
+
+void SecondPath::launch(Launch launch, const Canvas& canvas, const KvCache& main, std::int64_t now) {
+  snapshot(main);
+  launched_ = std::move(launch);
+  launched_at_ = now;
+  epochs_.clear();
+  for (const PlanRow& row : launched_.step.plan.rows) epochs_.push_back(main.epoch_of(row.position));
+  tokens_.clear();
+  for (Position p = 0; p < canvas.size(); ++p) tokens_.push_back(canvas.token(p));
+  launched_.step.cache = config_.cache;
+  running_ = config_.runner->start(launched_.step);
+}
+
+bool SecondPath::due(std::int64_t now) const {
+  if (!busy()) return false;
+  if (config_.when_ready) return running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return now - launched_at_ >= config_.delay;
+}
+
+Expected<SecondPath::Result> SecondPath::collect(const Canvas& canvas, KvCache& main) {
+  DLLM_TRY(std::vector<Scores> scores, running_.get());
+  Result result{launched_, std::move(scores.front()), {}};
+  std::vector<Position> rows;
+  const std::vector<PlanRow>& made = launched_.step.plan.rows;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const Position p = made[i].position;
+    if (made[i].token == canvas.token(p) && main.epoch_of(p) == epochs_[i]) rows.push_back(p);
+  }
+  config_.runner->copy_rows(*config_.cache, main, rows);
+  for (Position p : launched_.wanted) result.current.push_back(canvas.token(p) == tokens_[static_cast<std::size_t>(p)]);
+  return result;
+}
+
+}  // namespace dllm

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "decode/canvas.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// Runs single forward passes while others go on.
+class PassRunner {
+ public:
+  virtual ~PassRunner() = default;
+  /// Starts a pass. Until the future is ready, nobody else touches the step's cache. Scores as of Backend::forward().
+  virtual std::future<Expected<std::vector<Scores>>> start(SequenceStep step) = 0;
+  /// Copies K/V rows that `from` holds, and from which tokens they were made, as a pass that writes them would.
+  /// Both caches fit this runner's passes and have the same capacity.
+  virtual void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) = 0;
+};
+
+struct SecondPathConfig {
+  PassRunner* runner = nullptr;  ///< borrowed; nullptr: there is no second path
+  KvCache* cache = nullptr;      ///< borrowed; the side buffer, of the sequence's capacity
+  std::int32_t delay = 1;        ///< steps from the launch to the boundary at which results are merged
+  bool when_ready = false;       ///< merged at the first boundary at which they are there instead
+};
+
+/// The second path of progressive revision (llada.cpp; dllm-reference D.4): a refresh of a few rows runs beside the
+/// dense passes, on K/V of its own, and is merged at the boundary between two steps.
+///
+/// A launch copies the sequence's K/V as the last pass left them (only rows written since the copy before), so the pass
+/// reads what nobody writes: its result depends on the moment of the launch alone, not on how fast anything runs. With
+/// a fixed delay the whole generation therefore is the same for any number of threads on either path. One pass at a
+/// time: while it runs, nothing is launched.
+class SecondPath {
+ public:
+  explicit SecondPath(const SecondPathConfig& config) : config_(config) {}
+  ~SecondPath();
+  SecondPath(const SecondPath&) = delete;
+  SecondPath& operator=(const SecondPath&) = delete;
+
+  /// There is a second path, and nothing runs on it.
+  bool idle() const { return config_.runner != nullptr && !running_.valid(); }
+  bool busy() const { return running_.valid(); }
+  std::int32_t delay() const { return config_.when_ready ? 1 : config_.delay; }
+
+  /// `step` without a cache; `wanted[i]` is the position that scored row of_row[i] predicts. `now`: steps made so far.
+  struct Launch {
+    SequenceStep step;
+    std::vector<Position> wanted;
+    std::vector<std::int32_t> of_row;
+  };
+  void launch(Launch launch, const Canvas& canvas, const KvCache& main, std::int64_t now);
+
+  /// Whether the pass is to be merged at the boundary before step `now`.
+  bool due(std::int64_t now) const;
+
+  struct Result {
+    Launch launch;
+    Scores scores;
+    std::vector<bool> current;  ///< by wanted: its token is still that of the launch
+  };
+  /// Waits for the pass; brings those of its K/V rows to `main` that show the canvas's token and that neither an edit
+  /// nor a pass has overtaken. Errors: those of the pass.
+  Expected<Result> collect(const Canvas& canvas, KvCache& main);
+
+ private:
+  void snapshot(const KvCache& main);
+
+  SecondPathConfig config_;
+  std::future<Expected<std::vector<Scores>>> running_;
+  Launch launched_;
+  std::int64_t launched_at_ = 0;
+  std::uint32_t copied_ = 0;           ///< epoch of the sequence's cache at the last snapshot
+  std::vector<std::uint32_t> epochs_;  ///< of the launched rows in the sequence's cache
+  std::vector<TokenId> tokens_;        ///< of the whole canvas at the launch
+};
+
+}  // namespace dllm

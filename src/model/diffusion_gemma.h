@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "dllm/error.h"
+#include "format/metadata.h"
+#include "model/architecture.h"
+#include "model/hf_config.h"
+
+namespace dllm {
+
+/// The share of a global layer's RoPE pairs that turn, in Gemma 4's published configuration ("proportional" RoPE).
+inline constexpr double kGemmaRotatedShare = 0.25;
+
+/// The model keys of config.json, in llama.cpp's names for Gemma 4 and those of its pull requests for DiffusionGemma.
+Expected<Metadata> diffusion_gemma_metadata(const HfConfig& config);
+/// rope_freqs: 1 for the pairs of a global layer that turn, 1e30 for those that stand still.
+Expected<std::vector<GeneratedTensor>> diffusion_gemma_tensors(const HfConfig& config);
+std::vector<TensorRename> diffusion_gemma_renames();
+
+}  // namespace dllm
