@@ -46,7 +46,8 @@ MemorySystem::MemorySystem(const MemoryConfig& config, AddressMap map, std::int6
       frontend_(static_cast<Tick>(std::ceil(config.frontend_ns * 1e6 / static_cast<double>(tick_fs_)))),
       burst_shift_(std::countr_zero(static_cast<unsigned>(config.standard.burst_bytes))),
       trace_(std::make_unique<std::vector<CommandRecord>>()),
-      shares_(std::make_unique<std::vector<TransferShare>>(1)) {
+      shares_(std::make_unique<std::vector<TransferShare>>(1)),
+      waited_(static_cast<std::size_t>(config.channels)) {
   channels_.reserve(static_cast<std::size_t>(config.channels));
   for (int c = 0; c < config.channels; ++c)
     channels_.emplace_back(config, c, shares_.get(), trace ? trace_.get() : nullptr);
@@ -147,6 +148,19 @@ ClientCycle MemorySystem::wait(TransferId id) {
   latencies_[transfer.write ? 1 : 0].add(finish - transfer.arrival);
   free_.push_back(id);
   return cycle_of(finish);
+}
+
+ClientCycle MemorySystem::wait_all(std::span<const TransferId> transfers) {
+  for (const TransferId id : transfers)
+    for (std::uint32_t i = transfers_[id].shares; i != 0; i = (*shares_)[i].next)
+      waited_[static_cast<std::size_t>((*shares_)[i].channel)].push_back(i);
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    for (const std::uint32_t share : waited_[c]) channels_[c].run_share(share);
+    waited_[c].clear();
+  }
+  ClientCycle last = 0;
+  for (const TransferId id : transfers) last = std::max(last, wait(id));
+  return last;
 }
 
 std::optional<ClientCycle> MemorySystem::wait_before(TransferId id, ClientCycle arrival) {

@@ -6,12 +6,15 @@
 #include <charconv>
 #include <deque>
 #include <limits>
+#include <span>
 #include <sstream>
 
 #include "base/try.h"
 
 namespace dllm::npu::dram {
 namespace {
+
+constexpr std::size_t kRenewals = 64;
 
 /// splitmix64: one multiplication-based step, enough for addresses, the same everywhere.
 std::uint64_t next_random(std::uint64_t& state) {
@@ -68,16 +71,24 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
       spec.outstanding != 0 ? spec.outstanding : 256 * static_cast<std::uint64_t>(memory.pseudochannels());
   Generator generator(spec, footprint);
   std::vector<TransferId> flight(static_cast<std::size_t>(std::min(window, spec.requests)));
+  // What is outstanding lies in `flight` in a circle, the oldest first; a 64th of it is renewed at a time.
+  const std::size_t group = std::max<std::size_t>(1, flight.size() / kRenewals);
   ClientCycle now = 0;
+  std::size_t oldest = 0, waited = 0;  // of the places from `oldest` on, this many are free
   for (std::uint64_t i = 0; i < spec.requests; ++i) {
-    TransferId& slot = flight[static_cast<std::size_t>(i % flight.size())];
-    if (i >= flight.size()) now = std::max(now, memory.wait(slot));
+    if (i >= flight.size() && waited == 0) {
+      waited = std::min(group, flight.size() - oldest);
+      now = std::max(now, memory.wait_all(std::span(flight).subspan(oldest, waited)));
+    }
     const bool write = generator.is_write(i);
-    slot =
+    flight[oldest] =
         memory.submit_unchecked(generator.next(write), spec.request_bytes, write ? Access::kWrite : Access::kRead, now);
+    oldest = oldest + 1 == flight.size() ? 0 : oldest + 1;
+    if (waited > 0) --waited;
   }
-  for (std::size_t i = 0; i < flight.size(); ++i)
-    memory.wait(flight[static_cast<std::size_t>((spec.requests + i) % flight.size())]);
+  // Places that were freed and not filled again come last in the circle.
+  memory.wait_all(std::span(flight).subspan(oldest + waited));
+  memory.wait_all(std::span(flight).first(oldest));
   return summary(memory);
 }
 

@@ -15,8 +15,8 @@ enum class Pattern {
   kStrided,     ///< `stride` bytes apart
 };
 
-/// Synthetic traffic from one closed-loop client: a request is issued as soon as fewer than `outstanding` are in
-/// flight.
+/// Synthetic traffic from one closed-loop client with up to `outstanding` requests in flight: it waits for the oldest
+/// 64th of them, at least one, and then issues as many anew.
 struct StreamSpec {
   Pattern pattern = Pattern::kSequential;
   std::uint64_t requests = 100000;
