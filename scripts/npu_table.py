@@ -27,7 +27,7 @@ PROFILES = {
     "mobile-v79-mx": SINGLE,
     "mobile-v81-mx": SINGLE,
 }
-MODELS = ["llada-8b", "llada-moe"]
+MODELS = ["llada-8b", "llada-moe"]  # others by --model
 
 
 class Commands:
@@ -44,13 +44,17 @@ class Commands:
             return None
         return json.loads(done.stdout)
 
-    def compiles(self, *args):
-        return subprocess.run([self.dllm, "npu", "compile", *map(str, args)], capture_output=True).returncode == 0
+    def fits(self, *args):
+        """Whether there is a program, and its rows fit at once: the compiler would cut it into equal parts that need
+        not all be simulated."""
+        words = [self.dllm, "npu", "compile", *map(str, args), "--layers", "1", "--emit", "json"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        return done.returncode == 0 and json.loads(done.stdout)["parts"] == 1
 
     def step(self, device, model, batch, rows, context, scored):
         """Seconds and joules of a simulated step; None if it has no program."""
         shape = ["--device", device, "--shape", model, "--batch", batch, "--rows", rows, "--context", context]
-        if not self.compiles(*shape):
+        if not self.fits(*shape):
             return None
         result = self.json("step", *shape, "--scored", scored, "--timing-cache", self.cache)
         return result and (result["time_ms"] * 1e-3, result["timing"]["energy_j"])
@@ -70,25 +74,23 @@ class Commands:
         return result and (result["time_ms"] * 1e-3, result["timing"].get("energy_j", 0.0))
 
 
-def warm(run, device, model, w):
+def simulated(run, device, model, rows, w):
+    """(seconds, joules) of a step with `rows` rows of each sequence, as many sequences at a time as fit; and how."""
     sequences = w["batch"] if w.get("simulate", True) else 0
     while sequences >= 1:
-        part = run.step(device, model, sequences, w["context"], w["context"], w["block"])
+        part = run.step(device, model, sequences, rows, w["context"], w["block"])
         if part:
             parts = w["batch"] // sequences
-            return (part[0] * parts, part[1] * parts), f"{parts} x {sequences}"
+            return (part[0] * parts, part[1] * parts), "simulated" if parts == 1 else f"{parts} x {sequences}"
         sequences //= 2
-    return run.analytic(device, model, w, "warm"), "analytical"
+    return None, "analytical"
 
 
 def line(run, device, model, w, vocab):
-    refine = None
-    if w.get("simulate", True):
-        refine = run.step(device, model, w["batch"], w["block"], w["context"], w["block"])
-    refine_from = "simulated"
-    if refine is None:
-        refine, refine_from = run.analytic(device, model, w, "refine"), "analytical"
-    first, first_from = warm(run, device, model, w)
+    refine, refine_from = simulated(run, device, model, w["block"], w)
+    refine = refine or run.analytic(device, model, w, "refine")
+    first, first_from = simulated(run, device, model, w["context"], w)
+    first = first or run.analytic(device, model, w, "warm")
     sampling = run.sampling(device, w, vocab) or (0.0, 0.0)
     seconds, joules = (first[i] + (w["steps"] - 1) * refine[i] + w["steps"] * sampling[i] for i in (0, 1))
     tokens = w["batch"] * w["block"]
