@@ -14,6 +14,7 @@ namespace {
 
 using testing::decode_rows;
 using testing::LogitRow;
+using testing::prediction;
 using testing::random_row;
 using testing::random_rows;
 using testing::reduce;
@@ -214,14 +215,6 @@ TEST(HierarchicalRemask, EqualsTheRestatementAndEnds) {
   }
   EXPECT_GT(remasked, 20);
   EXPECT_GT(revised, 20);
-}
-
-/// Logits under which `token` has probability c and the other of the two tokens the rest.
-LogitRow prediction(TokenId token, double c) {
-  LogitRow z(10, -100.f);
-  z[static_cast<std::size_t>(token)] = static_cast<float>(std::log(c));
-  z[static_cast<std::size_t>(token == 0 ? 1 : 0)] = static_cast<float>(std::log(1 - c));
-  return z;
 }
 
 struct EditState {

@@ -15,6 +15,7 @@ using testing::LogitRow;
 using testing::masked_desc;
 using testing::MethodResult;
 using testing::MethodRun;
+using testing::prediction;
 using testing::reduce;
 using testing::run_method;
 
@@ -58,14 +59,6 @@ TEST(CanvasLength, DeletionFillsItsRangeUpWithAMask) {
   EXPECT_EQ(answer(canvas), (Tokens{11, -1, -1, 13, 14, -1}));
   EXPECT_FALSE(canvas.apply({3, -1, EditKind::kDelete, 1, 5})) << "masks shifted onto masks";
   EXPECT_EQ(canvas.masked_count(), 3);
-}
-
-/// Logits under which `token` has probability c.
-LogitRow prediction(TokenId token, double c) {
-  LogitRow z(12, -100.f);
-  z[static_cast<std::size_t>(token)] = static_cast<float>(std::log(c));
-  z[static_cast<std::size_t>(token == 0 ? 1 : 0)] = static_cast<float>(std::log(1 - c));
-  return z;
 }
 
 /// One pass of a decoder over a window that ends with the canvas; rows are those of the positions behind the prompt.

@@ -13,6 +13,14 @@ namespace dllm::testing {
 
 using LogitRow = std::vector<float>;
 
+/// Logits under which `token` has probability c and one other token the rest.
+inline LogitRow prediction(TokenId token, double c, std::size_t vocab = 12) {
+  LogitRow z(vocab, -100.f);
+  z[static_cast<std::size_t>(token)] = static_cast<float>(std::log(c));
+  z[static_cast<std::size_t>(token == 0 ? 1 : 0)] = static_cast<float>(std::log(1 - c));
+  return z;
+}
+
 /// The prediction of a row as the backends define it for arg-max requests, written down directly. `mask` is never
 /// chosen; -1: none.
 inline Candidate reduce(Position position, const LogitRow& z, TokenId mask) {

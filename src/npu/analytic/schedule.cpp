@@ -3,27 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/try.h"
+#include "npu/analytic/schedule_attention.h"
+#include "npu/analytic/schedule_shapes.h"
 #include "npu/analytic/vector_kernels.h"
 
 namespace dllm::npu {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
-std::int64_t power_of_two(std::int64_t n) {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
-}
-
 class Scheduler {
  public:
   Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
-      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load) {}
+      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load), shapes_(graph, device.array) {}
 
   Expected<StepSchedule> run() {
     DLLM_TRY(weight_bytes_, format_bits(d_.numerics.weight));
@@ -36,11 +31,10 @@ class Scheduler {
                    fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
                                load_.sequences, load_.keys, load_.gbps),
                    "npu schedule", "each sequence has at least one row and one key"};
-    find_shapes();
     list_panels();
     start();
     for (std::size_t i = 0; i < graph_.ops.size();) {
-      const std::size_t count = group_at(i);
+      const std::size_t count = shapes_.group_at(i);
       if (done_.contains(static_cast<std::int32_t>(i))) {
         ++i;
         continue;
@@ -52,8 +46,8 @@ class Scheduler {
         continue;
       }
       phase_ = {};
-      phase_.name =
-          name_of(graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !gated(i) ? i : i + count - 1]);
+      phase_.name = shapes_.name_of(
+          graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !shapes_.gated(i) ? i : i + count - 1]);
       const double before = now_ - std::exchange(ahead_, 0);
       if (!lower(i, count))
         return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
@@ -70,71 +64,15 @@ class Scheduler {
 
  private:
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
-  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
-  std::int64_t lanes(ValueId id) const {
-    const auto found = lanes_.find(id);
-    return found == lanes_.end() ? value(id).width : found->second;
-  }
-  double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), a_.vlen)); }
+  const Value& value(ValueId id) const { return shapes_.value(id); }
+  std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
+  double slabs(ValueId id) const { return shapes_.slabs(id); }
+  bool wide(std::int64_t head_dim) const { return shapes_.wide(head_dim); }
   std::int64_t rows() const { return graph_.shape.rows; }
   std::int64_t blocks(std::int64_t rows) const { return ceil_div(rows, a_.blen); }
-  bool wide(std::int64_t head_dim) const { return head_dim > a_.hlen; }
-
-  /// Lanes of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
-  void find_shapes() {
-    const std::int64_t array_heads = std::max<std::int64_t>(1, a_.mlen / a_.hlen);
-    for (const Op& any : graph_.ops) {
-      const auto* o = std::get_if<op::Attention>(&any);
-      if (o == nullptr) continue;
-      const std::int64_t group = o->heads / o->kv_heads, rounded = power_of_two(group);
-      const std::int64_t slots = wide(o->head_dim)        ? group
-                                 : rounded <= array_heads ? rounded
-                                                          : round_up(group, array_heads);
-      const std::int64_t slot = wide(o->head_dim) ? o->head_dim : a_.hlen;
-      attention_[o->layer] = o;
-      heads_of(o->q, o->kv_heads * slots * slot);
-      lanes_[o->out] = o->kv_heads * slots * slot;
-    }
-    for (const Op& any : graph_.ops)
-      if (const auto* o = std::get_if<op::StoreKv>(&any)) {
-        const op::Attention& reader = *attention_[o->layer];
-        const std::int64_t slot = wide(reader.head_dim) ? reader.head_dim : a_.hlen;
-        for (const ValueId id : {o->k, o->v}) heads_of(id, reader.kv_heads * slot);
-      }
-  }
-  /// A value and what it is made from by RoPE and norms.
-  void heads_of(ValueId id, std::int64_t lanes) {
-    lanes_[id] = lanes;
-    for (const Op& any : graph_.ops) {
-      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
-      if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
-    }
-  }
-
-  static std::string name_of(const Graph& graph, const Op& any) {
-    if (const std::vector<ValueId> out = outputs(any); !out.empty())
-      return graph.values[static_cast<std::size_t>(out.front())].name;
-    return std::string(op_name(any));
-  }
-  std::string name_of(const Op& any) const { return name_of(graph_, any); }
-
   template <class O>
   const O* at(std::size_t i) const {
-    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
-  }
-  bool gated(std::size_t i) const {
-    const auto *gate = at<op::Linear>(i), *up = at<op::Linear>(i + 1);
-    const auto* act = at<op::SwiGlu>(i + 2);
-    return gate != nullptr && up != nullptr && act != nullptr && gate->x == up->x && act->gate == gate->out &&
-           act->up == up->out;
-  }
-  std::size_t group_at(std::size_t i) const {
-    if (gated(i)) return 3;
-    const auto* linear = at<op::Linear>(i);
-    const auto* add = at<op::Add>(i + 1);
-    if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out)) return 1;
-    const auto* norm = at<op::RmsNorm>(i + 2);
-    return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+    return shapes_.at<O>(i);
   }
 
   struct Product {
@@ -143,10 +81,6 @@ class Scheduler {
     double tail = 0;        ///< accesses per row in the shadow of the last panel
     double tail_alone = 0;  ///< cycles of all its rows behind the product, where there is no next block
   };
-
-  double fill() const {
-    return static_cast<double>(2 * a_.blen) + std::log2(static_cast<double>(a_.mlen) / static_cast<double>(a_.blen));
-  }
 
   /// How a matrix is cut into panels of output lanes.
   struct Panels {
@@ -172,7 +106,7 @@ class Scheduler {
     };
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (const auto* o = at<op::Linear>(i)) {
-        const bool two = gated(i);
+        const bool two = shapes_.gated(i);
         list(lanes(o->out), lanes(o->x), two ? 2 : 1);
         if (two) ++i;
       } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
@@ -243,7 +177,7 @@ class Scheduler {
       if (count > 1) {
         carry_ports_ = p.tail * static_cast<double>(a_.blen);
       } else {
-        tail_alone_ = fill() + static_cast<double>(a_.blen) + p.tail_alone;
+        tail_alone_ = result_delay(a_) + p.tail_alone;
       }
     }
   }
@@ -256,7 +190,7 @@ class Scheduler {
   void settle() {
     flush();
     now_ += std::exchange(streams_, 0) / ports();
-    now_ += fill() + static_cast<double>(a_.blen);
+    now_ += result_delay(a_);
   }
 
   std::int64_t weight_buffer_rows() const {
@@ -280,7 +214,7 @@ class Scheduler {
   }
 
   bool lower(std::size_t i, std::size_t count) {
-    if (gated(i)) {
+    if (shapes_.gated(i)) {
       const auto& gate = *at<op::Linear>(i);
       const double accesses = swiglu_kernel().accesses;
       product({.rows = value(gate.x).rows,
@@ -355,81 +289,28 @@ class Scheduler {
     return true;
   }
 
-  /// Blocks of a sequence's rows: the scores of one are multiplied while the block before is in softmax.
+  /// K and V come from memory behind V's stores, sequence by sequence; the work runs beside them.
   bool attention(const op::Attention& o) {
     settle();
-    const std::int64_t per_sequence = ceil_div(rows(), load_.sequences);
-    const bool is_wide = wide(o.head_dim);
-    const std::int64_t tile = is_wide ? a_.vlen : a_.hlen;
-    const std::int64_t most = round_up(std::min<std::int64_t>(128, a_.mlen), a_.blen);
-    const auto all_tiles = static_cast<double>(ceil_div(load_.keys, tile));
-    const double masked = load_.keys % tile == 0 ? 0 : 1;
-    // Per block: lane groups of scores, of values, pieces of a contraction; slabs of outputs.
-    const double groups = static_cast<double>(a_.vlen / a_.mlen);
-    const double pieces = is_wide ? static_cast<double>(o.head_dim / a_.mlen) : 1;
-    const double value_groups = is_wide ? pieces : groups;
-    const double out_slabs = is_wide ? static_cast<double>(o.head_dim / a_.vlen) : 1;
-    const double units = is_wide ? static_cast<double>(o.heads) : slabs(o.q);
-    // Scores of two blocks may take an eighth of vector SRAM; more keys are worked on chunk by chunk.
-    const std::int64_t kv_rows = (d_.sram.matrix_tiles * a_.mlen - 2 * weight_buffer_rows()) / 2;
-    const std::int64_t kv_pieces = is_wide ? o.head_dim / a_.mlen : a_.vlen / a_.mlen;
-    const auto chunk = static_cast<double>(
-        std::clamp<std::int64_t>(std::min(d_.sram.vector_rows / 16 / most, kv_rows / (2 * tile * kv_pieces)), 1, 64));
-    const double chunks = std::ceil(all_tiles / chunk), tiles = std::min(all_tiles, chunk);
-    const bool running = chunks > 1;
-    // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
-    // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile,
-    // another chunk the new maximum and the rescaling of sum and output.
-    const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + (6 * masked + 2) / chunks + 2 * out_slabs + (running ? 14 : 0);
-    // One after the other: the maxima, the segment's maximum, subtraction, exponential, the sums; a row of a long
-    // softmax is alone, others are pairs.
-    const double chain =
-        ((tiles - 1) * static_cast<double>(t_.vector_max + t_.vector_add) +
-         static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + t_.vector_mul) +
-         (running
-              ? static_cast<double>(t_.vector_max + t_.vector_add + t_.vector_exp + 2 * t_.vector_mul + t_.vector_sum)
-              : 0)) /
-        (running ? 1 : 2);
-    const double vector = 4 * tiles + (running ? 8 : 0) + out_slabs + 1;
-    double time = 0, blocks = 0;
-    for (std::int64_t first = 0; first < per_sequence; first += most) {
-      const std::int64_t real = std::min(most, per_sequence - first), padded = round_up(real, a_.blen);
-      const std::int64_t columns = (is_wide ? a_.mlen : a_.hlen) / a_.blen;
-      const double instruction = static_cast<double>(padded / a_.blen * columns) * a_.tile_cycles;
-      const double scores = groups * tiles, products = 2 * scores * pieces;
-      const double array = products * instruction;
-      const double operands = products * std::min(static_cast<double>(padded), std::floor(instruction));
-      const double write_outs = (scores + value_groups) * static_cast<double>(padded * columns);
-      const double accesses = operands + write_outs + row * static_cast<double>(real);
-      const double block = std::max(
-          {array, accesses / ports(), chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
-      time += block * chunks;
-      // A later chunk rescales what the one before has collected: its products are waited for.
-      time += (chunks - 1) * (array / 2 + fill() + static_cast<double>(a_.blen));
-      blocks += chunks;
-      phase_.array += array * chunks * units * static_cast<double>(load_.sequences);
-      phase_.ports += accesses * chunks * units * static_cast<double>(load_.sequences);
-    }
-    const double keys_bytes = static_cast<double>(load_.sequences * round_up(load_.keys, tile)) *
-                              static_cast<double>(round_up(lanes_of_keys(o), a_.vlen)) * kv_bytes_ / bytes_per_cycle_;
-    // A chunk's keys are loaded again for every block of rows and slab of queries.
-    const double again = running ? blocks / chunks : 1;
-    phase_.memory = 2 * keys_bytes * again + kv_stored_;
+    const AttentionWork work = attention_work(d_, o,
+                                              {.rows = ceil_div(rows(), load_.sequences),
+                                               .keys = load_.keys,
+                                               .query_slabs = slabs(o.q),
+                                               .weight_buffer_rows = weight_buffer_rows()});
+    const auto sequences = static_cast<double>(load_.sequences);
+    phase_.array += work.array * sequences;
+    phase_.ports += work.accesses * sequences;
+    const double keys_bytes = work.key_lanes * sequences * kv_bytes_ / bytes_per_cycle_;
+    phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
     // In front of everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix
     // SRAM holds.
-    const double jobs = static_cast<double>(load_.sequences) *
-                        (is_wide ? static_cast<double>(o.kv_heads)
-                                 : std::ceil(static_cast<double>(lanes_of_keys(o)) / static_cast<double>(a_.vlen)));
-    const double begin = std::max(now_, dma_), lead = 3 * keys_bytes / jobs + std::exchange(kv_stored_, 0);
-    const double work = time * units * static_cast<double>(load_.sequences);
+    const double begin = std::max(now_, dma_);
+    const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
     const double moved = begin + phase_.memory;
-    now_ = std::max(begin + lead + work, moved + time) + fill() + static_cast<double>(a_.blen);
+    now_ = std::max(begin + lead + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);
     dma_ = moved;
     alone_until_ = now_;
     return true;
-  }
-  std::int64_t lanes_of_keys(const op::Attention& o) const {
-    return o.kv_heads * (wide(o.head_dim) ? o.head_dim : a_.hlen);
   }
 
   bool head(const op::ScoreHead& o) {
@@ -444,7 +325,7 @@ class Scheduler {
     // Logits share the memory with the weights; the last slab's are stored behind everything.
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
-    now_ = std::max(now_, begin + phase_.memory) + fill() + static_cast<double>(a_.blen) + slab;
+    now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
     return true;
   }
 
@@ -453,8 +334,7 @@ class Scheduler {
   const Device::Latency& t_;
   const Graph& graph_;
   const ScheduleLoad& load_;
-  std::map<ValueId, std::int64_t> lanes_;
-  std::map<std::int32_t, const op::Attention*> attention_;
+  ScheduleShapes shapes_;
   std::map<std::int32_t, bool> done_;
   double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
   double now_ = 0;             ///< the array and the vector unit are done with what came before

@@ -20,7 +20,6 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
-constexpr Bf16 kLowest = 0xff7f;  ///< finite, so that lowest - lowest is 0
 
 /// K and V of a chunk of a sequence, for one set of lane groups: what one buffer of matrix SRAM holds.
 struct Job {
@@ -41,7 +40,8 @@ class AttentionLowering {
     DLLM_TRY(out_, c_.place_output(o_.out));
     plan();
     DLLM_CHECK_OK(buffers());
-    DLLM_CHECK_OK(masks());
+    DLLM_TRY(masks_, key_masks(c_, tiles_));
+    DLLM_CHECK_OK(used_lanes());
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, hlen());
     e_.set_csr(Csr::kBmmCols, hlen());
@@ -170,24 +170,8 @@ class AttentionLowering {
     return {};
   }
 
-  /// Rows of VLEN lanes that hide keys, by sequence and pattern.
-  Expected<void> masks() {
-    for (const SequenceTiles& plan : tiles_) {
-      std::vector<SoftmaxRows::Mask> of_sequence;
-      for (const std::vector<bool>& pattern : plan.patterns) {
-        std::vector<Bf16> limit(static_cast<std::size_t>(m_.vlen)), factor(limit.size());
-        for (std::size_t lane = 0; lane < limit.size(); ++lane) {
-          const bool visible = pattern[lane % pattern.size()];
-          limit[lane] = visible ? 0x7f80 : kLowest;
-          factor[lane] = visible ? kBf16One : Bf16{0};
-        }
-        DLLM_TRY(const Buffer low, c_.constant_row(limit));
-        DLLM_TRY(const Buffer zero, c_.constant_row(factor));
-        of_sequence.push_back({low.row, zero.row});
-      }
-      masks_.push_back(std::move(of_sequence));
-    }
-    // Slots without a head have averaged V, but lanes without a column are zero.
+  /// Slots without a head have averaged V, but lanes without a column are zero.
+  Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
       std::vector<Bf16> used(static_cast<std::size_t>(m_.vlen));

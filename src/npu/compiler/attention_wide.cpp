@@ -22,7 +22,6 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
-constexpr Bf16 kLowest = 0xff7f;
 
 class WideAttention {
  public:
@@ -40,7 +39,7 @@ class WideAttention {
     DLLM_TRY(out_, c_.place_output(o_.out));
     DLLM_CHECK_OK(plan());
     DLLM_CHECK_OK(buffers());
-    DLLM_CHECK_OK(masks());
+    DLLM_TRY(masks_, key_masks(c_, tiles_));
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(m_.vlen));
     e_.set_csr(Csr::kBmmCols, static_cast<std::uint32_t>(m_.mlen));
@@ -117,24 +116,6 @@ class WideAttention {
     DLLM_TRY(values_, c_.acquire(2 * rows_ * head_slabs_, "weighted values"));
     DLLM_TRY(sums_, c_.acquire(2 * rows_, "sums"));
     DLLM_TRY(scratch_, c_.acquire(kSoftmaxScratch, "rows of intermediate results"));
-    return {};
-  }
-
-  Expected<void> masks() {
-    for (const SequenceTiles& plan : tiles_) {
-      std::vector<SoftmaxRows::Mask> of_sequence;
-      for (const std::vector<bool>& pattern : plan.patterns) {
-        std::vector<Bf16> limit, factor;
-        for (const bool visible : pattern) {
-          limit.push_back(visible ? 0x7f80 : kLowest);
-          factor.push_back(visible ? kBf16One : Bf16{0});
-        }
-        DLLM_TRY(const Buffer low, c_.constant_row(limit));
-        DLLM_TRY(const Buffer zero, c_.constant_row(factor));
-        of_sequence.push_back({low.row, zero.row});
-      }
-      masks_.push_back(std::move(of_sequence));
-    }
     return {};
   }
 

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+
 namespace dllm::npu {
 namespace {
+
+/// Limits of a score: the lowest is finite, so that lowest - lowest is 0.
+constexpr Bf16 kInfinity = 0x7f80, kLowest = 0xff7f;
 
 bool masked(const SoftmaxRows::Mask& mask) { return mask.limit >= 0; }
 
@@ -153,6 +158,25 @@ void emit_softmax(StepContext& c, const SoftmaxRows& r) {
   const std::int64_t group = ShortRows::registers(r, 2) <= kRegisters ? 2 : 1, together = r.count / group * group;
   ShortRows(c, r, group).run(0, together);
   ShortRows(c, r, 1).run(together, r.count - together);
+}
+
+Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, std::span<const SequenceTiles> plans) {
+  std::vector<std::vector<SoftmaxRows::Mask>> masks;
+  for (const SequenceTiles& plan : plans) {
+    std::vector<SoftmaxRows::Mask>& of_sequence = masks.emplace_back();
+    for (const std::vector<bool>& pattern : plan.patterns) {
+      std::vector<Bf16> limit(static_cast<std::size_t>(c.vlen())), factor(limit.size());
+      for (std::size_t lane = 0; lane < limit.size(); ++lane) {
+        const bool visible = pattern[lane % pattern.size()];
+        limit[lane] = visible ? kInfinity : kLowest;
+        factor[lane] = visible ? kBf16One : Bf16{0};
+      }
+      DLLM_TRY(const Buffer low, c.constant_row(limit));
+      DLLM_TRY(const Buffer zero, c.constant_row(factor));
+      of_sequence.push_back({low.row, zero.row});
+    }
+  }
+  return masks;
 }
 
 }  // namespace dllm::npu

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "npu/compiler/attention_plan.h"
 #include "npu/compiler/context.h"
 
 namespace dllm::npu {
@@ -25,5 +26,8 @@ struct SoftmaxRows {
 inline constexpr std::int64_t kSoftmaxScratch = 2;
 
 void emit_softmax(StepContext& c, const SoftmaxRows& rows);
+
+/// Rows of VLEN lanes that hide keys, by sequence and pattern; a pattern repeats along the lanes. Errors: no room.
+Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, std::span<const SequenceTiles> plans);
 
 }  // namespace dllm::npu

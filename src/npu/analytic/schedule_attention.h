@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.h"
+#include "npu/device/device.h"
+
+namespace dllm::npu {
+
+/// One sequence's share of an attention operator in a step.
+struct AttentionLoad {
+  std::int64_t rows = 0, keys = 0;
+  double query_slabs = 0;               ///< VLEN lanes each
+  std::int64_t weight_buffer_rows = 0;  ///< of matrix SRAM, one of two
+};
+struct AttentionWork {
+  double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (of one head longer than HLEN)
+  double array = 0, accesses = 0;       ///< tiles' cycles; of vector SRAM
+  double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they come from memory
+  double jobs = 1;                      ///< pieces that a buffer of matrix SRAM holds
+};
+
+/// Blocks of a sequence's rows: the scores of one are multiplied while the block before is in softmax.
+AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load);
+
+/// Cycles from the array's last operand to a block's results in vector SRAM: skew, adder tree, write-out.
+double result_delay(const Device::Array& array);
+
+}  // namespace dllm::npu

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "graph/graph.h"
+#include "npu/device/device.h"
+
+namespace dllm::npu {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+/// What of a graph the compiler's arrangement makes: lanes of its values, and operators that are lowered as one.
+/// Borrows both arguments.
+class ScheduleShapes {
+ public:
+  ScheduleShapes(const Graph& graph, const Device::Array& array);
+
+  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  /// Of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
+  std::int64_t lanes(ValueId id) const {
+    const auto found = lanes_.find(id);
+    return found == lanes_.end() ? value(id).width : found->second;
+  }
+  double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), array_.vlen)); }
+  bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
+
+  /// The operator, if it is an O.
+  template <class O>
+  const O* at(std::size_t i) const {
+    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
+  }
+  /// Whether gate, up and SwiGLU begin there.
+  bool gated(std::size_t i) const;
+  /// How many operators run as one from there on.
+  std::size_t group_at(std::size_t i) const;
+  std::string name_of(const Op& any) const;
+
+ private:
+  void heads_of(ValueId id, std::int64_t lanes);
+
+  const Graph& graph_;
+  const Device::Array& array_;
+  std::map<ValueId, std::int64_t> lanes_;
+};
+
+}  // namespace dllm::npu
