@@ -81,6 +81,7 @@ struct GenerateOptions {
   std::int32_t prefix_look = 16;       ///< vicinity: rows recomputed in front of the window
   std::int32_t after_look = 16;        ///< vicinity: and behind it
   std::int32_t cache_warmup = 4;       ///< vicinity: full passes at first
+  bool keep_front = false;             ///< shifted models: the row in front of the window only in its first pass
   std::int32_t cache_delay = 1;        ///< delayed*: passes with its token before a row is kept
   std::int32_t prompt_interval = 50;   ///< partial: passes between full passes of the prompt
   std::int32_t response_interval = 7;  ///< partial: and of the answer

@@ -12,6 +12,10 @@
 
 namespace dllm {
 
+namespace {
+constexpr std::int32_t kKept = -1;  // in score_of_wanted_: the prediction in front_
+}
+
 Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
                    KvCache* unconditional)
     : desc_(desc),
@@ -38,6 +42,7 @@ bool Denoiser::advance_window() {
   if (next->range != window_) {
     window_ = next->range;
     window_step_ = 0;
+    front_.reset();
     window_masks_at_start_ = canvas_.masked_count(window_);
   }
   if (next->unit != unit_)
@@ -126,6 +131,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
     wanted_.insert(wanted_.end(), drafts.begin(), drafts.end());
   }
 
+  queries_ = method_.decoder->queries(context());
   StepPlan step = plan(wanted_);
   prepared_.push_back({&cache_, std::move(step), request(), std::nullopt});
   if (unconditional_) {
@@ -173,12 +179,22 @@ std::vector<Position> Denoiser::plan_rows(const CacheDecision& decision, const s
   return rows;
 }
 
+/// Whether the kept prediction serves this pass: a full pass makes it anew, a question asks for more than was kept.
+bool Denoiser::front_is_kept() const {
+  return front_ && !unit_changed_ && wanted_.size() > 1 && wanted_.front() == window_.begin &&
+         std::none_of(queries_.begin(), queries_.end(),
+                      [this](const TokenQuery& query) { return query.position == window_.begin; });
+}
+
 StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   const std::int32_t shift = desc_.logit_shift;
+  const bool front_kept = front_is_kept();
+  // A prediction that was kept and has been committed meanwhile needs its row no more than one that still serves.
+  const bool without_front = front_kept || (front_ && !unit_changed_ && wanted.front() != window_.begin);
   // Rows from which the window is predicted. Position 0 has no row before it and predicts itself (Dream).
-  const PositionRange needed{std::max<Position>(0, window_.begin - shift), window_.end};
+  const PositionRange needed{std::max<Position>(0, window_.begin - (without_front ? 0 : shift)), window_.end};
   std::vector<Position> sources;  // of the wanted predictions; positions 0 and 1 of a shifted model share one
-  for (Position p : wanted)
+  for (Position p : std::span(wanted).subspan(front_kept ? 1 : 0))
     if (const Position source = std::max<Position>(0, p - shift); sources.empty() || sources.back() != source)
       sources.push_back(source);
   const CacheDecision decision = method_.cache->decide(
@@ -197,7 +213,8 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
   }
 
   score_of_wanted_.clear();
-  for (Position p : wanted) {
+  if (front_kept) score_of_wanted_.push_back(kKept);
+  for (Position p : std::span(wanted).subspan(front_kept ? 1 : 0)) {
     const Position source = std::max<Position>(0, p - shift);
     const auto row = std::lower_bound(rows.begin(), rows.end(), source);
     assert(row != rows.end() && *row == source);
@@ -233,7 +250,6 @@ ScoreRequest Denoiser::request() {
   request.rules = rules();
   method_.decoder->configure(request);
   soft_masks_.configure(request);
-  queries_ = method_.decoder->queries(context());
   for (const TokenQuery& query : queries_) {
     const auto at = std::lower_bound(wanted_.begin(), wanted_.end(), query.position);
     assert(at != wanted_.end() && *at == query.position);
@@ -248,16 +264,27 @@ std::vector<Candidate> Denoiser::candidates(const Scores& scores) const {
   const std::size_t top = scores.rows.empty() ? 0 : scores.top.size() / scores.rows.size();
   std::size_t query = 0;
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const auto index = static_cast<std::size_t>(score_of_wanted_[i]);
-    const RowScore& row = scores.rows[index];
+    const bool kept = score_of_wanted_[i] == kKept;
+    const auto index = static_cast<std::size_t>(kept ? 0 : score_of_wanted_[i]);
+    const RowScore& row = kept ? front_->score : scores.rows[index];
     const std::size_t first = query;
     while (query < queries_.size() && queries_[query].position == wanted_[i]) ++query;
     result.push_back({wanted_[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
                       row.token >= 0 && !row.overruled, row.logit,
                       std::span(scores.queried).subspan(first, query - first),
-                      std::span(scores.top).subspan(index * top, top)});
+                      kept ? std::span<const TopToken>(front_->top) : std::span(scores.top).subspan(index * top, top)});
   }
   return result;
+}
+
+void Denoiser::keep_front(const Scores& scores) {
+  if (!options_.keep_front || desc_.logit_shift == 0 || draining_ || window_.begin < desc_.logit_shift ||
+      wanted_.front() != window_.begin || score_of_wanted_.front() == kKept)
+    return;
+  const auto row = static_cast<std::size_t>(score_of_wanted_.front());
+  const std::size_t top = scores.top.size() / scores.rows.size();
+  const auto list = std::span(scores.top).subspan(row * top, top);
+  front_ = Front{scores.rows[row], {list.begin(), list.end()}};
 }
 
 Error Denoiser::not_a_number() const {
@@ -272,6 +299,7 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.rows_forwarded += static_cast<std::int64_t>(step.plan.rows.size());
     counters_.rows_scored += static_cast<std::int64_t>(step.plan.scored.size());
   }
+  keep_front(scores[0]);
   const std::vector<Candidate> all = candidates(scores[0]);
   const std::span<const Candidate> options(all.data(), decided_);
   const std::span<const Candidate> drafted = std::span(all).subspan(decided_);
@@ -287,8 +315,10 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
 
   apply(step, method_.decoder->decode(context(), options));
   // Where positions have moved, a draft's prediction is no longer that of its place.
-  if (std::any_of(step.edits.begin(), step.edits.end(), [](const Edit& edit) { return shifts(edit.kind); }))
+  if (std::any_of(step.edits.begin(), step.edits.end(), [](const Edit& edit) { return shifts(edit.kind); })) {
     drafts_.forget(window_);
+    front_.reset();
+  }
   if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kRecheck)
     apply(step, drafts_.recheck(canvas_, options, feedback.drafts));
   if (!draining_ && masks > 0 && canvas_.masked_count(window_) >= masks && !method_.decoder->keeps_schedule() &&
@@ -316,6 +346,7 @@ void Denoiser::keep_expectations(const Scores& scores) {
   if (!soft_masks_.on() || scores.rows.empty()) return;
   const std::size_t top = scores.top.size() / scores.rows.size(), logits = scores.logits.size() / scores.rows.size();
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    if (score_of_wanted_[i] == kKept) continue;  // nothing new is known there
     const auto row = static_cast<std::size_t>(score_of_wanted_[i]);
     if (canvas_.masked(wanted_[i])) {
       soft_masks_.record(wanted_[i], scores.rows[row], std::span(scores.top).subspan(row * top, top),

@@ -48,6 +48,9 @@ struct DenoiseOptions {
   Position suffix_near = 32;
   DraftConfig drafts{};
   SmoothConfig smooth{};
+  /// Shifted models: the settled row in front of the window, which predicts the window's first position, is not
+  /// forwarded again after the window's first pass, whose prediction is kept (dllm-reference D.7 A21).
+  bool keep_front = false;
   bool drain_full = false;    ///< passes that drain count as the first of a unit: caches make them full
   SecondPathConfig second{};  ///< for decoders that refresh(); not under guidance
 };
@@ -111,6 +114,8 @@ class Denoiser {
   std::optional<Position> stop_candidate() const;
   void keep_expectations(const Scores& scores);
   StepPlan plan(const std::vector<Position>& wanted);
+  bool front_is_kept() const;
+  void keep_front(const Scores& scores);
   ScoreRequest request();
   std::vector<TokenRule> rules() const;
   std::vector<Candidate> candidates(const Scores& scores) const;
@@ -135,6 +140,11 @@ class Denoiser {
   std::vector<Position> wanted_;               ///< of the decoder, then drafts
   std::size_t decided_ = 0;                    ///< how many of them are the decoder's
   std::vector<std::int32_t> score_of_wanted_;  ///< index into Scores::rows, as two positions may share a row
+  struct Front {
+    RowScore score;
+    std::vector<TopToken> top;
+  };
+  std::optional<Front> front_;  ///< the window's first position as predicted in front of it, for keep_front
   std::vector<TokenQuery> queries_;
   std::vector<SequenceStep> prepared_;
   Drafts drafts_;

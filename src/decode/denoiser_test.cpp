@@ -148,6 +148,50 @@ class SettledReference : public CachePolicy {
   std::vector<std::int32_t> committed_forwards_;
 };
 
+// dllm-reference D.7 A21: the first position of the window keeps what the window's first pass said of it.
+TEST(CachePolicies, AKeptFrontLeavesItsRowOut) {
+  MethodRun scenario{.cache = "dual", .decoder = "low-confidence"};
+  FakeBackend again(masked_desc(0, 1)), kept(masked_desc(0, 1));
+  run(again, scenario);
+  scenario.options.keep_front = true;
+  run(kept, scenario);
+  ASSERT_EQ(kept.plans.size(), again.plans.size());
+  EXPECT_EQ(kept.plans[0].rows, again.plans[0].rows) << "the first pass of a window is as it was";
+  int left_out = 0;
+  for (std::size_t i = 0; i < kept.plans.size(); ++i) {
+    const Position front = 5 + 8 * static_cast<Position>(i / 8) - 1;
+    const bool has = std::any_of(kept.plans[i].rows.begin(), kept.plans[i].rows.end(),
+                                 [&](const PlanRow& row) { return row.position == front; });
+    // Where the first position is the only mask left, there is nothing else to run for.
+    if (i % 8 == 0 || has) continue;
+    ++left_out;
+    EXPECT_EQ(kept.plans[i].rows.size(), 8u);
+  }
+  EXPECT_GE(left_out, 18);
+}
+
+// In front of a block there is nothing that a block-causal model could still change: the kept prediction is the exact
+// one.
+TEST(CachePolicies, AKeptFrontIsExactUnderBlockCausalAttention) {
+  for (const std::int32_t block : {4, 8})
+    for (const Position prompt : {1, 5, 8, 13})
+      for (const char* decoder : {"threshold", "low-confidence", "credit"}) {
+        FakeBackend backend(masked_desc(block, 1));
+        MethodRun scenario{.cache = "block-causal", .decoder = decoder};
+        scenario.grid = {BlockOrigin::kAbsolute, block};
+        scenario.prompt = prompt;
+        const MethodResult again = run(backend, scenario);
+        scenario.options.keep_front = true;
+        const MethodResult kept = run(backend, scenario);
+        EXPECT_EQ(again.tokens, kept.tokens) << decoder << " block " << block << " prompt " << prompt;
+        EXPECT_EQ(again.commit_pass, kept.commit_pass);
+        EXPECT_LE(kept.counters.rows_forwarded, again.counters.rows_forwarded);
+        if (std::string(decoder) == "low-confidence") {
+          EXPECT_LT(kept.counters.rows_forwarded, again.counters.rows_forwarded);
+        }
+      }
+}
+
 TEST(CachePolicies, SettledRowsAreLeftOutAndNothingElse) {
   for (const char* decoder : {"threshold", "low-confidence", "random"})
     for (const std::int32_t shift : {0, 1})

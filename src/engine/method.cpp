@@ -54,6 +54,11 @@ Expected<void> check_cache_options(const GenerateOptions& resolved, const ModelD
   if (resolved.drain_full && (!refreshes || resolved.refresh == "once"))
     return bad(fmt::format("cache policy '{}' makes no full pass at the end", cache), "--drain-full",
                "give --cache prefix, dual or vicinity, with --refresh block");
+  if (resolved.keep_front && desc.logit_shift == 0)
+    return bad("the model predicts a position from its own row, not from the one before", "--keep-front",
+               "leave the option out");
+  if (resolved.keep_front && cache == "none")
+    return bad("without a cache every row is forwarded anyway", "--keep-front", "give --cache dual, or another");
   if (resolved.suffix != defaults.suffix && desc.causal_block > 0)
     return bad("the model never sees what is behind the block", "--suffix", "leave the option out");
   return {};
@@ -235,6 +240,7 @@ DenoiseOptions denoise_options(const GenerateOptions& resolved, const ModelDesc&
                      .first = resolved.smooth_first,
                      .per_pass = resolved.smooth_step,
                      .top = resolved.smooth_top},
+          .keep_front = resolved.keep_front,
           .drain_full = resolved.drain_full,
           .second = {.delay = resolved.merge_delay, .when_ready = resolved.refresh_merge == "ready"}};
 }

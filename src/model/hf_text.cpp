@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "format/mapped_file.h"
+#include "text/hf_vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace dllm {
@@ -21,19 +22,35 @@ std::string path_of(const std::string& directory, std::string_view name) {
   return (std::filesystem::path(directory) / name).string();
 }
 
+/// The text modules name the file, this one knows where it lies.
+template <class T>
+Expected<T> with_path(Expected<T> result, const std::string& directory) {
+  if (result) return result;
+  Error error = std::move(result).error();
+  error.where = path_of(directory, error.where);
+  return error;
+}
+
 /// A JSON object file; an empty object if there is none.
 Expected<HfConfig> read_config(const std::string& directory, const std::string& name) {
   DLLM_TRY(const std::string text, read_hf_file(directory, name, false));
   return HfConfig::parse(text.empty() ? "{}" : text, path_of(directory, name));
 }
 
-Expected<std::string> read_tokenizer_json(const std::string& directory) {
+/// tokenizer.json, or what it would be where only vocab.json and merges.txt are there. `where` of errors is a path.
+Expected<std::string> read_tokenizer_json(const std::string& directory, const std::string& config) {
   DLLM_TRY(std::string text, read_hf_file(directory, "tokenizer.json", false));
   if (!text.empty()) return text;
-  if (std::error_code ignored; std::filesystem::exists(path_of(directory, "vocab.json"), ignored))
-    return Error{ErrorCode::kUnsupported, "there is vocab.json, but no tokenizer.json", directory,
-                 "make one: transformers.AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"};
-  return Error{ErrorCode::kInvalidFile, "there is no tokenizer.json", directory, "the download is incomplete"};
+  if (std::error_code ignored; !std::filesystem::exists(path_of(directory, "vocab.json"), ignored))
+    return Error{ErrorCode::kInvalidFile, "there is neither tokenizer.json nor vocab.json", directory,
+                 "the download is incomplete"};
+  HfVocabularyFiles files;
+  files.config = config;
+  DLLM_TRY(files.vocabulary, read_hf_file(directory, "vocab.json", true));
+  DLLM_TRY(files.merges, read_hf_file(directory, "merges.txt", true));
+  DLLM_TRY(files.added, read_hf_file(directory, "added_tokens.json", false));
+  DLLM_TRY(files.special, read_hf_file(directory, "special_tokens_map.json", false));
+  return with_path(tokenizer_json_of(files), directory);
 }
 
 /// The template of a list of {name, template}: the one that transformers takes when nobody asks for another.
@@ -145,15 +162,9 @@ Expected<void> fill_vocabulary(const HfTextFacts& facts, const std::string& dire
 }
 
 Expected<TokenizerSpec> read_spec(const std::string& directory) {
-  DLLM_TRY(const std::string json, read_tokenizer_json(directory));
   DLLM_TRY(const std::string config, read_hf_file(directory, "tokenizer_config.json", false));
-  auto spec = Tokenizer::spec_from_hf(json, config);
-  if (!spec) {
-    Error error = std::move(spec).error();
-    error.where = path_of(directory, error.where);
-    return error;
-  }
-  return spec;
+  DLLM_TRY(const std::string json, read_tokenizer_json(directory, config));
+  return with_path(Tokenizer::spec_from_hf(json, config), directory);
 }
 
 }  // namespace

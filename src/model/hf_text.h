@@ -19,8 +19,9 @@ struct HfTextFacts {
   std::optional<TokenId> mask{};
 };
 
-/// Sets `tokenizer.*` from tokenizer.json, tokenizer_config.json, generation_config.json, the chat template's file and
-/// the token ids of config.json. Errors name file and key: no tokenizer.json, ids outside the embedding, no mask token.
+/// Sets `tokenizer.*` from tokenizer.json (or vocab.json and merges.txt), tokenizer_config.json,
+/// generation_config.json, the chat template's file and the token ids of config.json. Errors name file and key: no
+/// tokenizer, ids outside the embedding, no mask token.
 Expected<void> add_hf_text(const std::string& directory, const HfConfig& config, const HfTextFacts& facts,
                            Metadata& metadata);
 

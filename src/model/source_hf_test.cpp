@@ -319,7 +319,7 @@ const std::vector<Damage>& damages() {
        kInvalidFile, "another tensor becomes 'blk.0.attn_q.weight' too"},
       {"WrongShape", [](auto& c) { c.set("model.transformer.blocks.0.ff_proj.weight", {64, 64}); }, kInvalidFile,
        "blk.0.ffn_gate.weight: shape [64, 64] contradicts"},
-      {"OnlyVocabJson", [](auto& c) { c.tokenizer = nullptr; }, kInvalidFile, "there is no tokenizer.json"},
+      {"NoTokenizer", [](auto& c) { c.tokenizer = nullptr; }, kInvalidFile, "neither tokenizer.json nor vocab.json"},
       {"TooManyTokens",
        [](auto& c) {
          c.set("model.transformer.wte.weight", {200, 64});
@@ -361,15 +361,69 @@ TEST_P(DamagedCheckpoint, IsAnErrorThatNamesThePlace) {
 INSTANTIATE_TEST_SUITE_P(SourceHf, DamagedCheckpoint, ::testing::ValuesIn(damages()),
                          [](const auto& damage) { return std::string(damage.param.name); });
 
-TEST(SourceHf, VocabAndMergesWithoutTokenizerJson) {
-  const TempDirectory directory;
-  HfCheckpoint checkpoint = make_checkpoint({});
+/// The checkpoint with the files of a Python tokenizer in place of tokenizer.json, whose pattern is Qwen2's.
+HfCheckpoint with_vocabulary_files(const TempDirectory& directory, const std::string& merges) {
+  HfCheckpoint checkpoint = make_checkpoint({.family = "dream"});
+  testing::write_text(directory.file("vocab.json"), checkpoint.tokenizer["model"]["vocab"].dump());
+  testing::write_text(directory.file("merges.txt"), merges);
+  checkpoint.tokenizer_config["tokenizer_class"] = "DreamTokenizer";
+  checkpoint.tokenizer_config["added_tokens_decoder"] = nlohmann::json::object();
+  for (const auto& token : checkpoint.tokenizer["added_tokens"])
+    checkpoint.tokenizer_config["added_tokens_decoder"][std::to_string(token["id"].get<int>())] = token;
   checkpoint.tokenizer = nullptr;
-  testing::write_text(directory.file("vocab.json"), "{}");
-  const auto source = convert(checkpoint, directory);
-  ASSERT_FALSE(source);
-  EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(source.error().hint.find("save_pretrained"), std::string::npos);
+  return checkpoint;
+}
+
+void expect_tokens_of(const ModelSource& made, const ModelSource& converted) {
+  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"})
+    EXPECT_EQ(made.metadata.find(key)->payload, converted.metadata.find(key)->payload) << key;
+  EXPECT_EQ(text(made, "tokenizer.ggml.pre"), "qwen2");
+  EXPECT_EQ(integer(made, "tokenizer.ggml.mask_token_id"), 260);
+}
+
+TEST(SourceHf, VocabAndMergesWithoutTokenizerJson) {
+  const TempDirectory plain;
+  const ModelSource converted = convert_ok(make_checkpoint({.family = "dream"}), plain);
+  for (const char* merges : {"#version: 0.2\nh e\n", "h e", "#version: 0.2\r\nh e\r\n\r\n"}) {
+    const TempDirectory directory;
+    expect_tokens_of(convert_ok(with_vocabulary_files(directory, merges), directory), converted);
+  }
+}
+
+TEST(SourceHf, AddedTokensFileCountsWithoutAListInTheConfig) {
+  const TempDirectory plain, directory;
+  const ModelSource converted = convert_ok(make_checkpoint({.family = "dream"}), plain);
+  HfCheckpoint checkpoint = with_vocabulary_files(directory, "h e\n");
+  nlohmann::json added = nlohmann::json::object(), names = nlohmann::json::array();
+  for (const auto& [id, token] : checkpoint.tokenizer_config["added_tokens_decoder"].items()) {
+    added[token["content"].get<std::string>()] = std::stoi(id);
+    names.push_back(token["content"]);
+  }
+  testing::write_text(directory.file("added_tokens.json"), R"({"<other name>": 260})");
+  expect_tokens_of(convert_ok(checkpoint, directory), converted);  // the config's list wins
+  checkpoint.tokenizer_config.erase("added_tokens_decoder");
+  testing::write_text(directory.file("added_tokens.json"), added.dump());
+  testing::write_text(
+      directory.file("special_tokens_map.json"),
+      nlohmann::json{{"eos_token", {{"content", names[0]}}}, {"additional_special_tokens", names}}.dump());
+  expect_tokens_of(convert_ok(checkpoint, directory), converted);
+}
+
+TEST(SourceHf, DamagedVocabularyFiles) {
+  const auto message = [](const char* merges, const char* tokenizer_class, const char* vocabulary = nullptr) {
+    const TempDirectory directory;
+    HfCheckpoint checkpoint = with_vocabulary_files(directory, merges);
+    checkpoint.tokenizer_config["tokenizer_class"] = tokenizer_class;
+    if (vocabulary) testing::write_text(directory.file("vocab.json"), vocabulary);
+    const auto source = convert(checkpoint, directory);
+    return source ? std::string() : source.error().message();
+  };
+  EXPECT_NE(message("h e", "BertTokenizer").find("'BertTokenizer'"), std::string::npos);
+  EXPECT_NE(message("h e", "BertTokenizer").find("save_pretrained"), std::string::npos);
+  EXPECT_NE(message("#version: 0.2\n", "Qwen2Tokenizer").find("merges.txt"), std::string::npos);
+  EXPECT_NE(message("h \xff", "Qwen2TokenizerFast").find("merge"), std::string::npos);
+  EXPECT_NE(message("h e", "GPT2Tokenizer", "[1, 2").find("vocab.json"), std::string::npos);
+  EXPECT_EQ(message("h e", "GPT2Tokenizer"), "");
 }
 
 TEST(SourceHf, ScaledRopeIsRefused) {

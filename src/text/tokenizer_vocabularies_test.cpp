@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "format/gguf.h"
+#include "text/hf_vocabulary.h"
 #include "text/presets.h"
 #include "text/test_data.h"
 #include "text/tokenizer.h"
@@ -30,19 +31,6 @@ TokenizerSpec slow_spec(const std::string& vocabulary, const std::string& merges
   spec->patterns = find_preset(preset)->patterns;
   spec->nfc = find_preset(preset)->nfc;
   return *spec;
-}
-
-void add_tokens(TokenizerSpec& spec, const std::string& config) {
-  const Json root = Json::parse(config);
-  for (const auto& [key, token] : root["added_tokens_decoder"].items()) {
-    const std::size_t id = std::stoul(key);
-    if (spec.tokens.size() <= id) {
-      spec.tokens.resize(id + 1);
-      spec.kinds.resize(id + 1, TokenKind::kUnused);
-    }
-    spec.tokens[id] = token["content"].get<std::string>();
-    spec.kinds[id] = token["special"].get<bool>() ? TokenKind::kControl : TokenKind::kUserDefined;
-  }
 }
 
 // llama.cpp's test files: texts between lines `__ggml_vocab_test__`, and one line of ids for each.
@@ -97,8 +85,12 @@ TEST(Vocabularies, Qwen) {
   const auto texts = test::shared_data("tokenizers/gpt2/ggml-vocab-qwen2.gguf.inp");
   const auto ids = test::shared_data("tokenizers/gpt2/ggml-vocab-qwen2.gguf.out");
   DLLM_SKIP_WITHOUT(vocabulary);
-  TokenizerSpec spec = slow_spec(*vocabulary, *merges, "qwen2");
-  add_tokens(spec, *config);
+  const auto json = tokenizer_json_of({*vocabulary, *merges, "", "", *config});
+  ASSERT_TRUE(json.has_value()) << json.error().message();
+  auto made = Tokenizer::spec_from_hf(*json, *config);
+  ASSERT_TRUE(made.has_value()) << made.error().message();
+  TokenizerSpec spec = *std::move(made);
+  EXPECT_EQ(spec.pre_name, "qwen2");
   const auto tokenizer = Tokenizer::create(spec);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message();
   EXPECT_EQ(tokenizer->find("<|MASK|>"), 151669);
