@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/methods.md from a run of `dllm compare`.
 
-    scripts/methods_table.py PATH/TO/dllm [arguments of dllm compare, e.g. --limit 50]
+    scripts/methods_table.py PATH/TO/dllm [--only FILE.toml] [arguments of dllm compare, e.g. --limit 50]
 
-Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
+--only leaves the tables of other files as they are. Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
 up to the next `<!-- end -->`.
 """
 
@@ -21,9 +21,16 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     dllm, extra = sys.argv[1], sys.argv[2:]
+    only = None
+    if extra[:1] == ["--only"] and len(extra) > 1:
+        only, extra = extra[1], extra[2:]
+    done = []
 
     def table(match):
         head, spec, plot, arguments, _, end = match.groups()
+        if only not in (None, spec):
+            return match.group()
+        done.append(spec)
         command = [dllm, "compare", "--file", PAGE.parent / spec, "--plot", PAGE.parent / plot, "--by-task", "-o", "md",
                    *shlex.split(arguments), *extra]
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -31,9 +38,9 @@ def main():
             sys.exit(f"dllm compare failed with status {result.returncode}")
         return f"{head}\n{result.stdout}\n{end}"
 
-    page, count = MARK.subn(table, PAGE.read_text())
-    if count == 0:
-        sys.exit(f"{PAGE} has no table to write")
+    page = MARK.sub(table, PAGE.read_text())
+    if not done:
+        sys.exit(f"{PAGE} has no table of {only}" if only else f"{PAGE} has no table to write")
     PAGE.write_text(page)
 
 

@@ -10,7 +10,7 @@ import torch
 from .decode import METHODS
 from .evaluate import evaluate, table
 from .export import export_model
-from .golden import read_items, write_golden
+from .golden import read_items, write_decodes, write_golden
 from .model import Llada, ModelConfig
 from .recipes import RECIPES
 from .tokenizer import Tokenizer, train_merges
@@ -70,6 +70,10 @@ def export(args):
 
 def golden(args):
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))
+    if args.decodes:
+        write_decodes(args.out, items[:args.decodes], os.path.join(args.out, "golden"), args.methods,
+                      RECIPES[args.recipe].gen_length)
+        return
     write_golden(args.out, items, os.path.join(args.out, "golden"), args.methods,
                  args.accuracy_items)
 
@@ -153,6 +157,8 @@ def parser():
     accuracy = argparse.ArgumentParser(add_help=False)
     accuracy.add_argument("--accuracy-items", type=int, metavar="N",
                        help="items of the accuracy table; 0: no table (default: all)")
+    accuracy.add_argument("--decodes", type=positive(int), metavar="N",
+                       help="only decodes of the first N items, with weights rounded to float16")
     looking = argparse.ArgumentParser(add_help=False)
     looking.add_argument("--items", type=positive(int), default=HELD_OUT, metavar="N",
                          help="the first N validation items (default %(default)s)")
@@ -171,7 +177,7 @@ def parser():
     add("train", train, "train, or go on training", out, seed, training)
     add("export", export, "write the Hugging Face files", out, exporting)
     add("evaluate", evaluation, "accuracy and passes of the checkpoint", out, exporting, looking)
-    add("golden", golden, "write golden outputs and the accuracy table", out, methods, accuracy)
+    add("golden", golden, "write golden outputs and the accuracy table", out, seed, methods, accuracy)
     add("all", everything, "all of these, one after another", out, seed, tokenizer, training,
         exporting, methods, accuracy)
     add("verify", check, "reproduce the golden outputs of a reference", reference, methods)

@@ -22,6 +22,7 @@ class Row:
     equals: list        # positions in the answer right after a "="
     masked: list = None
     shown: dict = field(default_factory=dict)   # what is to be predicted beneath another token than the mask
+    segments: list | None = None    # per token of an answer that stands twice, clean and masked (harder/chained.py)
 
 
 def make_row(example, tokenizer, stage, rng):
@@ -75,7 +76,8 @@ class Batch:
     targets: torch.Tensor   # [rows, length]
     weights: torch.Tensor   # [rows, length], 0 where the token is not to be predicted
     answer: torch.Tensor    # bool: to be predicted, and not padding behind the answer
-    pad: torch.Tensor       # bool: behind the canvas, not to be attended
+    pad: torch.Tensor | None        # bool: behind the canvas, not to be attended
+    layout: tuple | None = None     # in its place where rows have segments: (positions, may attend)
 
 
 def collate(rows, tokenizer):
@@ -93,7 +95,30 @@ def collate(rows, tokenizer):
         for m, token in r.shown.items():
             inputs[i, r.begin + m] = token
             weights[i, r.begin + m] = r.weights[m]
+    if rows[0].segments:
+        return Batch(inputs, targets, weights, answer, None, layout(rows, length))
     return Batch(inputs, targets, weights, answer, pad)
+
+
+def layout(rows, length):
+    """Positions [rows, length] and who may attend to whom [rows, length, length] of rows with segments.
+
+    The prompt is segment 0. Clean tokens see their own segment and the ones before; masked ones see the clean
+    segments before their own, and themselves; nobody sees the padding.
+    """
+    positions = torch.zeros(len(rows), length, dtype=torch.long)
+    segment = torch.full((len(rows), length), length)
+    copy = torch.zeros(len(rows), length, dtype=torch.bool)
+    for i, r in enumerate(rows):
+        n = len(r.segments)
+        middle, end = r.begin + n, r.begin + 2 * n
+        positions[i, :end] = torch.cat((torch.arange(middle), torch.arange(r.begin, middle)))
+        segment[i, :end] = torch.tensor([0] * r.begin + 2 * r.segments)
+        copy[i, middle:end] = True
+    sees = (segment - copy.long())[:, :, None]
+    own = copy[:, :, None] & (segment[:, :, None] == segment[:, None, :])
+    known = ~(segment == length)[:, None, :]
+    return positions, torch.where(copy[:, None, :], own, known & (segment[:, None, :] <= sees))
 
 
 def by_length(rows, parts):

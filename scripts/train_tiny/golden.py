@@ -76,12 +76,12 @@ def rounded(x, digits):
     return float(f"{x:.{digits}g}") if math.isfinite(x) else None
 
 
-def run_items(model, tokenizer, items, method, prompt_ids=None):
+def run_items(model, tokenizer, items, method, prompt_ids=None, gen_length=GEN_LENGTH):
     """One record per item, with the fields of the golden files."""
     records = []
     for n, item in enumerate(items):
         ids = prompt_ids[n] if prompt_ids else tokenizer.encode(chat(item["prompt"]))
-        run = decode(model, ids, method, GEN_LENGTH, BLOCK)
+        run = decode(model, ids, method, gen_length, BLOCK)
         text = tokenizer.answer_text(run.output_ids)
         records.append({
             "task": item["task"], "prompt": item["prompt"], "prompt_ids": ids,
@@ -93,9 +93,9 @@ def run_items(model, tokenizer, items, method, prompt_ids=None):
     return records
 
 
-def summary(method, records):
+def summary(method, records, gen_length=GEN_LENGTH):
     return {"method": method.name, "rule": method.rule, "parameter": method.parameter,
-            "steps_per_block": method.steps, "cache": method.cache, "gen_length": GEN_LENGTH,
+            "steps_per_block": method.steps, "cache": method.cache, "gen_length": gen_length,
             "block_length": BLOCK,
             "mean_nfe": round(sum(r["nfe"] for r in records) / len(records), 4),
             "correct": sum(r["correct"] for r in records), "runs": records}
@@ -164,6 +164,19 @@ def write_golden(model_directory, items, directory, methods=tuple(METHODS), accu
         with open(os.path.join(directory, "accuracy.md"), "w", encoding="utf-8") as f:
             f.write(table)
         report(table)
+
+
+def write_decodes(model_directory, items, directory, methods, gen_length, report=print):
+    """Golden decodes alone, of a model whose matrices are first rounded to float16, as a file of that type holds them."""
+    os.makedirs(directory, exist_ok=True)
+    model, tokenizer = load_model(model_directory), Tokenizer.load(model_directory)
+    for p in model.parameters():
+        if p.dim() > 1:
+            p.data = p.data.half().float()
+    for name in methods:
+        records = run_items(model, tokenizer, items, METHODS[name], gen_length=gen_length)
+        write_compact(os.path.join(directory, f"decode_{name}.json"), summary(METHODS[name], records, gen_length))
+        report(f"{name}: {sum(r['correct'] for r in records)} of {len(records)} golden runs right")
 
 
 def measure(model, tokenizer, items, methods=tuple(METHODS)):

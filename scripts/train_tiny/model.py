@@ -165,11 +165,12 @@ class Llada(nn.Module):
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    def forward(self, ids, first=0, pad=None, cache=None):
+    def forward(self, ids, first=0, pad=None, cache=None, layout=None):
         """Logits [batch, rows, vocabulary] of the rows that begin at position `first`.
 
         pad: bool [batch, rows], True where a row of the batch has ended and
-             nobody may attend; cache: one LayerKV per layer.
+             nobody may attend; cache: one LayerKV per layer; layout: for rows that do not stand in one
+             line, (positions [batch, rows], may attend: bool [batch, rows, rows]), in place of both.
         """
         transformer = self.model["transformer"]
         last = first + ids.shape[1]
@@ -177,6 +178,12 @@ class Llada(nn.Module):
             raise ValueError(f"{last} positions, the model has {self.config.max_sequence_length}")
         cos, sin = self.cos[first:last], self.sin[first:last]
         bias = None
+        if layout is not None:
+            if pad is not None or cache is not None:
+                raise ValueError("a layout says who attends to whom: no pad, no cache beside it")
+            positions, allowed = layout
+            cos, sin = (table[positions][:, None] for table in (self.cos, self.sin))
+            bias = torch.zeros(allowed.shape).masked_fill(~allowed, -1e9)[:, None]
         if pad is not None:
             bias = torch.zeros(pad.shape).masked_fill(pad, -1e9)[:, None, None, :]
         x = transformer.wte(ids)

@@ -10,7 +10,7 @@ from train_tiny import data as train_data
 from train_tiny.cli import main
 from train_tiny.decode import METHODS, decode
 from train_tiny.evaluate import Outcome, decode_batch, table
-from train_tiny.harder import data, schedule, solver, tasks
+from train_tiny.harder import chained, data, schedule, solver, tasks
 from train_tiny.model import Llada, ModelConfig
 from train_tiny.recipes import RECIPES
 from train_tiny.tokenizer import Tokenizer, chat, train_merges
@@ -46,7 +46,7 @@ def test_lengths(tokenizer):
 
 def test_digits_and_signs_are_tokens_of_their_own(tokenizer):
     assert len(tokenizer.encode("a+8=45\n")) == 7
-    assert len(tokenizer.encode("bw+x0719")) == 8
+    assert len(tokenizer.encode("c2110201202")) == 11
     assert len(tokenizer) == RECIPE.config.vocab_size
 
 
@@ -85,8 +85,62 @@ def test_block_rows_are_clean_left_and_masked_right():
     assert seen > 100
 
 
+def test_chained_rows_ask_for_every_line(tokenizer):
+    rng = random.Random(4)
+    for e in some(20, 0.3):
+        row = chained.make_row(e, tokenizer, rng)
+        n = len(row.segments)
+        answer = row.ids[row.begin:row.begin + n]
+        assert row.ids[row.begin + n:] == answer == tokenizer.encode(e.answer) + [
+            tokenizer.special["<|eot_id|>"], tokenizer.special["<|endoftext|>"]]
+        assert all(n <= i < 2 * n for i in row.masked)
+        newline = tokenizer.encode("\n")[0]
+        ends = [i for i in range(1, n) if row.segments[i] != row.segments[i - 1]]
+        assert all(answer[i - 1] == newline for i in ends)
+        assert len(ends) <= answer.count(newline) < 4 * (len(ends) + 1)
+
+
+def test_chained_rows_cannot_see_what_they_are_asked(tokenizer):
+    """Through the model, as a batch: a masked token depends on its segment's shown tokens and what is before."""
+    rng = random.Random(5)
+    rows = [chained.make_row(e, tokenizer, rng) for e in some(1, 0.6)]
+    batch = train_data.collate(rows, tokenizer)
+    config = ModelConfig(d_model=32, n_layers=3, n_heads=2, mlp_hidden_size=32, vocab_size=len(tokenizer),
+                         bos_token_id=RECIPE.config.bos_token_id, eos_token_id=RECIPE.config.eos_token_id,
+                         mask_token_id=RECIPE.config.mask_token_id)
+    model = Llada(config).eval()
+    model.reset_parameters(1)
+    torch.nn.init.normal_(model.model["transformer"].ff_out.weight, std=0.6)
+    with torch.no_grad():
+        before = model(batch.inputs, pad=batch.pad, layout=batch.layout)
+        for i, row in enumerate(rows):
+            n, chosen = len(row.segments), rng.choice(row.segments)
+            own = [j for j in range(n) if row.segments[j] == chosen]
+            later = [j for j in range(n) if row.segments[j] > chosen]
+            inputs = batch.inputs.clone()
+            for j in own + later:
+                inputs[i, row.begin + j] = 7            # the clean copy
+            for j in later:
+                inputs[i, row.begin + n + j] = 7        # later segments of the masked one
+            inputs[i, row.begin + 2 * n:] = 7           # the padding
+            after = model(inputs, pad=batch.pad, layout=batch.layout)
+            asked = [row.begin + n + j for j in own]
+            assert torch.equal(before[i, asked], after[i, asked])
+            inputs = batch.inputs.clone()
+            inputs[i, row.begin - 1] = 7
+            assert not torch.equal(before[i, asked], model(inputs, pad=batch.pad, layout=batch.layout)[i, asked])
+        # One segment alone with the prompt is an ordinary row.
+        row = rows[0]
+        n = row.segments.count(1)
+        plain = torch.cat((batch.inputs[:1, :row.begin], batch.inputs[:1, row.begin + len(row.segments):][:, :n]), 1)
+        prompt = model(plain)
+        bound = model(plain, layout=(torch.arange(row.begin + n)[None],
+                                     torch.ones(1, row.begin + n, row.begin + n, dtype=torch.bool)))
+        assert torch.allclose(prompt, bound, atol=1e-6)
+
+
 def test_noisy_rows_show_wrong_tokens_and_ask_for_the_right_ones(tokenizer):
-    now = schedule.stage(12e6, 20_000_000, 1000)
+    now = schedule.stage(16e6, 20_000_000, 1000)
     rng, wrong, right = random.Random(3), 0, 0
     for e in some(40, 0.3):
         row = data.make_row(e, tokenizer, now, rng.random(), rng)
@@ -105,8 +159,9 @@ def test_noisy_rows_show_wrong_tokens_and_ask_for_the_right_ones(tokenizer):
 def test_curriculum_grows_and_rates_fall():
     early, late = schedule.stage(0, 20_000_000, 500), schedule.stage(15e6, 20_000_000, 5000)
     assert early.hardest < 0.3 and late.hardest == 1.0
-    assert schedule.stage(19.9e6, 20_000_000, 9000).muon_rate < 0.05 * schedule.MUON_RATE
-    assert schedule.stage(19.9e6, 80_000_000, 9000).muon_rate == schedule.MUON_RATE
+    assert late.chained < early.chained
+    assert schedule.stage(19.9e6, 20_000_000, 9000).muon_rate < 0.05 * late.muon_rate
+    assert schedule.stage(19.9e6, 80_000_000, 9000).muon_rate > late.muon_rate
 
 
 def test_batched_decoding_is_that_of_the_reference(tokenizer):

@@ -4,7 +4,9 @@ and resuming does not change it.
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -52,7 +54,7 @@ class Trainer:
         loss_sum = ce_sum = padded_sum = 0.0
         for b in batches:
             with self.autocast():
-                logits = self.model(b.inputs, pad=b.pad)
+                logits = self.model(b.inputs, pad=b.pad, layout=b.layout)
             chosen = b.weights > 0
             ce = F.cross_entropy(logits[chosen].float(), b.targets[chosen], reduction="none")
             loss = (ce * b.weights[chosen]).sum() / total
@@ -118,6 +120,9 @@ def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tok
     """Trains until the budget, `stop_tokens` or `minutes` are used up; True if the budget is."""
     checkpoint = os.path.join(directory, "checkpoint.pt")
     limit = min(trainer.budget, stop_tokens or trainer.budget)
+    # A run that is asked to end (SIGTERM) keeps its last step.
+    asked = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
     started = last = saved = time.monotonic()
     recent, tokens_before = [], trainer.tokens
     with open(os.path.join(directory, "log.jsonl"), "a", encoding="utf-8") as log:
@@ -126,7 +131,7 @@ def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tok
             now = time.monotonic()
             trainer.seconds += now - last
             last = now
-            out_of_time = minutes is not None and now - started >= 60 * minutes
+            out_of_time = asked.is_set() or (minutes is not None and now - started >= 60 * minutes)
             if trainer.step % log_every == 0 or trainer.tokens >= limit or out_of_time:
                 rate = (trainer.tokens - tokens_before) / max(1e-9, now - started)
                 line = json.dumps({
@@ -143,4 +148,5 @@ def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tok
             if out_of_time:
                 break
     trainer.save(checkpoint)
+    signal.signal(signal.SIGTERM, before)
     return trainer.tokens >= trainer.budget

@@ -100,6 +100,7 @@ class Compare final : public Verb {
       DLLM_TRY(const CompareSpec spec, parse_compare_spec(text, spec_path_));
       if (items_path_.empty()) items_path_ = spec.items;
       title_ = spec.title;
+      if (model_.path.empty()) model_.path = spec.model;
       for (const ComparedOptions& one : spec.configurations)
         DLLM_CHECK_OK(add({one.name, one.options}, spec.options + " " + one.options));
     }

@@ -26,11 +26,14 @@ Expected<CompareSpec> parse_compare_spec(std::string_view text, const std::strin
   DLLM_TRY(npu::TomlTable root, npu::TomlTable::parse(text, file));
   CompareSpec spec;
   DLLM_TRY(const auto items, root.optional_text("items"));
+  DLLM_TRY(const auto model, root.optional_text("model"));
   DLLM_TRY(const auto title, root.optional_text("title"));
   DLLM_TRY(const auto options, root.optional_text("options"));
   DLLM_TRY(auto tables, root.tables("configuration"));
   DLLM_CHECK_OK(root.finish());
-  if (items) spec.items = (std::filesystem::path(file).parent_path() / *items).string();
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (items) spec.items = (folder / *items).string();
+  if (model) spec.model = (folder / *model).string();
   spec.title = title.value_or("");
   spec.options = options.value_or("");
   for (npu::TomlTable& table : tables) {

@@ -22,11 +22,13 @@ TEST(CompareSpec, NamedAndUnnamed) {
 
 TEST(CompareSpec, Toml) {
   const auto spec = parse_compare_spec(
-      "items = \"i.jsonl\"\noptions = \"-n 64\"\n[[configuration]]\nname = \"a\"\noptions = \"\"\n"
+      "items = \"i.jsonl\"\nmodel = \"../m.gguf\"\noptions = \"-n 64\"\n[[configuration]]\nname = \"a\"\noptions = "
+      "\"\"\n"
       "[[configuration]]\nname = \"b\"\noptions = \"--cache dual\"\n",
       "docs/x.toml");
   ASSERT_TRUE(spec) << spec.error().message();
   EXPECT_EQ(spec->items, "docs/i.jsonl");
+  EXPECT_EQ(spec->model, "docs/../m.gguf");
   EXPECT_EQ(spec->options, "-n 64");
   ASSERT_EQ(spec->configurations.size(), 2u);
   EXPECT_EQ(spec->configurations[1].options, "--cache dual");

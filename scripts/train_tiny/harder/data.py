@@ -11,11 +11,9 @@ to be predicted, and beneath some of the right ones, too (the token-to-token obj
 committed positions again (revision, draft-edit) ask a model for just that.
 """
 
-import random
 from dataclasses import dataclass, field
 
 from ..tokenizer import EOS, EOT, chat
-from . import tasks
 
 BLOCK = 32
 CANVAS = 192
@@ -34,6 +32,7 @@ class Row:
     weights: list
     masked: list
     shown: dict = field(default_factory=dict)
+    segments: list | None = None    # of the answer, which then stands twice (chained.py)
 
 
 def mask(size, answer, t, now, rng):
@@ -86,15 +85,3 @@ def make_row(example, tokenizer, now, t, rng):
     shown = noise(ids, masked, min(length, canvas), rng) if noisy else {}
     prompt = tokenizer.encode(chat(example.prompt))
     return Row(prompt + ids, len(prompt), min(length, canvas), weights, masked, shown)
-
-
-def draw_rows(seed, step, now, tokenizer, full):
-    """The rows of one step; `full(rows)` says when there are enough."""
-    rng = random.Random(f"harder {seed} {step}")
-    rows, shift = [], rng.random()
-    while not full(rows):
-        ease = 1 - rng.uniform(now.easiest * now.hardest, now.hardest)
-        # Golden-ratio steps spread the masking rates evenly however many rows a step has.
-        t = (shift + 0.6180339887 * len(rows)) % 1.0
-        rows.append(make_row(tasks.draw(rng, ease, now.mix), tokenizer, now, t, rng))
-    return rows

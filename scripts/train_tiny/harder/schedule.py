@@ -8,10 +8,11 @@ depends on the budget; raising it brings them back up.
 from dataclasses import dataclass
 
 WARMUP_STEPS = 150
-MUON_RATE, ADAM_RATE = 0.006, 0.003
-DECAY_SHARE = 0.3           # of the budget, at its end
+ADAM_SHARE = 0.6            # AdamW's rate, in Muon's
 
-EVEN = dict(calc=1, sums=1, recur=1, grid=1, machine=1, sort=1)
+PEAK_RATE = 0.0035          # of Muon; falls evenly to nothing over the budget
+MIX = dict(calc=1, sums=1, recur=1.2, grid=0.7, sort=1.2)
+LAST = dict(calc=1, sums=0.8, recur=2, grid=0.7, sort=1.2)
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Stage:
     hardest: float          # an example's ease is uniform in [1 - hardest, 1 - easiest]
     easiest: float
     mix: dict               # weights of the tasks
+    chained: float          # share of rows that teach every line (chained.py)
     cut_rows: float         # share of rows masked as block-wise decoding meets them
     gentle: float           # share of the other rows that mask with 0.4 t
     noisy: float            # share of rows that show wrong tokens
@@ -34,20 +36,20 @@ def stage(tokens, budget, step):
     def since(*marks):
         return [value for mark, value in marks if at >= mark][-1]
 
-    rate = min(1.0, (step + 1) / WARMUP_STEPS)
-    rate *= min(1.0, max(0.0, (budget - tokens) / (DECAY_SHARE * budget)))
-    # From 0.2 to full length between 1 and 8 million tokens.
-    hardest = min(1.0, max(0.2, 0.2 + 0.8 * (at - 1) / 7))
+    rate = PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * max(0.0, 1 - tokens / budget)
+    # From 0.2 to full length between 1.5 and 6 million tokens.
+    hardest = 0.2 + 0.8 * min(1.0, max(0.0, (at - 1.5) / 4.5))
     return Stage(
         hardest=hardest,
-        easiest=since((0, 0.0), (10, 0.3), (13, 0.6)),
-        mix=EVEN,
-        cut_rows=since((0, 0.3), (3, 0.5), (10, 0.6)),
-        gentle=since((0, 0.5), (4, 0.25), (10, 0.0)),
+        easiest=since((0, 0.0), (7, 0.3), (9, 0.6)),
+        mix=since((0, MIX), (12, LAST)),
+        chained=since((0, 0.9), (4, 0.7), (6.5, 0.5), (9, 0.3), (12, 0.15)),
+        cut_rows=since((0, 0.4), (2, 0.6)),
+        gentle=since((0, 0.5), (3, 0.25), (6, 0.0)),
         # Wrong tokens only confuse before the rules are known.
-        noisy=since((0, 0.0), (11, 0.35)),
-        whole_canvas=since((0, 0.02), (10, 0.1), (13, 0.2)),
-        # Small batches: what a rule needs is steps. Later, fewer of them cost less of Muon's work.
-        batch_tokens=since((0, 2048), (8, 3072), (16, 5120)),
-        muon_rate=rate * MUON_RATE,
-        adam_rate=rate * ADAM_RATE)
+        noisy=since((0, 0.0), (8.5, 0.35)),
+        whole_canvas=since((0, 0.02), (6, 0.1), (9, 0.2)),
+        # Small batches at first: what a format needs is steps. Later, fewer of them cost less of Muon's work.
+        batch_tokens=since((0, 2048), (1, 3072)),
+        muon_rate=rate,
+        adam_rate=rate * ADAM_SHARE)
