@@ -38,7 +38,7 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 bench-compare: setup  ## speed against another revision: make bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
 
-methods: build  ## every method on the embedded model: the tables and plots of docs/methods.md
+methods: build  ## every method on the two trained models: the tables and plots of docs/methods.md
 	@scripts/methods_table.py build/release/dllm
 
 format:  ## format C++ sources in place

@@ -3,10 +3,11 @@
 
     scripts/methods_table.py PATH/TO/dllm [--only FILE.toml] [arguments of dllm compare, e.g. --limit 50]
 
---only leaves the tables of other files as they are. Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
-up to the next `<!-- end -->`.
+Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
+up to the next `<!-- end -->`. --only leaves the tables of other files as they are.
 """
 
+import argparse
 import pathlib
 import re
 import shlex
@@ -18,20 +19,19 @@ MARK = re.compile(r"(<!-- compare (\S+) (\S+) ?(.*?) ?-->\n)(.*?)(<!-- end -->)"
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    dllm, extra = sys.argv[1], sys.argv[2:]
-    only = None
-    if extra[:1] == ["--only"] and len(extra) > 1:
-        only, extra = extra[1], extra[2:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     allow_abbrev=False)
+    parser.add_argument("dllm")
+    parser.add_argument("--only", metavar="FILE.toml")
+    args, extra = parser.parse_known_args()
     done = []
 
     def table(match):
         head, spec, plot, arguments, _, end = match.groups()
-        if only not in (None, spec):
+        if args.only not in (None, spec):
             return match.group()
         done.append(spec)
-        command = [dllm, "compare", "--file", PAGE.parent / spec, "--plot", PAGE.parent / plot, "--by-task", "-o", "md",
+        command = [args.dllm, "compare", "--file", PAGE.parent / spec, "--plot", PAGE.parent / plot, "--by-task", "-o", "md",
                    *shlex.split(arguments), *extra]
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if result.returncode != 0:
@@ -40,7 +40,7 @@ def main():
 
     page = MARK.sub(table, PAGE.read_text())
     if not done:
-        sys.exit(f"{PAGE} has no table of {only}" if only else f"{PAGE} has no table to write")
+        sys.exit(f"{PAGE} has no table of {args.only}" if args.only else f"{PAGE} has no table to write")
     PAGE.write_text(page)
 
 

@@ -11,10 +11,11 @@
 #include "base/try.h"
 
 namespace dllm {
-
 namespace {
+
 constexpr std::int32_t kKept = -1;  // in score_of_wanted_: the prediction in front_
-}
+
+}  // namespace
 
 Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
                    KvCache* unconditional)
@@ -132,7 +133,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
   }
 
   queries_ = method_.decoder->queries(context());
-  StepPlan step = plan(wanted_);
+  StepPlan step = plan();
   prepared_.push_back({&cache_, std::move(step), request(), std::nullopt});
   if (unconditional_) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
@@ -179,22 +180,25 @@ std::vector<Position> Denoiser::plan_rows(const CacheDecision& decision, const s
   return rows;
 }
 
-/// Whether the kept prediction serves this pass: a full pass makes it anew, a question asks for more than was kept.
-bool Denoiser::front_is_kept() const {
-  return front_ && !unit_changed_ && wanted_.size() > 1 && wanted_.front() == window_.begin &&
-         std::none_of(queries_.begin(), queries_.end(),
-                      [this](const TokenQuery& query) { return query.position == window_.begin; });
+/// Whether the kept prediction serves this pass, in which the window's first position is wanted: a question asks for
+/// more than was kept, and if nothing else is wanted there would be nothing to run.
+bool Denoiser::front_serves() const {
+  return wanted_.size() > 1 && std::none_of(queries_.begin(), queries_.end(), [this](const TokenQuery& query) {
+           return query.position == window_.begin;
+         });
 }
 
-StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
+StepPlan Denoiser::plan() {
   const std::int32_t shift = desc_.logit_shift;
-  const bool front_kept = front_is_kept();
-  // A prediction that was kept and has been committed meanwhile needs its row no more than one that still serves.
-  const bool without_front = front_kept || (front_ && !unit_changed_ && wanted.front() != window_.begin);
+  const bool front_wanted = wanted_.front() == window_.begin;
+  // A full pass predicts the window's first position anew. Once that is committed, nobody asks for its row either.
+  const bool without_front = front_ && !unit_changed_ && (!front_wanted || front_serves());
+  const bool front_kept = without_front && front_wanted;
+  const auto predicted = std::span(wanted_).subspan(front_kept ? 1 : 0);  // by this pass
   // Rows from which the window is predicted. Position 0 has no row before it and predicts itself (Dream).
   const PositionRange needed{std::max<Position>(0, window_.begin - (without_front ? 0 : shift)), window_.end};
   std::vector<Position> sources;  // of the wanted predictions; positions 0 and 1 of a shifted model share one
-  for (Position p : std::span(wanted).subspan(front_kept ? 1 : 0))
+  for (Position p : predicted)
     if (const Position source = std::max<Position>(0, p - shift); sources.empty() || sources.back() != source)
       sources.push_back(source);
   const CacheDecision decision = method_.cache->decide(
@@ -214,7 +218,7 @@ StepPlan Denoiser::plan(const std::vector<Position>& wanted) {
 
   score_of_wanted_.clear();
   if (front_kept) score_of_wanted_.push_back(kKept);
-  for (Position p : std::span(wanted).subspan(front_kept ? 1 : 0)) {
+  for (Position p : predicted) {
     const Position source = std::max<Position>(0, p - shift);
     const auto row = std::lower_bound(rows.begin(), rows.end(), source);
     assert(row != rows.end() && *row == source);

@@ -113,8 +113,8 @@ class Denoiser {
   void apply(DenoiseStep& step, std::span<const Edit> edits);
   std::optional<Position> stop_candidate() const;
   void keep_expectations(const Scores& scores);
-  StepPlan plan(const std::vector<Position>& wanted);
-  bool front_is_kept() const;
+  StepPlan plan();
+  bool front_serves() const;
   void keep_front(const Scores& scores);
   ScoreRequest request();
   std::vector<TokenRule> rules() const;

@@ -23,8 +23,7 @@ std::string path_of(const std::string& directory, std::string_view name) {
 }
 
 /// The text modules name the file, this one knows where it lies.
-template <class T>
-Expected<T> with_path(Expected<T> result, const std::string& directory) {
+Expected<TokenizerSpec> with_path(Expected<TokenizerSpec> result, const std::string& directory) {
   if (result) return result;
   Error error = std::move(result).error();
   error.where = path_of(directory, error.where);
@@ -35,22 +34,6 @@ Expected<T> with_path(Expected<T> result, const std::string& directory) {
 Expected<HfConfig> read_config(const std::string& directory, const std::string& name) {
   DLLM_TRY(const std::string text, read_hf_file(directory, name, false));
   return HfConfig::parse(text.empty() ? "{}" : text, path_of(directory, name));
-}
-
-/// tokenizer.json, or what it would be where only vocab.json and merges.txt are there. `where` of errors is a path.
-Expected<std::string> read_tokenizer_json(const std::string& directory, const std::string& config) {
-  DLLM_TRY(std::string text, read_hf_file(directory, "tokenizer.json", false));
-  if (!text.empty()) return text;
-  if (std::error_code ignored; !std::filesystem::exists(path_of(directory, "vocab.json"), ignored))
-    return Error{ErrorCode::kInvalidFile, "there is neither tokenizer.json nor vocab.json", directory,
-                 "the download is incomplete"};
-  HfVocabularyFiles files;
-  files.config = config;
-  DLLM_TRY(files.vocabulary, read_hf_file(directory, "vocab.json", true));
-  DLLM_TRY(files.merges, read_hf_file(directory, "merges.txt", true));
-  DLLM_TRY(files.added, read_hf_file(directory, "added_tokens.json", false));
-  DLLM_TRY(files.special, read_hf_file(directory, "special_tokens_map.json", false));
-  return with_path(tokenizer_json_of(files), directory);
 }
 
 /// The template of a list of {name, template}: the one that transformers takes when nobody asks for another.
@@ -161,10 +144,21 @@ Expected<void> fill_vocabulary(const HfTextFacts& facts, const std::string& dire
   return {};
 }
 
+/// From tokenizer.json, or from vocab.json and merges.txt where there is none.
 Expected<TokenizerSpec> read_spec(const std::string& directory) {
-  DLLM_TRY(const std::string config, read_hf_file(directory, "tokenizer_config.json", false));
-  DLLM_TRY(const std::string json, read_tokenizer_json(directory, config));
-  return with_path(Tokenizer::spec_from_hf(json, config), directory);
+  const auto read = [&](const char* name, bool required) { return read_hf_file(directory, name, required); };
+  DLLM_TRY(const std::string json, read("tokenizer.json", false));
+  HfVocabularyFiles files;
+  DLLM_TRY(files.config, read("tokenizer_config.json", false));
+  if (!json.empty()) return with_path(Tokenizer::spec_from_hf(json, files.config), directory);
+  DLLM_TRY(files.vocabulary, read("vocab.json", false));
+  if (files.vocabulary.empty())
+    return Error{ErrorCode::kInvalidFile, "there is neither tokenizer.json nor vocab.json", directory,
+                 "the download is incomplete"};
+  DLLM_TRY(files.merges, read("merges.txt", true));
+  DLLM_TRY(files.added, read("added_tokens.json", false));
+  DLLM_TRY(files.special, read("special_tokens_map.json", false));
+  return with_path(spec_from_hf_vocabulary(files), directory);
 }
 
 }  // namespace

@@ -44,4 +44,12 @@ inline std::optional<Json> parse(const std::string& source) {
   return parsed;
 }
 
+/// The object in the text of `file`, which errors name; an empty object for no text.
+inline Expected<Json> object_of(const std::string& source, const char* file) {
+  if (source.empty()) return Json(Json::object());
+  std::optional<Json> parsed = parse(source);
+  if (!parsed || !parsed->is_object()) return Error{ErrorCode::kInvalidFile, "this is no JSON object", file, ""};
+  return *std::move(parsed);
+}
+
 }  // namespace dllm::hf

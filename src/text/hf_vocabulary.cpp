@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "text/hf_json.h"
+#include "text/hf_spec.h"
 #include "text/presets.h"
 
 namespace dllm {
@@ -18,13 +18,6 @@ namespace {
 using hf::Json;
 
 Error invalid(std::string what, const char* file) { return {ErrorCode::kInvalidFile, std::move(what), file, ""}; }
-
-Expected<Json> object_of(const std::string& text, const char* file) {
-  if (text.empty()) return Json(Json::object());
-  std::optional<Json> parsed = hf::parse(text);
-  if (!parsed || !parsed->is_object()) return invalid("this is no JSON object", file);
-  return *std::move(parsed);
-}
 
 /// The preset of a tokenizer class. A class of its own (Dream's) is told by `auto_map` as well, but its name suffices.
 Expected<const TokenizerPreset*> preset_of_class(const Json& config) {
@@ -68,8 +61,8 @@ std::set<std::string> special_names(const Json& map) {
 Expected<Json> added_tokens_of(const HfVocabularyFiles& files, const Json& config) {
   Json tokens = Json::array();
   if (hf::member(config, "added_tokens_decoder") != nullptr) return tokens;
-  DLLM_TRY(const Json added, object_of(files.added, "added_tokens.json"));
-  DLLM_TRY(const Json special, object_of(files.special, "special_tokens_map.json"));
+  DLLM_TRY(const Json added, hf::object_of(files.added, "added_tokens.json"));
+  DLLM_TRY(const Json special, hf::object_of(files.special, "special_tokens_map.json"));
   const std::set<std::string> names = special_names(special);
   for (const auto& [text, id] : added.items()) {
     if (!id.is_number_integer())
@@ -81,10 +74,10 @@ Expected<Json> added_tokens_of(const HfVocabularyFiles& files, const Json& confi
 
 }  // namespace
 
-Expected<std::string> tokenizer_json_of(const HfVocabularyFiles& files) {
-  DLLM_TRY(const Json config, object_of(files.config, "tokenizer_config.json"));
+Expected<TokenizerSpec> spec_from_hf_vocabulary(const HfVocabularyFiles& files) {
+  DLLM_TRY(const Json config, hf::object_of(files.config, "tokenizer_config.json"));
   DLLM_TRY(const TokenizerPreset* preset, preset_of_class(config));
-  DLLM_TRY(Json vocabulary, object_of(files.vocabulary, "vocab.json"));
+  DLLM_TRY(Json vocabulary, hf::object_of(files.vocabulary, "vocab.json"));
   DLLM_TRY(Json tokens, added_tokens_of(files, config));
   DLLM_TRY(const bool prefix_space, hf::flag(config, "add_prefix_space", false));
   Json merges = merges_of(files.merges);
@@ -100,8 +93,11 @@ Expected<std::string> tokenizer_json_of(const HfVocabularyFiles& files) {
   root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
   if (preset->nfc) root["normalizer"] = {{"type", "NFC"}};
   root["added_tokens"] = std::move(tokens);
-  // Bytes that are not UTF-8 would throw; replaced, they are a merge of unknown tokens, which has an error of its own.
-  return root.dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto spec = hf::spec_of(root, config);
+  if (spec) return spec;
+  Error error = std::move(spec).error();
+  if (error.where == "tokenizer.json") error.where = "vocab.json";  // the only part of it that is not our own
+  return error;
 }
 
 }  // namespace dllm

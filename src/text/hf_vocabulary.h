@@ -3,6 +3,7 @@
 #include <string>
 
 #include "dllm/error.h"
+#include "text/tokenizer.h"
 
 namespace dllm {
 
@@ -16,9 +17,9 @@ struct HfVocabularyFiles {
   std::string config;      ///< tokenizer_config.json; may be empty
 };
 
-/// The tokenizer.json that transformers would make of them. How text is split stands in no file but in the class that
-/// `tokenizer_class` names: those of Qwen2 (Dream's is a copy) and GPT-2 are known. Errors: other classes
-/// (kUnsupported), files that are not what they should be (kInvalidFile); `where` is the file's name.
-Expected<std::string> tokenizer_json_of(const HfVocabularyFiles& files);
+/// The tokenizer that they define. How text is split stands in no file but in the class that `tokenizer_class` names:
+/// those of Qwen2 (Dream's is a copy) and GPT-2 are known. Errors: other classes (kUnsupported), files that are not
+/// what they should be (kInvalidFile); `where` is the file's name.
+Expected<TokenizerSpec> spec_from_hf_vocabulary(const HfVocabularyFiles& files);
 
 }  // namespace dllm

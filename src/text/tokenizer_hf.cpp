@@ -12,6 +12,7 @@
 #include "text/end_of_turn.h"
 #include "text/hf_json.h"
 #include "text/hf_pretokenizer.h"
+#include "text/hf_spec.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -275,18 +276,19 @@ void mark_bytes(TokenizerSpec& spec) {
 }  // namespace
 
 Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_json, const std::string& config_json) {
-  const std::optional<Json> root = hf::parse(tokenizer_json);
-  if (!root || !root->is_object()) return hf::invalid("this is no JSON object");
-  const std::optional<Json> config = config_json.empty() ? Json::object() : hf::parse(config_json);
-  if (!config || !config->is_object()) {
-    return Error{ErrorCode::kInvalidFile, "this is no JSON object", "tokenizer_config.json", ""};
-  }
+  if (tokenizer_json.empty()) return hf::invalid("this is no JSON object");
+  DLLM_TRY(const Json root, hf::object_of(tokenizer_json, "tokenizer.json"));
+  DLLM_TRY(const Json config, hf::object_of(config_json, "tokenizer_config.json"));
+  return hf::spec_of(root, config);
+}
+
+Expected<TokenizerSpec> hf::spec_of(const Json& root, const Json& config) {
   const auto entry = [&](const char* key) {
-    const Json* value = hf::member(*root, key);
+    const Json* value = hf::member(root, key);
     return value != nullptr ? *value : Json();
   };
   TokenizerSpec spec;
-  DLLM_CHECK_OK(read_model(*root, spec));
+  DLLM_CHECK_OK(read_model(root, spec));
   if (spec.characters) {
     DLLM_CHECK_OK(check_characters(entry("normalizer"), entry("pre_tokenizer"), entry("decoder")));
     mark_bytes(spec);
@@ -294,8 +296,8 @@ Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_jso
     DLLM_CHECK_OK(read_hf_pretokenizer(entry("pre_tokenizer"), spec));
     DLLM_CHECK_OK(read_hf_normalizer(entry("normalizer"), spec));
   }
-  DLLM_CHECK_OK(read_added_tokens(*root, *config, spec));
-  DLLM_CHECK_OK(read_roles(*config, spec));
+  DLLM_CHECK_OK(read_added_tokens(root, config, spec));
+  DLLM_CHECK_OK(read_roles(config, spec));
   if (const Json processor = entry("post_processor"); !processor.is_null()) {
     DLLM_CHECK_OK(read_post_processor(processor, spec));
   }
@@ -303,8 +305,8 @@ Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_jso
       !spec.characters && !decoder.empty() && decoder != "ByteLevel") {
     return hf::unsupported(fmt::format("decoder '{}'", decoder));
   }
-  DLLM_TRY(spec.add_bos, hf::flag(*config, "add_bos_token", spec.add_bos));
-  DLLM_TRY(spec.add_eos, hf::flag(*config, "add_eos_token", spec.add_eos));
+  DLLM_TRY(spec.add_bos, hf::flag(config, "add_bos_token", spec.add_bos));
+  DLLM_TRY(spec.add_eos, hf::flag(config, "add_eos_token", spec.add_eos));
   spec.eot = guess_end_of_turn(spec);
   return spec;
 }

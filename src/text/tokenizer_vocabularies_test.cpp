@@ -85,9 +85,7 @@ TEST(Vocabularies, Qwen) {
   const auto texts = test::shared_data("tokenizers/gpt2/ggml-vocab-qwen2.gguf.inp");
   const auto ids = test::shared_data("tokenizers/gpt2/ggml-vocab-qwen2.gguf.out");
   DLLM_SKIP_WITHOUT(vocabulary);
-  const auto json = tokenizer_json_of({*vocabulary, *merges, "", "", *config});
-  ASSERT_TRUE(json.has_value()) << json.error().message();
-  auto made = Tokenizer::spec_from_hf(*json, *config);
+  auto made = spec_from_hf_vocabulary({*vocabulary, *merges, "", "", *config});
   ASSERT_TRUE(made.has_value()) << made.error().message();
   TokenizerSpec spec = *std::move(made);
   EXPECT_EQ(spec.pre_name, "qwen2");

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/integers.h"
 #include "base/try.h"
 #include "npu/analytic/routing.h"
 #include "npu/dram/streams.h"
 
 namespace dllm::npu {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles one at a time.
 struct SlabWork {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/integers.h"
+
 namespace dllm::npu {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Expected ceil(X / block) of X ~ Binomial(n, p), 0 < p < 1: the distribution within 10 standard deviations of its
 /// mean, from its largest term outwards, as (1 - p)^n underflows where n is large.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/integers.h"
+
 namespace dllm::npu {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t kernel_latency(const Device::Latency& t) {
   return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum;

@@ -5,13 +5,11 @@
 #include <map>
 #include <string>
 
+#include "base/integers.h"
 #include "graph/graph.h"
 #include "npu/device/device.h"
 
 namespace dllm::npu {
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 /// What of a graph the compiler's arrangement makes: lanes of its values, and operators that are lowered as one.
 /// Borrows both arguments.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/integers.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu/machine/config.h"
@@ -13,9 +14,6 @@
 // part of the numerics (blocks of the MX formats run along lanes), so the reference executor reads the same maps.
 
 namespace dllm::npu {
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 /// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) lie as halves (j, j + dims/2) in queries
 /// and keys, whose scores do not notice: one rotation of the lanes then serves both. Plain values lie as they are;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/integers.h"
 #include "base/try.h"
 #include "npu/assembler/assembler.h"
 #include "npu/machine/device_machine.h"
@@ -22,7 +23,6 @@ Error bad(std::string what, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), "sampling", std::move(hint)};
 }
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
 Expected<void> check(const SamplingShape& s, std::int64_t vlen) {

@@ -4,10 +4,11 @@
 #include <bit>
 #include <cmath>
 
+#include "base/integers.h"
+
 namespace dllm::npu {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int log2_of(std::int64_t value) { return std::countr_zero(static_cast<std::uint64_t>(value)); }
 
 }  // namespace
