@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The speed targets of the CPU backend, measured in one run, as a Markdown table.
 
-    scripts/bench_targets.py [--dllm PATH] [--models DIR] [--threads N] [--quick] [--llama-cli PATH] [--only REGEX]
+    scripts/bench_targets.py [--dllm PATH] [--models DIR] [--threads N] [--quick] [--whole] [--llama-cli PATH] [--only REGEX]
 
 Random weights in true shapes are made in DIR on first use (18 GB for all; --quick: a model of 100 M parameters, to try
 the script). Every figure is the median that `dllm bench` reports, or a quotient of two of them. With --llama-cli, llama.cpp's
@@ -23,6 +23,7 @@ ANSWER, PROMPT, BLOCK = 128, 128, 32
 ROUNDS = 3  # of cases whose times are held against each other: a neighbour's burst hits one round
 # What stands for a whole model where generations would take minutes: a quarter of its layers and of its vocabulary.
 QUARTER = {"llada-8b": (8, 31616), "sdar-8b": (9, 37984), "llada-moe-7b": (2, 4096)}
+WHOLE = ("llada-8b", "sdar-8b")     # what --whole takes as they are, minutes or not
 
 
 def run(command):
@@ -38,13 +39,13 @@ class Bench:
     def __init__(self, args):
         self.dllm, self.threads = args.dllm, args.threads
         self.models = pathlib.Path(args.models)
-        self.quick = args.quick
+        self.quick, self.whole = args.quick, args.whole
 
     def model(self, shape, kind, cut=False):
         name, words = shape, []
         if self.quick:
             name = {"sdar-8b": "sdar-tiny", "llada-moe-7b": "llada-moe-tiny"}.get(shape, "llada-100m")
-        elif cut:
+        elif cut and not (self.whole and shape in WHOLE):
             layers, vocab = QUARTER[shape]
             words = ["--layers", layers, "--vocab", vocab]
         path = self.models / f"{name}{'-cut' if words else ''}-{kind}.gguf"
@@ -52,6 +53,9 @@ class Bench:
             self.models.mkdir(parents=True, exist_ok=True)
             run([self.dllm, "make-model", "--shape", name, "--type", kind, *words, "-o", path])
         return path
+
+    def part(self, name):
+        return name if self.whole else f"a quarter of {name}"
 
     def bench(self, what, model, *options, threads=None):
         out = run([self.dllm, "bench", what, "-m", model, "-t", threads or self.threads, *options, "-o", "json"])
@@ -165,7 +169,7 @@ def batches(bench, table):
         single, eight = (ms(record) for record in records)
         return {"single": single, "eight": eight, "ratio": single / eight}
     found = bench.rounds(measure)
-    table.at_least(f"a quarter of SDAR-8B Q4_0, blocks of 4: 8 answers one by one ({found['single'] / 1e3:.1f} s) over a "
+    table.at_least(f"{bench.part('SDAR-8B')} Q4_0, blocks of 4: 8 answers one by one ({found['single'] / 1e3:.1f} s) over a "
                    f"batch of 8 ({found['eight'] / 1e3:.1f} s)", found["ratio"], 1.5, " x")
 
 
@@ -185,7 +189,7 @@ def economy(bench, table):
         time = ms(plain) / ms(sparing)
         return {"rows": rows, "time": time, "quotient": time / rows, "nfe": sparing["nfe"]}
     found = bench.rounds(measure)
-    table.at_least(f"a quarter of LLaDA-8B Q4_0, {PROMPT} + {ANSWER} tokens in {found['nfe']:.0f} passes: {found['time']:.2f} x "
+    table.at_least(f"{bench.part('LLaDA-8B')} Q4_0, {PROMPT} + {ANSWER} tokens in {found['nfe']:.0f} passes: {found['time']:.2f} x "
                    f"the speed of no cache with 1/{found['rows']:.2f} of its rows", found["quotient"], 0.85)
 
 
@@ -214,6 +218,8 @@ def main():
     parser.add_argument("--llama-cli", help="llama.cpp's llama-diffusion-cli, to compare with")
     parser.add_argument("--only", default="", help="groups to run: llada, threads, types, dream, load, linear, experts, "
                         "batch, economy, peer")
+    parser.add_argument("--whole", action="store_true", help="batch and economy on whole models, not on quarters of them: "
+                        "a quarter of an hour")
     parser.add_argument("--quick", action="store_true", help="a small model, to try the script")
     args = parser.parse_args()
     bench, table = Bench(args), Table(args.only)

@@ -7,10 +7,11 @@ import sys
 
 import torch
 
+from . import lines
 from .decode import METHODS
 from .evaluate import evaluate, table
 from .export import export_model
-from .golden import read_items, write_decodes, write_golden
+from .golden import read_items, write_golden, write_half_decodes
 from .model import Llada, ModelConfig
 from .recipes import RECIPES
 from .tokenizer import Tokenizer, train_merges
@@ -70,12 +71,15 @@ def export(args):
 
 def golden(args):
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))
-    if args.decodes:
-        write_decodes(args.out, items[:args.decodes], os.path.join(args.out, "golden"), args.methods,
-                      RECIPES[args.recipe].gen_length)
-        return
-    write_golden(args.out, items, os.path.join(args.out, "golden"), args.methods,
-                 args.accuracy_items)
+    directory = os.path.join(args.out, "golden")
+    recipe = RECIPES[args.recipe]
+    if recipe.golden_runs:
+        if args.accuracy_items:
+            raise ValueError(f"--recipe {recipe.name} has no accuracy table: leave --accuracy-items out, or see evaluate")
+        write_half_decodes(args.out, items[:recipe.golden_runs], directory, args.methods or recipe.golden_methods,
+                           recipe.gen_length)
+    else:
+        write_golden(args.out, items, directory, args.methods or recipe.golden_methods, args.accuracy_items)
 
 
 def evaluation(args):
@@ -85,8 +89,13 @@ def evaluation(args):
     model.load_state_dict(state["model" if args.raw else "average"])
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))[:args.items]
     print(f"after {state['tokens']} tokens, {state['step']} steps, {state['seconds']:.0f} s")
-    outcomes = evaluate(model.eval(), items, Tokenizer.load(args.out), recipe.gen_length,
-                        threshold=args.threshold)
+    tokenizer = Tokenizer.load(args.out)
+    if args.lines:
+        if args.show or args.threshold:
+            raise ValueError("--lines decodes nothing: leave --threshold and --show out")
+        print("\n".join(lines.table(lines.evaluate_lines(model.eval(), items, tokenizer))))
+        return
+    outcomes = evaluate(model.eval(), items, tokenizer, recipe.gen_length, threshold=args.threshold or 0.9)
     print("\n".join(table(outcomes)))
     if args.show:
         for item, outcome in zip(items, outcomes):
@@ -100,7 +109,7 @@ def everything(args):
 
 
 def check(args):
-    if not verify(args.reference, args.methods):
+    if not verify(args.reference, args.methods or list(METHODS)):
         raise ValueError("the reference is not reproduced")
 
 
@@ -135,7 +144,8 @@ def parser():
     out.add_argument("--out", required=True, metavar="DIR", help="the model's directory")
     seed = argparse.ArgumentParser(add_help=False)
     seed.add_argument("--seed", type=int, default=0)
-    seed.add_argument("--recipe", choices=list(RECIPES), default="tiny")
+    recipe = argparse.ArgumentParser(add_help=False)
+    recipe.add_argument("--recipe", choices=list(RECIPES), default="tiny")
     tokenizer = argparse.ArgumentParser(add_help=False)
     tokenizer.add_argument("--tokenizer-from", metavar="DIR",
                            help="take this directory's tokenizer instead of training one")
@@ -152,17 +162,17 @@ def parser():
     exporting.add_argument("--raw", action="store_true",
                            help="the last weights instead of their moving average")
     methods = argparse.ArgumentParser(add_help=False)
-    methods.add_argument("--methods", type=method_list, default=list(METHODS), metavar="A,B",
-                         help=f"of {', '.join(METHODS)} (default: all)")
+    methods.add_argument("--methods", type=method_list, metavar="A,B",
+                         help=f"of {', '.join(METHODS)} (default: all; recipe harder: those with 0.9)")
     accuracy = argparse.ArgumentParser(add_help=False)
     accuracy.add_argument("--accuracy-items", type=int, metavar="N",
-                       help="items of the accuracy table; 0: no table (default: all)")
-    accuracy.add_argument("--decodes", type=positive(int), metavar="N",
-                       help="only decodes of the first N items, with weights rounded to float16")
+                          help="items of the accuracy table; 0: no table (default: all; recipe harder has none)")
     looking = argparse.ArgumentParser(add_help=False)
     looking.add_argument("--items", type=positive(int), default=HELD_OUT, metavar="N",
                          help="the first N validation items (default %(default)s)")
-    looking.add_argument("--threshold", type=positive(float), default=0.9)
+    looking.add_argument("--threshold", type=positive(float), help="confidence that commits (default 0.9)")
+    looking.add_argument("--lines", action="store_true",
+                         help="the share of lines that are right behind a right past, in place of whole answers")
     looking.add_argument("--show", action="store_true", help="print what is wrong in full")
     reference = argparse.ArgumentParser(add_help=False)
     reference.add_argument("--reference", required=True, metavar="DIR",
@@ -172,13 +182,13 @@ def parser():
         command = commands.add_parser(name, help=text, parents=[shared, *parents])
         command.set_defaults(function=function)
 
-    add("tasks", make_tasks, "write the held-out items", out, seed)
-    add("tokenizer", make_tokenizer, "train the tokenizer", out, seed, tokenizer)
-    add("train", train, "train, or go on training", out, seed, training)
+    add("tasks", make_tasks, "write the held-out items", out, seed, recipe)
+    add("tokenizer", make_tokenizer, "train the tokenizer", out, seed, recipe, tokenizer)
+    add("train", train, "train, or go on training", out, seed, recipe, training)
     add("export", export, "write the Hugging Face files", out, exporting)
     add("evaluate", evaluation, "accuracy and passes of the checkpoint", out, exporting, looking)
-    add("golden", golden, "write golden outputs and the accuracy table", out, seed, methods, accuracy)
-    add("all", everything, "all of these, one after another", out, seed, tokenizer, training,
+    add("golden", golden, "write golden outputs and the accuracy table", out, recipe, methods, accuracy)
+    add("all", everything, "all of these, one after another", out, seed, recipe, tokenizer, training,
         exporting, methods, accuracy)
     add("verify", check, "reproduce the golden outputs of a reference", reference, methods)
     return p

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from . import tasks
+from .guesses import Guess
 from .schedule import HARD_MIX
 from .tokenizer import EOS, EOT, MASK, chat
 
@@ -23,6 +24,7 @@ class Row:
     masked: list = None
     shown: dict = field(default_factory=dict)   # what is to be predicted beneath another token than the mask
     segments: list | None = None    # per token of an answer that stands twice, clean and masked (harder/chained.py)
+    guess: Guess | None = None      # what the model fills in itself (guesses.py)
 
 
 def make_row(example, tokenizer, stage, rng):
@@ -78,6 +80,7 @@ class Batch:
     answer: torch.Tensor    # bool: to be predicted, and not padding behind the answer
     pad: torch.Tensor | None        # bool: behind the canvas, not to be attended
     layout: tuple | None = None     # in its place where rows have segments: (positions, may attend)
+    guesses: dict = field(default_factory=dict)     # {row: Guess}
 
 
 def collate(rows, tokenizer):
@@ -97,7 +100,7 @@ def collate(rows, tokenizer):
             weights[i, r.begin + m] = r.weights[m]
     if rows[0].segments:
         return Batch(inputs, targets, weights, answer, None, layout(rows, length))
-    return Batch(inputs, targets, weights, answer, pad)
+    return Batch(inputs, targets, weights, answer, pad, guesses={i: r.guess for i, r in enumerate(rows) if r.guess})
 
 
 def layout(rows, length):

@@ -152,12 +152,7 @@ def write_golden(model_directory, items, directory, methods=tuple(METHODS), accu
     write_compact(os.path.join(directory, "canvases.json"), {
         "vocab_size": model.config.vocab_size, "mask_token_id": model.config.mask_token_id,
         "canvases": made})
-    chosen = pick(items, RUNS)
-    for name in methods:
-        records = run_items(model, tokenizer, chosen, METHODS[name])
-        write_compact(os.path.join(directory, f"decode_{name}.json"),
-                      summary(METHODS[name], records))
-        report(f"{name}: {sum(r['correct'] for r in records)} of {len(records)} golden runs right")
+    write_decodes(model, tokenizer, pick(items, RUNS), directory, methods, GEN_LENGTH, report)
     measured = items[:accuracy_items]
     if measured:
         table = measure(model, tokenizer, measured, methods)
@@ -166,17 +161,21 @@ def write_golden(model_directory, items, directory, methods=tuple(METHODS), accu
         report(table)
 
 
-def write_decodes(model_directory, items, directory, methods, gen_length, report=print):
-    """Golden decodes alone, of a model whose matrices are first rounded to float16, as a file of that type holds them."""
-    os.makedirs(directory, exist_ok=True)
-    model, tokenizer = load_model(model_directory), Tokenizer.load(model_directory)
-    for p in model.parameters():
-        if p.dim() > 1:
-            p.data = p.data.half().float()
+def write_decodes(model, tokenizer, items, directory, methods, gen_length, report=print):
     for name in methods:
         records = run_items(model, tokenizer, items, METHODS[name], gen_length=gen_length)
         write_compact(os.path.join(directory, f"decode_{name}.json"), summary(METHODS[name], records, gen_length))
         report(f"{name}: {sum(r['correct'] for r in records)} of {len(records)} golden runs right")
+
+
+def write_half_decodes(model_directory, items, directory, methods, gen_length, report=print):
+    """Golden decodes alone, of a model whose matrices are first rounded to float16, as a file of that type holds them."""
+    os.makedirs(directory, exist_ok=True)
+    model = load_model(model_directory)
+    for p in model.parameters():
+        if p.dim() > 1:
+            p.data = p.data.half().float()
+    write_decodes(model, Tokenizer.load(model_directory), items, directory, methods, gen_length, report)
 
 
 def measure(model, tokenizer, items, methods=tuple(METHODS)):

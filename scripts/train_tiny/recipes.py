@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from . import data, schedule, tasks
+from .decode import METHODS
 from .harder import data as harder_data
 from .harder import draw as harder_draw
 from .harder import schedule as harder_schedule
@@ -25,6 +26,9 @@ class Recipe:
     stage: Callable         # (tokens, budget, step) -> settings of a step
     draw_batches: Callable  # (seed, step, stage, tokenizer) -> batches
     check_budget: Callable = field(default=schedule.check_budget)
+    # Golden outputs: decodes alone, of this many items, with weights as a float16 file holds them; 0: all of golden.py.
+    golden_runs: int = 0
+    golden_methods: tuple = tuple(METHODS)
 
 
 def tiny_texts(seed, count=30_000):
@@ -60,6 +64,7 @@ RECIPES = {r.name: r for r in (
            ModelConfig(d_model=256, n_layers=6, n_heads=8, mlp_hidden_size=512,
                        vocab_size=256 + HARDER_MERGES + 6, bos_token_id=256 + HARDER_MERGES,
                        eos_token_id=257 + HARDER_MERGES, mask_token_id=261 + HARDER_MERGES),
-           15_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts,
-           harder_schedule.stage, harder_batches),
+           35_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts,
+           harder_schedule.stage, harder_batches, golden_runs=10,
+           golden_methods=("threshold0.9", "prefix_threshold0.9", "dual_threshold0.9")),
 )}

@@ -2,11 +2,13 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from train_tiny import data as train_data
+from train_tiny import guesses, lines
 from train_tiny.cli import main
 from train_tiny.decode import METHODS, decode
 from train_tiny.evaluate import Outcome, decode_batch, table
@@ -156,6 +158,68 @@ def test_noisy_rows_show_wrong_tokens_and_ask_for_the_right_ones(tokenizer):
     assert schedule.stage(1e6, 20_000_000, 300).noisy == 0
 
 
+def small_model(tokenizer, n_layers=1):
+    config = ModelConfig(d_model=32, n_layers=n_layers, n_heads=2, mlp_hidden_size=64, vocab_size=len(tokenizer),
+                         bos_token_id=RECIPE.config.bos_token_id, eos_token_id=RECIPE.config.eos_token_id,
+                         mask_token_id=RECIPE.config.mask_token_id)
+    model = Llada(config).eval()
+    model.reset_parameters(3)
+    torch.manual_seed(3)
+    torch.nn.init.normal_(model.model["transformer"].ff_out.weight, std=0.6)
+    return model
+
+
+def test_guesses_fill_masks_before_their_end(tokenizer):
+    now = replace(schedule.stage(16e6, 20_000_000, 1000), guessing=1.0, chained=0.0)
+    rng = random.Random(4)
+    rows = [data.make_row(e, tokenizer, now, rng.random(), rng) for e in some(3, 0.0)]
+    assert all(row.guess and not row.shown for row in rows)
+    model, mask = small_model(tokenizer), RECIPE.config.mask_token_id
+    batch = train_data.collate(rows, tokenizer)
+    masked = batch.inputs == mask
+
+    def filled(threshold, passes, which=range(len(rows))):
+        chosen = {i: guesses.Guess(threshold, rows[i].guess.end, passes) for i in which}
+        return guesses.committed(model, batch.inputs, batch.pad, chosen, mask)
+    free = [sum(bool(masked[i, j]) for j in range(min(len(row.ids), row.guess.end))) for i, row in enumerate(rows)]
+    assert max(free) > 20
+    for i, row in enumerate(rows):
+        assert row.guess.end - row.begin <= data.CANVAS and (row.guess.end - row.begin) % data.BLOCK == 0
+        everything, some_ = filled(0.0, 1, [i]), filled(2.0, 3, [i])
+        assert int((everything != batch.inputs).sum()) == free[i]
+        assert int((some_ != batch.inputs).sum()) == min(3, free[i])
+        for after in (everything, some_):
+            changed = (after != batch.inputs).nonzero()
+            assert all(r == i and c < row.guess.end and masked[r, c] for r, c in changed.tolist())
+    # Together as each alone, and the first pass's commit is the surest token.
+    together = filled(2.0, 1)
+    with torch.no_grad():
+        logits = model(batch.inputs, pad=batch.pad)
+    logits[..., mask] = -torch.inf
+    for i, row in enumerate(rows):
+        if not free[i]:
+            continue
+        place = int((together[i] != batch.inputs[i]).nonzero())
+        confidence, best = logits[i].softmax(-1).max(-1)
+        here = [j for j in range(min(len(row.ids), row.guess.end)) if masked[i, j]]
+        assert float(confidence[place]) == pytest.approx(max(float(confidence[j]) for j in here), abs=1e-6)
+        assert int(together[i, place]) == int(best[place])
+
+
+def test_wrong_guesses_weigh_more_and_targets_stay(tokenizer):
+    now = replace(schedule.stage(16e6, 20_000_000, 1000), guessing=1.0, chained=0.0)
+    rng = random.Random(5)
+    batch = train_data.collate([data.make_row(e, tokenizer, now, rng.random(), rng) for e in some(2, 0.0)], tokenizer)
+    inputs, weights, targets = batch.inputs, batch.weights.clone(), batch.targets.clone()
+    guesses.fill(small_model(tokenizer), batch, RECIPE.config.mask_token_id)
+    guessed = batch.inputs != inputs
+    wrong = guessed & (batch.inputs != targets)
+    assert wrong.sum() > 5 and torch.equal(batch.targets, targets)
+    assert torch.equal(batch.weights[wrong], guesses.WRONG_WEIGHT * weights[wrong])
+    assert torch.equal(batch.weights[~wrong], weights[~wrong])
+    assert schedule.stage(14e6, 20_000_000, 300).guessing == 0
+
+
 def test_curriculum_grows_and_rates_fall():
     early, late = schedule.stage(0, 20_000_000, 500), schedule.stage(15e6, 20_000_000, 5000)
     assert early.hardest < 0.3 and late.hardest == 1.0
@@ -165,15 +229,8 @@ def test_curriculum_grows_and_rates_fall():
 
 
 def test_batched_decoding_is_that_of_the_reference(tokenizer):
-    config = ModelConfig(d_model=32, n_layers=2, n_heads=2, mlp_hidden_size=64,
-                         vocab_size=len(tokenizer), bos_token_id=RECIPE.config.bos_token_id,
-                         eos_token_id=RECIPE.config.eos_token_id,
-                         mask_token_id=RECIPE.config.mask_token_id)
-    model = Llada(config).eval()
-    model.reset_parameters(3)
-    torch.manual_seed(3)
+    model = small_model(tokenizer, 2)
     head = model.model["transformer"].ff_out.weight
-    torch.nn.init.normal_(head, std=0.6)
     with torch.no_grad():  # the mask is never predicted, no answer ends: what the two treat apart
         for token in ("<|mdm_mask|>", "<|eot_id|>", "<|endoftext|>"):
             head[tokenizer.special[token]] = 0
@@ -195,15 +252,59 @@ def test_a_few_steps_and_their_evaluation(tmp_path, capsys):
     assert lines[-1]["ce"] < lines[0]["ce"]
     assert main(["evaluate", "--out", str(tmp_path), "--items", "2", "--threshold", "0.01"]) == 0
     assert "| **all** | 2 |" in capsys.readouterr().out
+    assert main(["evaluate", "--out", str(tmp_path), "--items", "2", "--lines"]) == 0
+    assert main(["evaluate", "--out", str(tmp_path), "--lines", "--show"]) == 1
+    assert main(["golden", *shared, "--accuracy-items", "3"]) == 1
+    said = capsys.readouterr()
+    assert "| task | lines | right % |" in said.out and "--lines decodes nothing" in said.err
+    assert "no accuracy table" in said.err
+
+
+def test_golden_decodes_of_rounded_weights(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(RECIPES, "harder", replace(RECIPE, golden_runs=1))
+    shared = ["--out", str(tmp_path), "--recipe", "harder"]
+    # Few steps decide nothing, so that decodes run to the end of the canvas; one method is enough to wait for.
+    assert main(["all", *shared, "--tokens", "12e3", "--methods", "dual_threshold0.9"]) == 0
+    assert "golden runs right" in capsys.readouterr().out
+    with open(tmp_path / "golden" / "decode_dual_threshold0.9.json", encoding="utf-8") as f:
+        golden = json.load(f)
+    assert golden["gen_length"] == data.CANVAS and len(golden["runs"]) == 1
+    assert not (tmp_path / "golden" / "accuracy.md").exists()
+
+
+def test_lines_are_asked_behind_a_clean_past(tokenizer):
+    class Knows(torch.nn.Module):
+        """Says what the answer holds wherever all before the current line is right, and nothing else."""
+
+        def __init__(self, ids, wrong):
+            super().__init__()
+            self.ids, self.wrong = torch.tensor(ids), wrong
+
+        def forward(self, ids, pad):
+            logits = torch.zeros(*ids.shape, len(tokenizer))
+            mask = RECIPE.config.mask_token_id
+            for i, row in enumerate(ids):
+                known = int((row == mask).nonzero()[0])
+                assert torch.equal(row[:known], self.ids[:known])
+                n = min(len(row), len(self.ids))
+                logits[i, torch.arange(n), self.ids[:n]] = 1.0
+                logits[i, :, mask] = 2.0        # is never an answer
+                logits[i, self.wrong, 7] = 3.0
+            return logits
+    example = tasks.draw(random.Random(1), 0.0, {"calc": 1})
+    prompt, answer = tokenizer.encode(chat(example.prompt)), tokenizer.encode(example.answer)
+    item = {"task": "calc", "prompt": example.prompt, "answer": example.answer}
+    count = example.answer.count("\n")
+    for wrong, right in ((0, count), (len(prompt) + len(answer) - 2, count - 1)):
+        found = lines.evaluate_lines(Knows(prompt + answer, wrong), [item], tokenizer)
+        assert len(found) == count and sum(o.right == o.tokens for o in found) == right
+        assert sum(o.tokens for o in found) == len(answer) - 2      # all but the first line
+    assert lines.table(found)[-1].startswith(f"| **all** | {count} |")
 
 
 def test_a_resumed_run_is_an_unbroken_one(tmp_path, tokenizer):
     def trainer():
-        small = ModelConfig(d_model=32, n_layers=1, n_heads=2, mlp_hidden_size=32,
-                            vocab_size=len(tokenizer), bos_token_id=RECIPE.config.bos_token_id,
-                            eos_token_id=RECIPE.config.eos_token_id,
-                            mask_token_id=RECIPE.config.mask_token_id)
-        return Trainer(small, tokenizer, 10_000_000, 0, recipe="harder")
+        return Trainer(small_model(tokenizer).config, tokenizer, 10_000_000, 0, recipe="harder")
     whole = trainer()
     for _ in range(4):
         whole.train_step()

@@ -14,6 +14,7 @@ from dataclasses import asdict
 import torch
 import torch.nn.functional as F
 
+from . import guesses
 from .model import Llada, ModelConfig
 from .optim import make_optimizers, set_rates
 from .recipes import RECIPES
@@ -48,6 +49,9 @@ class Trainer:
         """
         now = self.recipe.stage(self.tokens, self.budget, self.step)
         batches = self.recipe.draw_batches(self.seed, self.step, now, self.tokenizer)
+        with self.autocast():
+            for b in batches:
+                guesses.fill(self.model, b, self.config.mask_token_id)
         total = sum(float(b.weights.sum()) for b in batches)
         answers = sum(int(b.answer.sum()) for b in batches)
         masked = sum(int((b.weights > 0).sum()) for b in batches)

@@ -11,8 +11,10 @@ to be predicted, and beneath some of the right ones, too (the token-to-token obj
 committed positions again (revision, draft-edit) ask a model for just that.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from .. import guesses
+from ..guesses import Guess
 from ..tokenizer import EOS, EOT, chat
 
 BLOCK = 32
@@ -33,6 +35,17 @@ class Row:
     masked: list
     shown: dict = field(default_factory=dict)
     segments: list | None = None    # of the answer, which then stands twice (chained.py)
+    guess: Guess | None = None
+
+
+def block_of(size, answer, rng):
+    """A block of the answer as it is decoded: (where it begins, weights, the canvas's size)."""
+    first = BLOCK * rng.randrange(-(-answer // BLOCK))
+    last = first + BLOCK
+    if rng.random() < 0.5:
+        size = min(size, last + BLOCK * rng.randrange(3))
+    weights = [1.0 if i < last else NEXT_WEIGHT if i < last + BLOCK else LATER_WEIGHT for i in range(size)]
+    return first, weights, size
 
 
 def mask(size, answer, t, now, rng):
@@ -41,17 +54,19 @@ def mask(size, answer, t, now, rng):
         if rng.random() < now.gentle:
             t *= 0.4
         return [i for i in range(size) if rng.random() < t], [1.0] * size, size
-    first = BLOCK * rng.randrange(-(-answer // BLOCK))
-    last = first + BLOCK
-    if rng.random() < 0.5:
-        size = min(size, last + BLOCK * rng.randrange(3))
+    first, weights, size = block_of(size, answer, rng)
     # In half of these rows the block fills from the left, as it does along a chain.
     cut = first + rng.randrange(BLOCK) if rng.random() < 0.5 else first
     shown = (1 - t) * (0.3 if cut > first else 1.0)
-    masked = [i for i in range(cut, size) if i >= last or rng.random() >= shown]
-    weights = [1.0 if i < last else NEXT_WEIGHT if i < last + BLOCK else LATER_WEIGHT
-               for i in range(size)]
+    masked = [i for i in range(cut, size) if i >= first + BLOCK or rng.random() >= shown]
     return masked, weights, size
+
+
+def mask_for_guesses(size, answer, rng):
+    """As `mask`, and the guess, whose end counts from the canvas's start. Guesses may reach back into the block before."""
+    first, weights, size = block_of(size, answer, rng)
+    cut = max(0, first + rng.randrange(-BLOCK, BLOCK))
+    return list(range(cut, size)), weights, size, guesses.draw(rng, first + BLOCK)
 
 
 def noise(ids, masked, answer, rng):
@@ -77,11 +92,18 @@ def make_row(example, tokenizer, now, t, rng):
     if rng.random() >= now.whole_canvas:
         canvas = min(CANVAS, -(-len(ids) // BLOCK) * BLOCK if rng.random() < 0.3 else
                      len(ids) + rng.randint(0, 6))
-    masked, weights, canvas = mask(canvas, min(length, canvas), t, now, rng)
+    guess = None
+    if now.guessing > 0 and rng.random() < now.guessing:
+        masked, weights, canvas, guess = mask_for_guesses(canvas, min(length, canvas), rng)
+    else:
+        masked, weights, canvas = mask(canvas, min(length, canvas), t, now, rng)
     weights = [w if i < length else w * PAD_WEIGHT for i, w in enumerate(weights)]
     ids = (ids + [tokenizer.special[EOS]] * canvas)[:canvas]
     masked = masked or [rng.randrange(canvas)]
-    noisy = now.noisy > 0 and rng.random() < now.noisy
-    shown = noise(ids, masked, min(length, canvas), rng) if noisy else {}
     prompt = tokenizer.encode(chat(example.prompt))
-    return Row(prompt + ids, len(prompt), min(length, canvas), weights, masked, shown)
+    row = Row(prompt + ids, len(prompt), min(length, canvas), weights, masked)
+    if guess:
+        row.guess = replace(guess, end=len(prompt) + guess.end)
+    elif now.noisy > 0 and rng.random() < now.noisy:
+        row.shown = noise(ids, masked, row.answer, rng)
+    return row

@@ -12,7 +12,7 @@ ADAM_SHARE = 0.6            # AdamW's rate, in Muon's
 
 PEAK_RATE = 0.0035          # of Muon; falls evenly to nothing over the budget
 MIX = dict(calc=1, sums=1, recur=1.2, grid=0.7, sort=1.2)
-LAST = dict(calc=1, sums=0.8, recur=2, grid=0.7, sort=1.2)
+LAST = dict(calc=0.8, sums=0.8, recur=2, grid=1.5, sort=1)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Stage:
     chained: float          # share of rows that teach every line (chained.py)
     cut_rows: float         # share of rows masked as block-wise decoding meets them
     gentle: float           # share of the other rows that mask with 0.4 t
-    noisy: float            # share of rows that show wrong tokens
+    guessing: float         # share of the rows that are not chained that show the model's own guesses (guesses.py)
+    noisy: float            # share of the others that show random wrong tokens
     whole_canvas: float     # share of rows with the canvas of the evaluation
     batch_tokens: int
     muon_rate: float
@@ -43,11 +44,13 @@ def stage(tokens, budget, step):
         hardest=hardest,
         easiest=since((0, 0.0), (7, 0.3), (9, 0.6)),
         mix=since((0, MIX), (12, LAST)),
-        chained=since((0, 0.9), (4, 0.7), (6.5, 0.5), (9, 0.3), (12, 0.15)),
+        chained=since((0, 0.9), (4, 0.7), (6.5, 0.5), (9, 0.3)),
         cut_rows=since((0, 0.4), (2, 0.6)),
         gentle=since((0, 0.5), (3, 0.25), (6, 0.0)),
+        # From a model that is mostly right about what it is sure of.
+        guessing=since((0, 0.0), (15, 0.5)),
         # Wrong tokens only confuse before the rules are known.
-        noisy=since((0, 0.0), (8.5, 0.35)),
+        noisy=since((0, 0.0), (8.5, 0.35), (15, 0.25)),
         whole_canvas=since((0, 0.02), (6, 0.1), (9, 0.2)),
         # Small batches at first: what a format needs is steps. Later, fewer of them cost less of Muon's work.
         batch_tokens=since((0, 2048), (1, 3072)),

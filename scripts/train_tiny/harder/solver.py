@@ -23,7 +23,7 @@ def recur(prompt):
     source = re.sub(r"(?<=[\dab])(?=[ab])", "*", rule)
     count = 10 * (ord(last) - ord("a") + 1)
     while len(text) < count:
-        text += str(eval(source, {"a": int(text[-5]), "b": int(text[-4])}) % 3)
+        text += str(eval(source, {"a": int(text[-5]), "b": int(text[-2])}) % 3)
     return [chr(97 + i // 10) + text[i:i + 10] for i in range(0, count, 10)]
 
 
@@ -33,8 +33,9 @@ def grid(prompt):
     out = []
     for label in range(ord("a"), ord(last) + 1):
         out.append(chr(label) + row)
-        wide = f"0{row}0"
-        row = "".join(table[int(wide[i:i + 3], 2)] for i in range(len(row)))
+        for _ in "12":
+            wide = f"0{row}0"
+            row = "".join(table[int(wide[i:i + 3], 2)] for i in range(len(row)))
     return out
 
 

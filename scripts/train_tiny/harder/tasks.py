@@ -4,7 +4,8 @@ A decoder that commits a whole block in two passes learns nothing about the meth
 decide which tokens to commit. Here a block of 32 tokens holds between two and seven
 links of a chain that a shallow network cannot leap over at once (running totals, a
 recurrence, an automaton), so the passes that a block needs are a property of the
-task and not of the model's doubts; `sums` alone has lines that do not depend on each other.
+task and not of the model's doubts; lines of `sums` do not depend on each other, and
+those of `sort` follow from the prompt as well as from the line before.
 
 What a few million parameters would learn last is made easy: digits are few (a table of sums modulo 10 or 100 took more
 training than everything else together, and tells decoding methods nothing), a line begins with a letter, under which the prompt
@@ -19,7 +20,8 @@ from dataclasses import dataclass
 
 LABELS = "abcdefghijklmnopqrstuv"
 ROW = 10                    # digits per line of `recur`, cells per line of `grid`
-ORDER = 5                   # of a recurrence: a stands this far back, b one place nearer
+FAR, NEAR = 5, 2            # of a recurrence: a stands so far back, b so near
+GENERATIONS = 2             # of the automaton from line to line; one at a time, a network leaps over several lines
 BASE, RUNNING = 3, 5        # digits of `recur` and `calc` count modulo these
 LARGEST = 4                 # digit of `sums`
 RECURRENCES = {
@@ -68,10 +70,10 @@ def sums(rng, ease):
 
 def recur(rng, ease):
     rule = rng.choice(list(RECURRENCES))
-    rows, digits = size(rng, ease, 2, 8, 14), [rng.randrange(BASE) for _ in range(ORDER)]
+    rows, digits = size(rng, ease, 2, 8, 14), [rng.randrange(BASE) for _ in range(FAR)]
     prompt = f"Row {rule} {''.join(map(str, digits))} {LABELS[rows - 1]}"
     while len(digits) < rows * ROW:
-        digits.append(RECURRENCES[rule](digits[-ORDER], digits[1 - ORDER]) % BASE)
+        digits.append(RECURRENCES[rule](digits[-FAR], digits[-NEAR]) % BASE)
     return prompt, [LABELS[r] + "".join(map(str, digits[r * ROW:(r + 1) * ROW])) for r in range(rows)]
 
 
@@ -88,7 +90,8 @@ def grid(rng, ease):
     prompt, lines = f"Grid {rule} {''.join(map(str, row))} {LABELS[rows - 1]}", []
     for label in LABELS[:rows]:
         lines.append(label + "".join(map(str, row)))
-        row = next_row(rule, row)
+        for _ in range(GENERATIONS):
+            row = next_row(rule, row)
     return prompt, lines
 
 

@@ -1,0 +1,58 @@
+"""Rows that show the model's own guesses.
+
+A decoder that commits below certainty leaves tokens behind which are wrong in their own way: they fit each other, as random
+ones do not, and a model that has only met random ones takes them for given. In these rows the model being trained
+commits tokens itself for a few passes, above a threshold drawn for the row, before the step's pass is
+asked for the right token beneath all of them and under the masks that are left (LLaDA2.1's multi-turn forward; the
+token-to-token half of its objective).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+HIGHEST = 0.5       # threshold; what a model commits above 0.85 is right too often to teach much
+MOST_PASSES = 4
+WRONG_WEIGHT = 3.0  # a guess is right nine times in ten, and to copy what is shown must not pay
+
+
+@dataclass(frozen=True)
+class Guess:
+    threshold: float
+    end: int            # in the row: masks from here on stay
+    passes: int
+
+
+def draw(rng, end):
+    return Guess(rng.uniform(0, HIGHEST), end, rng.randint(1, MOST_PASSES))
+
+
+@torch.no_grad()
+def committed(model, inputs, pad, guesses, mask):
+    """`inputs` [rows, length] with tokens in place of some masks. guesses: {row: Guess}.
+
+    A pass commits in each of these rows what is at least as sure as the threshold, or the surest.
+    """
+    inputs = inputs.clone()
+    for turn in range(max(g.passes for g in guesses.values())):
+        live = {row: g for row, g in guesses.items() if g.passes > turn}
+        rows = list(live)
+        logits = model(inputs[rows], pad=pad[rows]).float()
+        logits[..., mask] = -torch.inf
+        confidence, best = logits.softmax(-1).max(-1)
+        end = torch.tensor([g.end for g in live.values()])[:, None]
+        masked = (inputs[rows] == mask) & (torch.arange(inputs.shape[1]) < end)
+        sure = confidence.masked_fill(~masked, -1.0)
+        least = torch.tensor([g.threshold for g in live.values()]).minimum(sure.max(-1).values)[:, None]
+        inputs[rows] = torch.where(masked & (sure >= least), best, inputs[rows])
+    return inputs
+
+
+def fill(model, batch, mask):
+    """Puts the guesses of a batch into its inputs; the wrong ones weigh more than others."""
+    if not batch.guesses:
+        return
+    before = batch.inputs
+    batch.inputs = committed(model, before, batch.pad, batch.guesses, mask)
+    wrong = (batch.inputs != before) & (batch.inputs != batch.targets)
+    batch.weights = torch.where(wrong, WRONG_WEIGHT * batch.weights, batch.weights)
