@@ -37,6 +37,19 @@ METHODS = {m.name: m for m in (
 )}
 
 
+def sure_enough(logits, masked, threshold, mask_id, near=NEAR_BEST):
+    """(which masked positions a pass commits, best tokens), both [rows, positions]; threshold [rows] or a number.
+
+    In every row what reaches the threshold, and the surest. For looking at a model and training it: `candidates`
+    and `choose` below are the reference.
+    """
+    logits[..., mask_id] = -torch.inf
+    confidence, best = logits.softmax(-1).max(-1)
+    sure = confidence.masked_fill(~masked, -1.0)
+    least = torch.minimum(torch.as_tensor(threshold, dtype=sure.dtype), sure.max(-1).values - near)
+    return masked & (sure >= least[:, None]), best
+
+
 @dataclass
 class Candidate:
     position: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .decode import NEAR_BEST
+from .decode import sure_enough
 from .tokenizer import EOS, EOT, MASK, chat
 
 
@@ -37,18 +37,16 @@ def decode_batch(model, prompts, tokenizer, gen_length, block, threshold):
         pad[i, :len(p) + gen_length] = False
     current, passes = [0] * len(prompts), [0] * len(prompts)
     live = list(range(len(prompts)))
+    at = torch.arange(width)
     while live:
-        logits = model(ids[live], pad=pad[live]).double()
-        logits[..., mask] = -torch.inf
-        confidence, best = logits.softmax(-1).max(-1)
+        first = torch.tensor([begins[i] + current[i] * block for i in live])[:, None]
+        masked = (ids[live] == mask) & (at >= first) & (at < first + block)
+        chosen, best = sure_enough(model(ids[live], pad=pad[live]).double(), masked, threshold, mask)
+        ids[live] = torch.where(chosen, best, ids[live])
         still = []
-        for row, i in enumerate(live):
+        for i in live:
             first = begins[i] + current[i] * block
             here = slice(first, first + block)
-            masked = ids[i, here] == mask
-            sure = confidence[row, here].masked_fill(~masked, -1.0)
-            chosen = masked & (sure >= min(threshold, float(sure.max()) - NEAR_BEST))
-            ids[i, here] = torch.where(chosen, best[row, here], ids[i, here])
             passes[i] += 1
             if not bool((ids[i, here] == mask).any()):
                 current[i] += 1

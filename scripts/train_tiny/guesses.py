@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
-HIGHEST = 0.5       # threshold; what a model commits above 0.85 is right too often to teach much
+from .decode import sure_enough
+
+HIGHEST = 0.5       # threshold; what a model commits far above it is right too often to teach much
 MOST_PASSES = 4
 WRONG_WEIGHT = 3.0  # a guess is right nine times in ten, and to copy what is shown must not pay
 
@@ -37,14 +39,11 @@ def committed(model, inputs, pad, guesses, mask):
     for turn in range(max(g.passes for g in guesses.values())):
         live = {row: g for row, g in guesses.items() if g.passes > turn}
         rows = list(live)
-        logits = model(inputs[rows], pad=pad[rows]).float()
-        logits[..., mask] = -torch.inf
-        confidence, best = logits.softmax(-1).max(-1)
         end = torch.tensor([g.end for g in live.values()])[:, None]
         masked = (inputs[rows] == mask) & (torch.arange(inputs.shape[1]) < end)
-        sure = confidence.masked_fill(~masked, -1.0)
-        least = torch.tensor([g.threshold for g in live.values()]).minimum(sure.max(-1).values)[:, None]
-        inputs[rows] = torch.where(masked & (sure >= least), best, inputs[rows])
+        chosen, best = sure_enough(model(inputs[rows], pad=pad[rows]).float(), masked,
+                                   [g.threshold for g in live.values()], mask, near=0.0)
+        inputs[rows] = torch.where(chosen, best, inputs[rows])
     return inputs
 
 

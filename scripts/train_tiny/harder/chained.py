@@ -11,6 +11,7 @@ No decoder meets such rows: clean lines do not see what follows them. They only 
 dilute for, before those take over.
 """
 
+from ..data import Row
 from ..tokenizer import EOS, EOT, chat
 from . import data
 
@@ -40,5 +41,5 @@ def make_row(example, tokenizer, rng):
     masked = masked or [rng.randrange(len(ids))]
     n = len(ids)
     # Seen from the start of the answer: the clean copy first, hence n more.
-    return data.Row(prompt + ids + ids, len(prompt), 2 * n, [0.0] * n + weights, [n + i for i in masked],
-                    segments=segments)
+    return Row(prompt + ids + ids, len(prompt), 2 * n, [0.0] * n + weights, masked=[n + i for i in masked],
+               segments=segments)

@@ -11,31 +11,17 @@ to be predicted, and beneath some of the right ones, too (the token-to-token obj
 committed positions again (revision, draft-edit) ask a model for just that.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from .. import guesses
-from ..guesses import Guess
+from ..data import BLOCK, Row
 from ..tokenizer import EOS, EOT, chat
 
-BLOCK = 32
 CANVAS = 192
 NEXT_WEIGHT, LATER_WEIGHT = 0.3, 0.1
 PAD_WEIGHT = 0.2            # of the padding behind the first end of text
 WORST_NOISE = 0.12          # largest share of wrong tokens among the visible ones of a noisy row
 RIGHT_SHARE = 0.15          # of the right ones that are to be predicted there
-
-
-@dataclass
-class Row:
-    """The fields that data.collate reads."""
-    ids: list
-    begin: int
-    answer: int
-    weights: list
-    masked: list
-    shown: dict = field(default_factory=dict)
-    segments: list | None = None    # of the answer, which then stands twice (chained.py)
-    guess: Guess | None = None
 
 
 def block_of(size, answer, rng):
@@ -101,7 +87,7 @@ def make_row(example, tokenizer, now, t, rng):
     ids = (ids + [tokenizer.special[EOS]] * canvas)[:canvas]
     masked = masked or [rng.randrange(canvas)]
     prompt = tokenizer.encode(chat(example.prompt))
-    row = Row(prompt + ids, len(prompt), min(length, canvas), weights, masked)
+    row = Row(prompt + ids, len(prompt), min(length, canvas), weights, masked=masked)
     if guess:
         row.guess = replace(guess, end=len(prompt) + guess.end)
     elif now.noisy > 0 and rng.random() < now.noisy:

@@ -33,7 +33,7 @@ def grid(prompt):
     out = []
     for label in range(ord("a"), ord(last) + 1):
         out.append(chr(label) + row)
-        for _ in "12":
+        for _ in range(2):
             wide = f"0{row}0"
             row = "".join(table[int(wide[i:i + 3], 2)] for i in range(len(row)))
     return out
