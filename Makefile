@@ -1,8 +1,14 @@
 # The front door. Everything real is in CMakePresets.json and scripts/; see CONTRIBUTING.md.
 JOBS ?= $(shell nproc)
+RTL_WAVE ?= build/sampling.vcd
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
-.PHONY: help setup build run test check bench bench-compare methods format lint fuzz coverage clean
+# Thread pool, backends that share it, the engine's batches, the second path.
+TSAN_PROGRAMS = dllm_base_test dllm_cpu_test dllm_decode_test dllm_engine_test
+TSAN_FILTER = ThreadPool.*:OutputFiles.ManyWriters*:CpuBackend.*Thread*:CpuBackend.*Batch*:CpuBackend.ABackend*:Experts.*Thread*:\
+Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:SchedulerTest.*
+
+.PHONY: help setup build run test check bench bench-compare rtl-test rtl-wave rtl-area methods format lint tsan fuzz coverage clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -10,24 +16,42 @@ help:  ## list the targets
 setup:  ## install the Debian packages that are missing (sudo where needed)
 	@scripts/setup
 
-build: setup  ## optimised build: build/release/dllm
+build: setup  ## optimised build: build/release/dllm, and the library; then cmake --install build/release
 	@cmake --preset release -DDLLM_TESTS=OFF --log-level=WARNING
-	@cmake --build --preset release -j $(JOBS) --target dllm
+	@cmake --build --preset release -j $(JOBS) --target dllm dllm_shared
 
 run: build  ## install, build, and answer a prompt with the embedded model
-	build/release/dllm run -n 64 "$(PROMPT)"
+	build/release/dllm run "$(PROMPT)"
 
 test: setup  ## every test, slow ones included
-	@cmake --preset release -DDLLM_TESTS=ON --log-level=WARNING
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
 
-check: setup  ## the fast tier: format, arrows between modules, fast tests (< 5 minutes)
+rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 6 minutes)
+	@scripts/setup --rtl
+	@scripts/rtl_lint
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
+	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
+
+check: setup  ## the fast tier: format, arrows and lengths, fast tests (< 5 minutes)
 	@scripts/check_format
+	@python3 scripts/check_prose.py
 	@python3 scripts/check_includes.py
 	@cmake --preset dev -DDLLM_TESTS=ON --log-level=WARNING
 	@cmake --build --preset dev -j $(JOBS)
 	@ctest --preset dev -j $(JOBS) -L fast
+
+rtl-wave: setup  ## a waveform of a sampling program: make rtl-wave RTL_WAVE=build/sampling.vcd
+	@scripts/setup --rtl
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=ON --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
+	DLLM_RTL_WAVES=$(RTL_WAVE) build/release/rtl/dllm_rtl_test --gtest_filter='Forms/RtlSampling.*/0'
+
+rtl-area:  ## gate equivalents, flip-flops and levels of the hardware's units by Yosys
+	@scripts/setup --rtl
+	@scripts/rtl_area.py
 
 bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench
@@ -38,8 +62,19 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 bench-compare: setup  ## speed against another revision: make bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
 
-methods: build  ## every method on the two trained models: the tables and plots of docs/methods.md
+methods: build  ## every method on the two trained models: the tables and plots of docs/lab/methods.md
 	@scripts/methods_table.py build/release/dllm
+
+lint:  ## shellcheck, ruff, mypy, and clang-tidy on the sources that differ from main; LINT=--all: on every source
+	@scripts/setup --lint
+	@scripts/lint $(LINT)
+
+tsan:  ## the thread sanitizer over everything that runs on several threads
+	@scripts/setup
+	@cmake --preset tsan --log-level=WARNING
+	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_PROGRAMS)
+	@set -e; for t in $(TSAN_PROGRAMS); do build/tsan/$$(cd build/tsan && find . -name $$t -type f) \
+	  --gtest_brief=1 --gtest_filter='$(TSAN_FILTER)'; done
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix
@@ -47,7 +82,7 @@ format:  ## format C++ sources in place
 fuzz:  ## build the fuzz targets and run each for a minute
 	@scripts/setup --fuzz
 	@cmake --preset fuzz --log-level=WARNING
-	@cmake --build --preset fuzz -j $(JOBS)
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	@scripts/fuzz 60
 
 coverage:  ## line coverage of the tests, as text

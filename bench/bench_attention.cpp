@@ -31,7 +31,7 @@ namespace dllm::cpu {
 int bench_threads();  // bench_kernels.cpp
 namespace {
 
-using testing::Random;
+using test::Random;
 
 /// `rows` queries of one layer (head_dim 128) that see `keys` positions. As many layers as fill 64 MiB take turns, so
 /// that K and V come from memory as they do in a model.

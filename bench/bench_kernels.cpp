@@ -35,10 +35,10 @@ void register_steps();
 
 namespace {
 
-using testing::Random;
+using test::Random;
 
 std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64_t elems) {
-  for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+  for (const test::BlockLayout& layout : test::kBlockLayouts)
     if (layout.type == type) return random_blocks(random, layout, elems);
   if (type != TensorType::kF32) return random_words(random, type, elems);
   const std::vector<float> values = random_floats(random, elems);

@@ -59,7 +59,7 @@ Graph step_graph(const Shape& s, StepShape step) {
 void step(benchmark::State& state, const Shape& shape, std::int64_t rows, std::int64_t context) {
   const char* wanted = std::getenv("DLLM_BENCH_THREADS");
   const int threads = wanted != nullptr && std::atoi(wanted) > 0 ? std::atoi(wanted) : default_thread_count();
-  testing::Random random(7);
+  test::Random random(7);
   Weights weights;
   std::vector<std::vector<float>> storage;
   for (const WeightDecl& decl : step_graph(shape, {1, 1}).weights) {

@@ -29,6 +29,38 @@ function(dllm_configure_target target)
   endif()
 endfunction()
 
+# Unity builds: parsing headers is most of the compile time, so up to `DLLM_UNITY` sources of one folder are compiled as
+# one unit. Groups are cut per folder, so that a new file moves nobody else's cached objects. Names in anonymous
+# namespaces must therefore be unique within a folder. Sources with flags of their own are left out by CMake.
+# -DDLLM_UNITY=0 compiles each source alone: quicker after an edit, and it finds missing includes (the preset dev).
+function(dllm_unity target)
+  if(DLLM_UNITY LESS 2)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC takes the included sources for headers, whose classes should hold nothing of an anonymous namespace.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+  foreach(source ${ARGN})
+    if(IS_ABSOLUTE "${source}" OR NOT source MATCHES "\\.cpp$")
+      continue()
+    endif()
+    get_filename_component(folder "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DIRECTORY)
+    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/src "${folder}")
+    string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
+    math(EXPR number "${${group}_count} + 0" OUTPUT_FORMAT DECIMAL)
+    math(EXPR ${group}_count "${number} + 1")
+    math(EXPR chunk "${number} / ${DLLM_UNITY}")
+    set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP "${group}_${chunk}")
+  endforeach()
+endfunction()
+
+# Where the time of a run goes: -O3 in release builds. All other code is compiled at -O2, which takes a tenth less time.
+function(dllm_optimise target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)
+endfunction()
+
 # The label decides the tier: `fast` runs in `make check`, `slow` in `make test` only.
 function(dllm_test target)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBS" ${ARGN})
@@ -37,15 +69,27 @@ function(dllm_test target)
   endif()
   add_executable(${target} ${ARG_SOURCES})
   dllm_configure_target(${target})
+  dllm_unity(${target} ${ARG_SOURCES})
+  if(DLLM_UNITY GREATER 1 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Tests have short names; that a local one is also another file's constant says nothing.
+    target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
+  endif()
+  # What takes time in a test is the library. Its own code is compiled once and run once.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)
 endfunction()
 
+# COLD: none of its loops takes a noticeable share of a run. Compiled at -O1, which takes two fifths less time than -O2.
 function(dllm_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPS;LIBS;TEST_LIBS" ${ARGN})
   add_library(dllm_${name} STATIC ${ARG_SOURCES})
   dllm_configure_target(dllm_${name})
+  if(ARG_COLD)
+    target_compile_options(dllm_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  dllm_unity(dllm_${name} ${ARG_SOURCES})
   target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                                  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                                  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)

@@ -17,8 +17,7 @@ int main(int argc, char** argv) {
   }
   dllm::GenerateOptions options;
   options.length = 64;
-  options.algorithm = "threshold";  // commit every token that is at least this sure
-  options.threshold = 0.9;
+  options.decoder = {"threshold", {{"threshold", 0.9}}};  // commit every token that is at least this sure
 
   const auto answer = model->generate(prompt, options);
   if (!answer) {

@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-"""Fails if an include goes against the arrows of docs/architecture.md, or if CMake links what the code may not include.
+"""Fails if the code departs from the house of docs/design/architecture.md:
 
-Each module of src/ may include the modules listed for it here, and public headers. There are no cycles by
-construction: a module lists only modules that stand above it in this table.
+- a module includes or links a module that is not below it (ALLOWED);
+- a part of a module (a folder of src/npu, src/app or src/text) includes a part that is not below it (PARTS, and the
+  list at the end of src/npu/CMakeLists.txt);
+- a C++ file is longer than 400 lines or a function longer than 60, and is not among today's exceptions (LONG_FILES,
+  LONG_FUNCTIONS); exceptions that are no longer needed must leave the list, which may only shrink;
+- a header of src/ includes all of nlohmann/json.hpp where json_fwd.hpp would do (JSON_BY_VALUE lists the others);
+- two sources of one folder use one name in their anonymous namespaces: in a unity build they are one unit.
 """
 
 import pathlib
 import re
 import sys
+from collections.abc import Iterator
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-ALLOWED = {
+# Each module may include the modules listed for it here, and public headers. There are no cycles by construction: a
+# module lists only modules that are above it in this table.
+ALLOWED: dict[str, list[str]] = {
     "base": [],
+    "hub": ["base"],
     "numerics": ["base"],
     "format": ["numerics", "base"],
     "text": ["format", "base"],
@@ -23,50 +33,281 @@ ALLOWED = {
     "cpu": ["backend", "model", "graph", "format", "numerics", "base"],
     "npu": ["backend", "model", "graph", "format", "numerics", "base"],
     "decode": ["backend", "model", "base"],
-    "engine": ["decode", "cpu", "backend", "model", "text", "format", "base"],
+    "engine": ["decode", "npu", "cpu", "backend", "model", "text", "format", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
-    "app": ["eval", "engine", "quant", "decode", "npu", "cpu", "backend", "model", "graph", "text", "format",
+    "serve": ["eval", "engine", "text", "base"],
+    "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu", "cpu", "backend", "model", "graph", "text", "format",
             "numerics", "base"],
 }
 
+# Parts of a module in their order: each may include those before it and the headers of the module's own folder that
+# are named with it. The module's own folder may include every part. (The parts of src/npu are read from its
+# CMakeLists.txt.)
+PARTS: dict[str, dict[str, set[str]]] = {
+    "app": {"cli": set(), "npu": set(), "bench": set()},
+    "text": {"tokenizer": {"marked_text.h", "utf8.h"}, "jinja": {"marked_text.h", "utf8.h"}},
+}
+# Pairs that the order would allow and that nobody should need.
+APART = {("app", "bench", "npu"), ("text", "jinja", "tokenizer")}
+TEST_HEADERS = {"test_data.h"}
+
+# Headers whose structs hold JSON by value, or whose functions read it. Every other one includes json_fwd.hpp.
+JSON_BY_VALUE = {"src/model/fuzz_entry.h", "src/model/testing/hf_directory.h", "src/npu/sweep/fuzz_entry.h",
+                 "src/npu/timing/fuzz_entry.h", "src/npu/timing/memo.h", "src/serve/json.h"}
+
+MAX_FILE, MAX_FUNCTION = 400, 60
+# What is longer than that today. Entries may only go, and numbers only fall.
+LONG_FILES = {
+    "src/cpu/kernels/pairs-inl.h": 413,
+    "src/cpu/score_head_test.cpp": 405,
+    "src/eval/sandbox.cpp": 414,
+    "src/model/source_hf_test.cpp": 449,
+    "src/npu/machine/matrix_test.cpp": 406,
+}
+LONG_FUNCTIONS = {
+    "src/app/bench/output.cpp csv_columns": 65,
+    "src/cpu/kernels/pairs-inl.h pair_tile": 122,
+    "src/model/model_test.cpp metadata_damages": 62,
+    "src/npu/analytic/cost_model.cpp CostModel::cost": 107,
+    "src/npu/analytic/schedule.cpp product": 61,
+    "src/npu/analytic/schedule_attention.cpp attention_work": 64,
+    "src/npu/device/device_fields.cpp device_fields": 78,
+    "src/npu/dram/address_map.cpp AddressMap::parse": 78,
+    "src/npu/dram/channel_issue.cpp Channel::issue_column": 62,
+    "src/npu/isa/isa_test.cpp TEST": 73,
+    "src/npu/sampling/kernel.cpp place": 71,
+    "src/npu/timing/simulator.cpp TimingSimulator::finish": 70,
+    "src/npu/timing/simulator.cpp TimingSimulator::serial": 61,
+}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+ALONE = re.compile(r"set_source_files_properties\(([^)]*?)\sPROPERTIES\s+SKIP_UNITY_BUILD_INCLUSION")
 DEPS = re.compile(r"\bDEPS\s+([a-z\s]+?)(?:\b[A-Z_]+\b|\))")
+NPU_PARTS = re.compile(r"foreach\(part ([a-z\s]+)\)")
+
+COMMENT_OR_LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'|^[ \t]*\#(?:\\\n|[^\n])*", re.S | re.M)
+PARENTHESISED = re.compile(r"\([^()]*\)")
+NAME_BEFORE_PARENTHESIS = re.compile(r"(operator\s*[^\s\w]+|[~\w:]+)\s*\(")
+SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
+AFTER_PARAMETERS = re.compile(r"\)\s*(const|noexcept|override|final|->|$|:)")
+INITIALISER_LIST = re.compile(r"\)[^()]*(?<!:):(?!:)")
+QUALIFIED_END = re.compile(r"\)\s*(?:(?:const|noexcept|override|final)\s*)*$")
 
 
-def check_includes(module: str, path: pathlib.Path) -> list[str]:
+class Function(NamedTuple):
+    name: str
+    line: int  # of its first line, from 1
+    lines: int
+    hidden: str | None  # its namespaces, if one is anonymous and it is no member; such names are of one unit
+
+
+def blanked(text: str) -> str:
+    """The source without comments, preprocessor lines and the insides of literals; lines keep their numbers."""
+    def blank(match: re.Match[str]) -> str:
+        token = match.group(0)
+        return ('""' if token[0] in "R\"'" else "") + "\n" * token.count("\n")
+    return COMMENT_OR_LITERAL.sub(blank, text)
+
+
+def without_template(head: str) -> str:
+    """`head` without its template parameters, which may be functions."""
+    while match := re.match(r"\s*template\s*<", head):
+        depth, at = 1, match.end()
+        while depth > 0 and at < len(head):
+            depth += (head[at] == "<") - (head[at] == ">" and head[at - 1] != "-")
+            at += 1
+        head = head[at:]
+    return head
+
+
+def function_name(head: str) -> str | None:
+    """The function whose body follows `head`, the text between the last ; or brace and this one; None: no function."""
+    head = without_template(head)
+    if "(" not in head:
+        return None
+    flat = head
+    while (shorter := PARENTHESISED.sub("", flat)) != flat:
+        flat = shorter
+    if "operator" not in head and "=" in flat:
+        return None
+    if SCOPE.search(flat) and not AFTER_PARAMETERS.search(head):
+        return None
+    match = NAME_BEFORE_PARENTHESIS.search(head)
+    return match.group(1) if match else None
+
+
+def is_member_initialiser(head: str) -> bool:
+    """`Foo() : a_{1}, b_{2} {`: a brace after a name is a member's, the others begin the body."""
+    return bool(INITIALISER_LIST.search(head) and re.search(r"[\w>]$", head) and not QUALIFIED_END.search(head))
+
+
+def functions(source: str) -> Iterator[Function]:
+    """Every function with a body, those of classes too; lambdas and local classes count into the function around."""
+    scopes: list[str] = []
+    head: list[str] = []
+    head_line, line, depth = 0, 1, 0  # depth: braces open within a body or an initialiser
+    name: str | None = None
+    keep_head = False
+    for c in blanked(source):
+        if depth > 0:
+            depth += (c == "{") - (c == "}")
+            if depth == 0:
+                if name is not None:
+                    path = "/".join(scopes)
+                    hidden = path if "namespace" in scopes and "class" not in path and "::" not in name else None
+                    yield Function(name, head_line, line - head_line + 1, hidden)
+                if keep_head:
+                    head.append("{}")
+                else:
+                    head, head_line = [], 0
+        elif c == "{":
+            text = "".join(head).strip()
+            name, keep_head = function_name(text), False
+            if name is not None and is_member_initialiser(text):
+                name, keep_head, depth = None, True, 1
+            elif name is not None or "=" in text:
+                depth = 1
+            else:
+                scopes.append(text if text.startswith("namespace") else "class")
+                head, head_line = [], 0
+        elif c in "};":
+            if c == "}" and scopes:
+                scopes.pop()
+            head, head_line = [], 0
+        else:
+            if head_line == 0 and not c.isspace():
+                head_line = line
+            if head_line > 0:
+                head.append(c)
+        line += c == "\n"
+
+
+def npu_parts(cmake: str) -> list[str]:
+    match = NPU_PARTS.search(cmake)
+    return match.group(1).split() if match else []
+
+
+def check_part(module: str, parts: dict[str, set[str]], inside: pathlib.PurePath, included: str) -> str | None:
+    """`inside`: the file that includes, within the module. What is wrong with including `included`, if anything."""
+    source, target = inside.parts[0] if len(inside.parts) > 1 else "", included.split("/")[1]
+    if source not in parts or target == source:
+        return None
+    order = list(parts)
+    if included.count("/") == 1:
+        name = included.split("/")[1]
+        if name in parts[source] or (inside.stem.endswith("_test") and name in TEST_HEADERS):
+            return None
+        return f"{module}/{source} may not include {name} of the folder above"
+    if target not in order:
+        return f"'{target}' is no part of {module}"
+    if order.index(target) > order.index(source) or (module, source, target) in APART:
+        return f"{module}/{source} may not include {module}/{target}"
+    return None
+
+
+def check_includes(module: str, parts: dict[str, set[str]], path: pathlib.Path) -> list[str]:
     errors = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
             continue
-        target = match.group(1).split("/")[0]
-        if "/" not in match.group(1) or target in ("dllm", module):
+        included, place = match.group(1), f"{path.relative_to(ROOT)}:{number}"
+        target = included.split("/")[0]
+        if "/" not in included or target == "dllm":
             continue
-        if target not in ALLOWED:
+        if target == module:
+            inside = path.relative_to(ROOT / "src" / module)
+            if parts and (wrong := check_part(module, parts, inside, included)):
+                errors.append(f"{place}: {wrong}")
+        elif target not in ALLOWED:
             if target not in (p.name for p in path.parent.iterdir()):
-                errors.append(f"{path.relative_to(ROOT)}:{number}: '{match.group(1)}' is in no known module")
+                errors.append(f"{place}: '{included}' is in no known module")
         elif target not in ALLOWED[module]:
-            errors.append(f"{path.relative_to(ROOT)}:{number}: {module} may not include {target}")
+            errors.append(f"{place}: {module} may not include {target}")
     return errors
 
 
-def main() -> int:
+def check_links(folder: pathlib.Path) -> list[str]:
+    cmake = folder / "CMakeLists.txt"
+    return [f"src/{folder.name}/CMakeLists.txt: {folder.name} may not link {dep}"
+            for match in DEPS.finditer(cmake.read_text() if cmake.exists() else "")
+            for dep in match.group(1).split()
+            if dep not in ALLOWED[folder.name] and not (folder / dep).is_dir()]
+
+
+def check_lengths(lengths: dict[str, int], limit: int, exceptions: dict[str, int], what: str) -> list[str]:
+    """`lengths`: by "path" or "path function". An exception goes when what it names has become short enough."""
+    errors = []
+    for key, lines in lengths.items():
+        if lines > max(limit, exceptions.get(key, 0)):
+            errors.append(f"{key}: {lines} lines; a {what} may have {max(limit, exceptions.get(key, 0))}")
+    errors += [f"scripts/check_includes.py: '{key}' needs no exception any more: remove it" for key in exceptions
+               if lengths.get(key, 0) <= limit]
+    return errors
+
+
+def check_unity(found: dict[pathlib.Path, list[Function]]) -> list[str]:
+    """Functions of anonymous namespaces that two sources of a folder define, unless CMake compiles one of them alone."""
+    errors = []
+    owners: dict[tuple[pathlib.Path, str, str], pathlib.Path] = {}
+    alone: dict[pathlib.Path, set[str]] = {}
+    for path, defined in found.items():
+        if path.suffix != ".cpp" or path.stem.endswith("_test") or path.parts[0] != "src":
+            continue
+        cmake = ROOT / path.parent / "CMakeLists.txt"
+        if path.parent not in alone:
+            text = cmake.read_text() if cmake.exists() else ""
+            alone[path.parent] = {name for match in ALONE.finditer(text) for name in match.group(1).split()}
+        if path.name in alone[path.parent]:
+            continue
+        for namespaces, name in sorted({(f.hidden, f.name) for f in defined if f.hidden}):
+            first = owners.setdefault((path.parent, namespaces, name), path)
+            if first != path:
+                errors.append(f"{path}: '{name}' is in an anonymous namespace of {first.name} too; in a unity build "
+                              "both are one unit")
+    return errors
+
+
+def sources() -> list[pathlib.Path]:
+    return [path for folder in ("include", "src", "tests", "examples", "bench", "fuzz")
+            for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
+
+
+def check_tree() -> list[str]:
     errors = []
     order = list(ALLOWED)
     for module, below in ALLOWED.items():
-        errors += [f"table: {module} lists {b}, which stands below it" for b in below if order.index(b) > order.index(module)]
+        errors += [f"table: {module} lists {b}, which is not below it" for b in below
+                   if order.index(b) > order.index(module)]
+    parts: dict[str, dict[str, set[str]]] = {
+        **PARTS, "npu": {part: set() for part in npu_parts((ROOT / "src/npu/CMakeLists.txt").read_text())}}
     for folder in sorted(p for p in (ROOT / "src").iterdir() if p.is_dir()):
         if folder.name not in ALLOWED:
             errors.append(f"src/{folder.name}: not in the table of scripts/check_includes.py")
             continue
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".h", ".cpp"):
-                errors += check_includes(folder.name, path)
-        cmake = folder / "CMakeLists.txt"
-        for match in DEPS.finditer(cmake.read_text() if cmake.exists() else ""):
-            errors += [f"src/{folder.name}/CMakeLists.txt: {folder.name} may not link {dep}"
-                       for dep in match.group(1).split()
-                       if dep not in ALLOWED[folder.name] and not (folder / dep).is_dir()]
+                errors += check_includes(folder.name, parts.get(folder.name, {}), path)
+        errors += check_links(folder)
+    texts = {path.relative_to(ROOT): path.read_text() for path in sources()}
+    errors += [f"{path}: includes all of JSON; json_fwd.hpp is enough for declarations" for path, text in texts.items()
+               if path.suffix == ".h" and path.parts[0] == "src" and "<nlohmann/json.hpp>" in text
+               and str(path) not in JSON_BY_VALUE]
+    found = {path: list(functions(text)) for path, text in texts.items()}
+    errors += check_lengths({str(p): t.count("\n") for p, t in texts.items()}, MAX_FILE, LONG_FILES, "file")
+    longest: dict[str, int] = {}
+    for path, defined in found.items():
+        for f in defined:
+            key = f"{path} {f.name}"
+            longest[key] = max(longest.get(key, 0), f.lines)
+    errors += check_lengths(longest, MAX_FUNCTION, LONG_FUNCTIONS, "function")
+    return errors + check_unity(found)
+
+
+def main() -> int:
+    errors = check_tree()
     print("\n".join(errors) if errors else "includes: all arrows run downwards", file=sys.stderr)
     return 1 if errors else 0
 

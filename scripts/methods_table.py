@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/methods.md from a run of `dllm compare`.
+"""Writes the tables of docs/lab/methods.md from a run of `dllm compare`.
 
     scripts/methods_table.py PATH/TO/dllm [--only FILE.toml] [arguments of dllm compare, e.g. --limit 50]
 
@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "methods.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "lab" / "methods.md"
 MARK = re.compile(r"(<!-- compare (\S+) (\S+) ?(.*?) ?-->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

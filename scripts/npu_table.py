@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Tokens per second and per joule of whole models on the NPU profiles, as the Markdown table of docs/npu.md.
+"""Tokens per second and per joule of whole models on the NPU profiles, as the Markdown table of docs/guide/npu.md.
 
     scripts/npu_table.py --dllm build/release/dllm [--profile NAME ...] [--model NAME ...] [--cache DIR]
+    scripts/npu_table.py --kv none --kv prefix --kv dual          # caches of keys and values
+    scripts/npu_table.py --profile dart-2048 --gpus               # and the rooflines of GPUs, with ratios
 
-A block of every sequence is decoded with a cache that is kept for all positions and warmed once per block: one warm
-step over all positions, then steps over the block's rows, each followed by one-pass sampling. Warm steps whose rows do
+A block of every sequence is decoded with a cache that is kept for all positions and warmed once per block (--kv dual):
+one warm step over all positions, then steps over the block's rows, each followed by one-pass sampling. With --kv prefix
+steps run the block and what follows it, with --kv none all positions. Warm steps whose rows do
 not fit into vector SRAM run sequence by sequence, as many at a time as fit. Steps are simulated cycle by cycle
 (`dllm npu step`), energy comes from the simulated traffic; a step that no program exists for is taken from the
 analytical model (`dllm npu analyze`, units overlapped) and marked.
@@ -15,9 +18,9 @@ import json
 import subprocess
 import sys
 
-DATACENTRE = {"batch": 16, "block": 32, "context": 256, "steps": 32}
-SINGLE = {"batch": 1, "block": 32, "context": 256, "steps": 32}
-PROFILES = {
+DATACENTRE: dict[str, int | bool] = {"batch": 16, "block": 32, "context": 256, "steps": 32}
+SINGLE: dict[str, int | bool] = {"batch": 1, "block": 32, "context": 256, "steps": 32}
+PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-512": DATACENTRE,
     "dart-1024": DATACENTRE,
     "dart-2048": DATACENTRE,
@@ -28,6 +31,7 @@ PROFILES = {
     "mobile-v81-mx": SINGLE,
 }
 MODELS = ["llada-8b", "llada-moe"]  # others by --model
+GPUS = ["a6000", "h100-pcie", "h100-sxm", "h200"]
 
 
 class Commands:
@@ -51,16 +55,27 @@ class Commands:
         done = subprocess.run(words, capture_output=True, text=True)
         return done.returncode == 0 and json.loads(done.stdout)["parts"] == 1
 
-    def step(self, device, model, batch, rows, context, scored):
+    def step(self, device, model, batch, rows, context, scored, kv="dual"):
         """Seconds and joules of a simulated step; None if it has no program."""
-        shape = ["--device", device, "--shape", model, "--batch", batch, "--rows", rows, "--context", context]
+        shape = ["--device", device, "--shape", model, "--batch", batch, "--rows", rows, "--context", context,
+                 "--cache", kv]
         if not self.fits(*shape):
             return None
         result = self.json("step", *shape, "--scored", scored, "--timing-cache", self.cache)
         return result and (result["time_ms"] * 1e-3, result["timing"]["energy_j"])
 
+    def block_flags(self, w):
+        return ["--batch", w["batch"], "--block", w["block"], "--context", w["context"], "--steps", w["steps"],
+                "--cache", w["kv"]]
+
+    def gpus(self, device, model, w):
+        """Rooflines of the shipped GPUs for the same block."""
+        names = [flag for name in GPUS for flag in ("--gpu", name)]
+        result = self.json("analyze", "--device", device, "--shape", model, *self.block_flags(w), *names)
+        return result["gpus"] if result else []
+
     def analytic(self, device, model, w, phase):
-        flags = ["--batch", w["batch"], "--block", w["block"], "--context", w["context"], "--steps", w["steps"]]
+        flags = self.block_flags(w)
         result = self.json("analyze", "--device", device, "--shape", model, *flags, "--phase", phase)
         if result is None:
             return None
@@ -74,11 +89,11 @@ class Commands:
         return result and (result["time_ms"] * 1e-3, result["timing"].get("energy_j", 0.0))
 
 
-def simulated(run, device, model, rows, w):
+def simulated(run, device, model, rows, w, kv="dual"):
     """(seconds, joules) of a step with `rows` rows of each sequence, as many sequences at a time as fit; and how."""
     sequences = w["batch"] if w.get("simulate", True) else 0
     while sequences >= 1:
-        part = run.step(device, model, sequences, rows, w["context"], w["block"])
+        part = run.step(device, model, sequences, rows, w["context"], w["block"], kv)
         if part:
             parts = w["batch"] // sequences
             return (part[0] * parts, part[1] * parts), "simulated" if parts == 1 else f"{parts} x {sequences}"
@@ -87,16 +102,32 @@ def simulated(run, device, model, rows, w):
 
 
 def line(run, device, model, w, vocab):
-    refine, refine_from = simulated(run, device, model, w["block"], w)
-    refine = refine or run.analytic(device, model, w, "refine")
+    """The table's line, tokens per second and per joule; None where the device cannot hold the model."""
     first, first_from = simulated(run, device, model, w["context"], w)
     first = first or run.analytic(device, model, w, "warm")
+    if w["kv"] == "none":
+        refine, refine_from = first, first_from
+    else:
+        refine, refine_from = simulated(run, device, model, w["block"], w, w["kv"])
+        refine = refine or run.analytic(device, model, w, "refine")
+    if not first or not refine:
+        return f"| {device} | {model} | {w['batch']} | {w['kv']} | refused | | | | |", None
     sampling = run.sampling(device, w, vocab) or (0.0, 0.0)
     seconds, joules = (first[i] + (w["steps"] - 1) * refine[i] + w["steps"] * sampling[i] for i in (0, 1))
     tokens = w["batch"] * w["block"]
-    return (f"| {device} | {model} | {w['batch']} | {refine[0] * 1e3:.2f} ms ({refine_from}) | "
+    text = (f"| {device} | {model} | {w['batch']} | {w['kv']} | {refine[0] * 1e3:.2f} ms ({refine_from}) | "
             f"{first[0] * 1e3:.1f} ms ({first_from}) | {sampling[0] * 1e3:.2f} ms | {tokens / seconds:.1f} | "
             f"{tokens / joules:.2f} |")
+    return text, (tokens / seconds, tokens / joules)
+
+
+def gpu_lines(run, device, model, w, ours):
+    """A line per GPU: its roofline, and how many times its figures the device has."""
+    for gpu in run.gpus(device, model, w):
+        speed, efficiency = gpu["tokens_per_second"], gpu["tokens_per_joule"]
+        ratio = f", {device} has {ours[0] / speed:.2f} x and {ours[1] / efficiency:.1f} x" if ours else ""
+        yield (f"| {gpu['name']} (roofline, BF16{ratio}) | {model} | {w['batch']} | {w['kv']} | "
+               f"{gpu['refine_ms']:.2f} ms | {gpu['warm_ms']:.1f} ms | in both | {speed:.1f} | {efficiency:.2f} |")
 
 
 def main():
@@ -105,14 +136,22 @@ def main():
     parser.add_argument("--cache", default="auto", help="of simulated reports, as `dllm npu step --timing-cache`")
     parser.add_argument("--profile", action="append", choices=PROFILES, help="default: all")
     parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
+    parser.add_argument("--kv", action="append", choices=["none", "prefix", "dual"], help="default: dual")
+    parser.add_argument("--gpus", action="store_true", help="also rooflines of GPUs")
     args = parser.parse_args()
     run = Commands(args.dllm, args.cache)
-    print("| profile | model | batch | step | warm step | sampling | tokens/s | tokens/J |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| profile | model | batch | cache | step | warm step | sampling | tokens/s | tokens/J |")
+    print("|---|---|---|---|---|---|---|---|---|")
     vocabularies = {"llada-8b": 126464, "dream-7b": 152064, "llada-moe": 157184, "llada2-mini": 157184}
     for profile in args.profile or PROFILES:
         for model in args.model or MODELS:
-            print(line(run, profile, model, PROFILES[profile], vocabularies.get(model, 131072)), flush=True)
+            for kv in args.kv or ["dual"]:
+                w = {**PROFILES[profile], "kv": kv}
+                text, ours = line(run, profile, model, w, vocabularies.get(model, 131072))
+                print(text, flush=True)
+                if args.gpus:
+                    for text in gpu_lines(run, profile, model, w, ours):
+                        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws docs/run.svg: three moments of `dllm run --visual` and its result, from a real run in a pseudo-terminal.
+"""Draws docs/guide/run.svg: three moments of `dllm run --visual` and its result, from a real run in a pseudo-terminal.
 
-    python3 scripts/picture_of_a_run.py build/release/dllm docs/run.svg
+    python3 scripts/picture_of_a_run.py build/release/dllm docs/guide/run.svg
 """
 
 import fcntl
@@ -14,6 +14,7 @@ import sys
 import termios
 
 COLUMNS, ROWS = 100, 30
+WIDEST = 92  # columns of the picture
 ARGUMENTS = ["run", "--visual", "--algorithm", "low-confidence", "--steps", "16", "-n", "64",
              "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"]
 CELL, LINE, MARGIN = 8.4, 20, 16
@@ -47,7 +48,7 @@ def colour_of(index: int) -> str:
         return "#d0d0d0"
     index -= 16
     levels = [0, 95, 135, 175, 215, 255]
-    return "#%02x%02x%02x" % (levels[index // 36], levels[index // 6 % 6], levels[index % 6])
+    return f"#{levels[index // 36]:02x}{levels[index // 6 % 6]:02x}{levels[index % 6]:02x}"
 
 
 def runs_of(line: str):
@@ -90,6 +91,14 @@ def svg_line(line: str, row: int) -> list[str]:
     return parts
 
 
+def wrapped(line: str) -> list[str]:
+    """A line of fields, broken between two of them where it is too wide for the picture."""
+    if len(STYLE.sub("", line)) <= WIDEST or " · " not in line:
+        return [line]
+    at = line.rindex(" · ", 0, WIDEST)
+    return [line[:at], "  " + line[at + 3:]]
+
+
 def main() -> int:
     program, target = sys.argv[1:3]
     output = record(os.path.abspath(program))
@@ -99,7 +108,8 @@ def main() -> int:
     lines = ['$ dllm ' + " ".join(ARGUMENTS[:-1]), f'      "{ARGUMENTS[-1]}"', ""]
     for frame in shown:
         lines += OTHER.sub("", frame.split("\x1b[?2026l")[0]).replace("\r", "").rstrip("\n").split("\n") + [""]
-    lines += OTHER.sub("", rest).replace("\r", "").rstrip("\n").split("\n")
+    for line in OTHER.sub("", rest).replace("\r", "").rstrip("\n").split("\n"):
+        lines += wrapped(line)
     body = [part for row, line in enumerate(lines) for part in svg_line(line, row)]
     width = MARGIN * 2 + max(len(STYLE.sub("", line)) for line in lines) * CELL
     height = MARGIN * 2 + len(lines) * LINE

@@ -12,12 +12,12 @@
 namespace dllm {
 namespace {
 
-using testing::RandomModel;
-using testing::ReferenceBackend;
+using test::RandomModel;
+using test::ReferenceBackend;
 
 struct Pair {
   explicit Pair(const RandomModel& spec, CpuOptions options = {})
-      : model(*Model::load(testing::random_source(spec))),
+      : model(*Model::load(test::random_source(spec))),
         build([this](StepShape shape) { return model->build(shape); }),
         cpu(*CpuBackend::create(model->desc(), build, model->weights(), options)),
         reference(model->desc(), build, model->weights()),

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -16,7 +17,7 @@
 #include "cpu/cpu_backend.h"
 #include "dllm/model.h"
 #include "engine/generate.h"
-#include "engine/method.h"
+#include "engine/resolve.h"
 #include "golden_model.h"
 #include "model/model.h"
 
@@ -24,8 +25,8 @@ namespace dllm {
 namespace {
 
 using nlohmann::json;
-using testing::deviation;
-using testing::GoldenModel;
+using test::deviation;
+using test::GoldenModel;
 
 /// The golden model with its two regions, ready to run plans.
 struct Runner {
@@ -99,6 +100,28 @@ TEST(DiffusionGemma, PassesOfBothRegionsAgreeToOneInTenThousand) {
   EXPECT_LT(deviation(all_passes(runner, golden.description()), golden.logits()), 1e-4);
 }
 
+TEST(DiffusionGemma, LogitsReadAPromptCausallyAndACanvasOnRequest) {
+  const GoldenModel golden("diffusion-gemma");
+  const auto model = LanguageModel::load(golden.path());
+  ASSERT_TRUE(model) << model.error().message();
+  auto ids = golden.ids();
+  const auto rows = ids.size();
+  const auto canvas = golden.description()["canvas"].get<std::vector<std::int32_t>>();
+  ids.insert(ids.end(), canvas.begin(), canvas.end());
+  const auto both = model->logits(ids, false, static_cast<std::int32_t>(canvas.size()));
+  ASSERT_TRUE(both) << both.error().message();
+  auto expected = golden.logits();  // prompt, canvas, canvas with its prediction fed back
+  const std::size_t vocab = both->size() / ids.size();
+  expected.resize(both->size());
+  EXPECT_LT(deviation(*both, expected), 1e-4);
+  const auto prompt = model->logits(golden.ids(), false);
+  ASSERT_TRUE(prompt) << prompt.error().message();
+  expected.resize(rows * vocab);
+  EXPECT_LT(deviation(*prompt, expected), 1e-4);
+  EXPECT_FALSE(model->logits(golden.ids(), false, static_cast<std::int32_t>(rows) + 1));
+  EXPECT_FALSE(LanguageModel::load("")->logits({1, 2, 3}, false, 2)) << "LLaDA has no canvases";
+}
+
 TEST(DiffusionGemma, PromptsMayBeReadInParts) {
   const GoldenModel golden("diffusion-gemma");
   Runner whole(source_of(golden.path())), parts(source_of(golden.path()), 1);
@@ -157,7 +180,7 @@ TEST(DiffusionGemma, ReadsItsKeysAndRefusesWhatItCannotRun) {
             std::string::npos);
   EXPECT_NE(error("diffusion-gemma.attention.head_count_kv", MetaValue::i32s({2, 1, 1, 1})).find("others of its kind"),
             std::string::npos);
-  EXPECT_NE(error("diffusion-gemma.attention.head_count_kv", MetaValue::i32s({3, 1, 3, 1})).find("no multiple"),
+  EXPECT_NE(error("diffusion-gemma.attention.head_count_kv", MetaValue::i32s({3, 1, 3, 1})).find("not a multiple"),
             std::string::npos);
   EXPECT_NE(error("diffusion-gemma.attention.shared_kv_layers", MetaValue::u32(2)).find("shared_kv_layers"),
             std::string::npos);
@@ -167,7 +190,7 @@ TEST(DiffusionGemma, ReadsItsKeysAndRefusesWhatItCannotRun) {
 }
 
 TEST(DiffusionGemma, TheSamplerComesFromGenerationConfig) {
-  const GoldenModel golden("diffusion-gemma", [](testing::HfCheckpoint& c) {
+  const GoldenModel golden("diffusion-gemma", [](test::HfCheckpoint& c) {
     c.generation_config = {{"max_denoising_steps", 24},
                            {"t_min", 0.25},
                            {"t_max", 0.5},
@@ -182,7 +205,7 @@ TEST(DiffusionGemma, TheSamplerComesFromGenerationConfig) {
   EXPECT_EQ(canvas.stability, 2);
   EXPECT_EQ(canvas.confidence, 0.125);
   EXPECT_EQ(canvas.entropy_bound, 0.375);
-  const GoldenModel other("diffusion-gemma", [](testing::HfCheckpoint& c) {
+  const GoldenModel other("diffusion-gemma", [](test::HfCheckpoint& c) {
     c.generation_config = {{"sampler_config", {{"_cls_name", "AnotherSamplerConfig"}}}};
   });
   const auto refused = source_from_hf(other.path());
@@ -191,7 +214,7 @@ TEST(DiffusionGemma, TheSamplerComesFromGenerationConfig) {
 }
 
 TEST(DiffusionGemma, ImportChecksItsConfiguration) {
-  using Checkpoint = testing::HfCheckpoint;
+  using Checkpoint = test::HfCheckpoint;
   const auto error = [](const GoldenModel::Damage& damage) {
     const GoldenModel golden("diffusion-gemma", damage);
     const auto source = source_from_hf(golden.path());
@@ -253,7 +276,7 @@ TEST(DiffusionGemma, GenerationsAreTokenForTokenThoseOfTheReference) {
     ASSERT_TRUE(resolved) << resolved.error().message();
     const auto answer = generate(*runner.backend, nullptr, prompt, *resolved, nullptr, {}, {});
     ASSERT_TRUE(answer) << answer.error().message();
-    ASSERT_EQ(answer->ids.size(), static_cast<std::size_t>(options.length));
+    ASSERT_EQ(answer->ids.size(), static_cast<std::size_t>(*options.length));
     EXPECT_TRUE(std::equal(ids.begin(), ids.end(), answer->ids.begin())) << run["options"].dump();
     const bool stopped = ids.size() < answer->ids.size();
     EXPECT_EQ(answer->finish, stopped ? FinishReason::kStop : FinishReason::kLength);
@@ -273,8 +296,9 @@ TEST(DiffusionGemma, AnswersAreCutAndBatchesAndThreadsChangeNothing) {
   options.exact_length = true;
   options.seed = run["options"]["seed"].get<std::uint64_t>();
   Runner runner(with_sampler(golden, run["options"])), single(with_sampler(golden, run["options"]), 1);
-  const GenerateOptions resolved = *resolve_options(options, runner.model->desc());
-  EXPECT_EQ(resolve_options(resolved, runner.model->desc())->steps, resolved.steps) << "resolved twice";
+  const ResolvedOptions resolved = *resolve_options(options, runner.model->desc());
+  EXPECT_EQ(resolved.decoder.name, "entropy-bound");
+  EXPECT_TRUE(resolved.decoder.options.contains("steps"));
   std::int32_t last_masked = 13;
   const auto answer = *generate(*runner.backend, nullptr, golden.ids(), resolved, nullptr,
                                 [&](const StepEvent& event) {
@@ -301,20 +325,28 @@ TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {
   const auto error = [&](const std::function<void(GenerateOptions&)>& change) {
     GenerateOptions options;
     options.length = 8;
-    options.steps = 1;
+    options.decoder.options["steps"] = 1;
     change(options);
     const auto answer = model.generate_ids({104, 105}, options);
     return answer ? std::string() : answer.error().message();
   };
   EXPECT_EQ(error([](GenerateOptions&) {}), "");
-  EXPECT_EQ(error([](GenerateOptions& o) { o.algorithm = "entropy-bound", o.entropy_bound = 0.2, o.cache = "prefix"; }),
+  EXPECT_EQ(error([](GenerateOptions& o) {
+              o.decoder.name = "entropy-bound", o.decoder.options["entropy_bound"] = 0.2, o.cache.name = "prefix";
+            }),
             "");
-  EXPECT_NE(error([](GenerateOptions& o) { o.algorithm = "threshold"; }).find("--algorithm"), std::string::npos);
-  EXPECT_NE(error([](GenerateOptions& o) { o.cache = "dual"; }).find("--cache"), std::string::npos);
-  EXPECT_NE(error([](GenerateOptions& o) { o.window = "sliding"; }).find("--window"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.name = "threshold"; }).find("--algorithm"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.cache.name = "dual"; }).find("--cache"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.window.name = "sliding"; }).find("--window"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.block_length = 4; }).find("--block-length"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0.5; }).find("--temperature"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.cfg_scale = 1; }).find("--cfg-scale"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0; }).find("--temperature"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.suffix.name = "full"; }).find("--suffix"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.smoothing.options["smooth"] = 0.3; }).find("--smooth"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.options["threshold"] = 0.9; }).find("--threshold"),
+            std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.preset = "fast"; }).find("--preset"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.length = 125; }).find("last canvas"), std::string::npos);
   EXPECT_FALSE(model.masked_log_probs({104, 105}, {1}, 0, 0));
   EXPECT_FALSE(model.autoregressive());

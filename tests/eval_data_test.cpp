@@ -52,11 +52,12 @@ TEST(EvalData, HellaswagHasFourEndings) {
 
 TEST(EvalData, HumanevalSolutionsPassTheirTests) {
   DLLM_REQUIRE_SHARED_DATA(shared);
-  if (const auto result = run_python(""); !result) GTEST_SKIP() << result.error().message();
+  if (const auto result = run_python("", ""); !result) GTEST_SKIP() << result.error().message();
   const EvalSet set = read(shared, {"humaneval/HumanEval.jsonl", "humaneval", 164});
   // Every fourteenth: each takes a Python process.
   for (std::size_t i = 0; i < set.items.size(); i += 14) {
-    const auto verdict = set.kind->judge(set.items[i], set.items[i].answer, {.run_code = true, .seconds = 60});
+    const auto verdict =
+        set.kind->judge(set.items[i], set.items[i].answer, {.run_code = RunCode::kSandboxed, .seconds = 60});
     ASSERT_TRUE(verdict) << verdict.error().message();
     EXPECT_TRUE(verdict->correct) << set.items[i].entry_point << ": " << verdict->note;
   }

@@ -17,7 +17,7 @@
 #include "quant/convert.h"
 #include "shared_data.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 using nlohmann::json;
 
@@ -95,4 +95,4 @@ inline double deviation(const std::vector<float>& actual, const std::vector<doub
   return worst / scale;
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

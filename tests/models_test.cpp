@@ -16,9 +16,9 @@ namespace dllm {
 namespace {
 
 using nlohmann::json;
-using testing::deviation;
-using testing::GoldenModel;
-using testing::TempDirectory;
+using test::deviation;
+using test::GoldenModel;
+using test::TempDirectory;
 
 class GoldenModels : public ::testing::TestWithParam<std::string> {
  protected:
@@ -82,9 +82,9 @@ TEST_P(GoldenModels, DecodeTheSameWithAnExactCacheAndWithout) {
     EXPECT_EQ(answer->stats.committed_tokens, 20);
     return;
   }
-  options.cache = "block-causal";
+  options.cache.name = "block-causal";
   const auto cached = model.generate_ids(prompt, options);
-  options.cache = "none";
+  options.cache.name = "none";
   const auto uncached = model.generate_ids(prompt, options);
   ASSERT_TRUE(cached && uncached);
   EXPECT_EQ(cached->ids, uncached->ids);
@@ -103,7 +103,7 @@ std::string import_error(const std::string& model, const GoldenModel::Damage& da
 }
 
 TEST(GoldenModelImport, ChecksWhatItStacks) {
-  using Checkpoint = testing::HfCheckpoint;
+  using Checkpoint = test::HfCheckpoint;
   const std::string expert = "model.layers.1.mlp.experts.3.up_proj.weight";
   EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.erase(expert); }).find("expert 3 is missing"),
             std::string::npos);
@@ -132,22 +132,22 @@ TEST(GoldenModelImport, ChecksWhatItStacks) {
 
 TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
   const TempDirectory directory;
-  testing::HfCheckpoint checkpoint = testing::make_checkpoint({});
+  test::HfCheckpoint checkpoint = test::make_checkpoint({});
   checkpoint.config.erase("mask_token_id");
   for (json& token : checkpoint.tokenizer["added_tokens"])
     if (token["content"] == "<|mdm_mask|>") token["content"] = "<|reserved|>";
   checkpoint.write(directory.path());
-  const auto config = HfConfig::parse(testing::read_text(directory.file("config.json")), "config.json");
+  const auto config = HfConfig::parse(test::read_text(directory.file("config.json")), "config.json");
   ASSERT_TRUE(config);
   const auto mask_with = [&](TokenId published) -> std::optional<std::int64_t> {
     Metadata meta;
-    if (!add_hf_text(directory.path(), *config, {testing::kTinyRows, published}, meta)) return std::nullopt;
+    if (!add_hf_text(directory.path(), *config, {test::kTinyRows, published}, meta)) return std::nullopt;
     return *meta.integer("tokenizer.ggml.mask_token_id");
   };
-  EXPECT_EQ(mask_with(260), 260);                                 // a control token
-  EXPECT_EQ(mask_with(265), 265);                                 // a row without a token
-  EXPECT_EQ(mask_with(70), std::nullopt);                         // a word
-  EXPECT_EQ(mask_with(testing::kTinyRows + 1000), std::nullopt);  // not of this vocabulary
+  EXPECT_EQ(mask_with(260), 260);                              // a control token
+  EXPECT_EQ(mask_with(265), 265);                              // a row without a token
+  EXPECT_EQ(mask_with(70), std::nullopt);                      // a word
+  EXPECT_EQ(mask_with(test::kTinyRows + 1000), std::nullopt);  // not of this vocabulary
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/generate.h"
-#include "engine/method.h"
+#include "engine/resolve.h"
 #include "npu/backend/npu_backend.h"
 #include "npu/backend/testing/reference_backend.h"
 #include "random_model.h"
@@ -12,15 +12,15 @@
 namespace dllm {
 namespace {
 
-testing::RandomModel llada_moe() {
-  testing::RandomModel spec;
+test::RandomModel llada_moe() {
+  test::RandomModel spec;
   spec.architecture = "llada-moe";
   spec.experts = {.count = 12, .used = 3, .width = 24};
   return spec;
 }
 
-testing::RandomModel llada2() {
-  testing::RandomModel spec;
+test::RandomModel llada2() {
+  test::RandomModel spec;
   spec.architecture = "llada2";
   spec.kv_heads = 2;
   spec.experts = {.count = 16,
@@ -36,7 +36,7 @@ testing::RandomModel llada2() {
   return spec;
 }
 
-npu::MachineConfig machine() {
+npu::MachineConfig experts_machine() {
   npu::MachineConfig m;
   m.blen = 4, m.mlen = 64, m.vlen = 64, m.hlen = 16;
   m.vram_elements = std::uint64_t{64} * 4096;
@@ -46,23 +46,24 @@ npu::MachineConfig machine() {
   return m;
 }
 
-struct Method {
+struct ExpertsMethod {
   const char* algorithm;
   const char* cache;
 };
 
-void expect_equal_generations(const testing::RandomModel& spec, const Method& method) {
-  const auto model = *Model::load(testing::random_source(spec));
+void expect_equal_generations(const test::RandomModel& spec, const ExpertsMethod& method) {
+  const auto model = *Model::load(test::random_source(spec));
   const auto factory = [&](StepShape shape) { return model->build(shape); };
-  const auto npu = npu::NpuBackend::create(model->desc(), factory, model->weights(), machine(), {.positions = 64});
+  const auto npu =
+      npu::NpuBackend::create(model->desc(), factory, model->weights(), experts_machine(), {.positions = 64});
   ASSERT_TRUE(npu.has_value()) << npu.error().message();
   npu::test::ReferenceBackend reference(model->desc(), factory, model->weights(), (*npu)->layout());
   GenerateOptions options;
   options.length = 16;
   options.block_length = 8;
-  options.steps = 4;
-  options.algorithm = method.algorithm;
-  options.cache = method.cache;
+  if (method.algorithm == std::string("low-confidence")) options.decoder.options["steps"] = 4;
+  options.decoder.name = method.algorithm;
+  options.cache.name = method.cache;
   const auto resolved = resolve_options(options, model->desc());
   ASSERT_TRUE(resolved.has_value()) << resolved.error().message();
   const std::vector<TokenId> prompt = {3, 17, 42, 8, 61};

@@ -9,7 +9,7 @@
 #include "model/describe.h"
 #include "model/expert_layer.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 namespace {
 
 struct Storage {
@@ -107,4 +107,4 @@ ModelSource random_source(const RandomModel& spec) {
   return source;
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

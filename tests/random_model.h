@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// Shape and type of a small model with random weights.
 struct RandomModel {
@@ -20,4 +20,4 @@ struct RandomModel {
 /// The model as a file would give it; deterministic in `spec`.
 ModelSource random_source(const RandomModel& spec);
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

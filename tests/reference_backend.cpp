@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "numerics/tensor_type.h"
+#include "reference_score.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 namespace {
 
 using Matrix = std::vector<std::vector<double>>;  // [row][column]
@@ -176,7 +176,7 @@ class Pass {
     }
   }
 
-  void apply(const op::SwiGlu& o) {
+  void apply(const op::Glu& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       std::vector<double> row = value(o.gate)[r];
       for (std::size_t i = 0; i < row.size(); ++i) row[i] = gate(row[i], o.activation) * value(o.up)[r][i];
@@ -331,46 +331,10 @@ class Pass {
         for (const LogitQuery& query : batch_[s].request.queries)
           if (static_cast<std::size_t>(query.scored) == i - first[s])
             result[s].queried.push_back(static_cast<float>(z[static_cast<std::size_t>(query.token)]));
-        result[s].rows.push_back(reduce(z, rows_[scored_[i]].row.position, batch_[s].request));
+        result[s].rows.push_back(reference_score(z, rows_[scored_[i]].row.position, batch_[s].request));
       }
     }
     return result;
-  }
-
-  /// Greedy reduction over the raw distribution only: sampling has tests of its own beside the CPU backend.
-  static RowScore reduce(const std::vector<double>& z, Position position, const ScoreRequest& request) {
-    std::vector<bool> choose(z.size(), true), count(z.size(), true);
-    for (const TokenRule& rule : request.rules) {
-      choose[static_cast<std::size_t>(rule.token)] = rule.choose;
-      count[static_cast<std::size_t>(rule.token)] = rule.count;
-    }
-    RowScore score;
-    score.position = position;
-    double best = -std::numeric_limits<double>::infinity(), largest = best, forbidden = best;
-    for (std::size_t t = 0; t < z.size(); ++t) {
-      if (count[t]) largest = std::max(largest, z[t]);
-      if (!choose[t] && count[t]) forbidden = std::max(forbidden, z[t]);
-      if (choose[t] && z[t] > best) {
-        best = z[t];
-        score.token = static_cast<TokenId>(t);
-      }
-    }
-    score.logit = static_cast<float>(best);
-    double total = 0;
-    for (std::size_t t = 0; t < z.size(); ++t) total += count[t] ? std::exp(z[t] - largest) : 0;
-    std::vector<double> p(z.size(), 0.0);
-    double others = 0;
-    for (std::size_t t = 0; t < z.size(); ++t) {
-      if (count[t]) p[t] = std::exp(z[t] - largest) / total;
-      if (p[t] > 0) score.entropy -= p[t] * std::log(p[t]);
-      if (static_cast<TokenId>(t) != score.token) others += p[t];
-    }
-    score.confidence = p[static_cast<std::size_t>(score.token)];
-    score.log_odds = std::log(score.confidence / others);
-    score.overruled = forbidden > best;
-    std::nth_element(p.begin(), p.begin() + 1, p.end(), std::greater<>());
-    score.margin = *std::max_element(p.begin(), p.begin() + 1) - p[1];
-    return score;
   }
 
   std::span<const SequenceStep> batch_;
@@ -406,4 +370,4 @@ Expected<std::vector<Scores>> ReferenceBackend::forward(std::span<const Sequence
   return pass.run(build_(pass.shape()));
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "model/weights.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// The definition of a forward pass, written for reading: float64, no tiling, no fusion, whole logits rows. The CPU
 /// backend is compared with it. Orders of magnitude slower.
@@ -26,4 +26,4 @@ class ReferenceBackend : public Backend {
   std::vector<std::vector<double>> weights_;  ///< by WeightId; empty where an optional one is absent
 };
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

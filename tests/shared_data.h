@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// Folder with reference data that is too large or not licensed for the repository; empty if this machine has none.
 inline std::string shared_data() {
@@ -20,9 +20,9 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test
 
 /// Skips the test, saying so, where the shared data is absent.
-#define DLLM_REQUIRE_SHARED_DATA(path)                   \
-  const std::string path = dllm::testing::shared_data(); \
+#define DLLM_REQUIRE_SHARED_DATA(path)                \
+  const std::string path = dllm::test::shared_data(); \
   if (path.empty()) GTEST_SKIP() << "extra test: needs the shared data (set DLLM_SHARED_DATA)"

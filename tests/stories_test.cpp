@@ -7,7 +7,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/generate.h"
-#include "engine/method.h"
+#include "engine/resolve.h"
 #include "model/model.h"
 #include "shared_data.h"
 
@@ -65,7 +65,7 @@ ModelSource read_llama2c(const std::string& path) {
 
 /// tok512.bin: int32 longest piece, then per token float32 score, int32 length, bytes.
 std::vector<std::string> read_pieces(const std::string& path, std::size_t count) {
-  const std::string bytes = testing::read_file(path);
+  const std::string bytes = test::read_file(path);
   std::vector<std::string> pieces;
   std::size_t at = 4;
   while (pieces.size() < count) {
@@ -89,7 +89,7 @@ std::string text_of(const std::vector<std::int32_t>& ids, const std::vector<std:
 }
 
 std::string published_story(const std::string& path) {
-  const std::string page = testing::read_file(path);
+  const std::string page = test::read_file(path);
   return page.substr(page.find("Once upon a time"), kReproducible);
 }
 
@@ -106,7 +106,7 @@ TEST(Stories260K, GreedyTextIsThePublishedOne) {
     ASSERT_TRUE(backend) << backend.error().message();
     GenerateOptions options;
     options.length = 200;
-    options.cache = cache;
+    options.cache.name = cache;
     const auto resolved = resolve_options(options, (*model)->desc());
     ASSERT_TRUE(resolved) << resolved.error().message();
     const auto result = generate(**backend, nullptr, {kBos}, *resolved, nullptr, {}, {});

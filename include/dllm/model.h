@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -19,9 +21,14 @@ struct LoadOptions {
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
   /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
-  /// a path, or "auto" (beside the model, `<model>.dllm-packed`); empty: none.
+  /// a path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
   std::string weight_cache;
-  bool warnings = true;  ///< report oddities of the file to stderr
+  std::string backend;  ///< cpu (empty), or npu: programs compiled for a simulated device, bit-exact and slow
+  std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
+  std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
+  bool warnings = true;                     ///< report oddities of the file to stderr
+  /// Told the share of the load that is done, in [0, 1]; false ends it (kCancelled). Called in the calling thread.
+  std::function<bool(double done)> progress{};
 };
 
 struct ChatTurn {
@@ -34,6 +41,12 @@ struct MaskedText {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> masked;  ///< positions, ascending
   std::int32_t prompt = 0;           ///< leading positions that guidance hides
+};
+
+/// Ids of the tokenizer's special tokens; absent: it has none.
+struct SpecialTokens {
+  std::optional<std::int32_t> bos, eos, eot, pad, mask;
+  bool add_bos = false;  ///< a raw prompt begins with bos
 };
 
 /// A model that answers. Generation uses the model's threads and runs one call at a time per object (calls from
@@ -65,8 +78,10 @@ class LanguageModel {
                                                    const AnswerCallback& on_answer = {},
                                                    std::stop_token stop = {}) const;
 
-  /// Raw logits [ids.size() x vocab_size()], one full pass. `causal` overrides the model's attention mask.
-  Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal) const;
+  /// Raw logits [ids.size() x vocab_size()] of one full pass. `causal` overrides the model's attention mask. Models
+  /// that refine canvases (DiffusionGemma) read a prompt causally and a canvas in all directions: the last `canvas` ids
+  /// are the canvas, read in a second pass. Errors: kUsage, also for a canvas if the model refines none.
+  Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal, std::int32_t canvas = 0) const;
 
   /// Log-probabilities (nats) of `ids` at the positions `masked` (ascending), which the model sees as masks, all at
   /// once; the building block of likelihood estimates. Autoregressive models predict each from the tokens before it.
@@ -84,9 +99,21 @@ class LanguageModel {
   Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
   /// Token ids of a conversation, rendered through the chat template.
   Expected<std::vector<std::int32_t>> apply_template(const std::vector<ChatTurn>& turns) const;
+  /// Token ids of a text that is a prompt as it is, without a chat template: bos in front where the model wants it.
+  /// `special`: texts of control tokens become their ids.
+  Expected<std::vector<std::int32_t>> prompt_ids(std::string_view text, bool special) const;
+  SpecialTokens special_tokens() const;
+  /// Source of the chat template in use; empty: there is none.
+  std::string chat_template() const;
   /// Replaces the file's chat template. Errors: kInvalidFile with line and column.
   Expected<void> set_chat_template(const std::string& source);
   bool has_chat_template() const;
+  /// Whether texts of control tokens in messages ("<|eot_id|>") become those tokens. Off at first: messages are plain
+  /// text, whatever they contain, and only the chat template writes control tokens.
+  void set_special_content(bool special);
+
+  /// The options that a generation would use: the preset and every default filled in. Errors: kUsage, as generate().
+  Expected<ResolvedOptions> resolve(const GenerateOptions& options) const;
 
   std::int32_t vocab_size() const;
   std::int32_t context_length() const;
@@ -97,7 +124,7 @@ class LanguageModel {
   std::int32_t threads() const;
 
  private:
-  friend struct LanguageModelParts;  ///< engine/load.h: models on other backends
+  friend class Scheduler;
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -66,7 +66,7 @@ def export(args):
     state = load_checkpoint(os.path.join(args.out, "checkpoint.pt"))
     model = Llada(ModelConfig(**state["config"]))
     model.load_state_dict(state["model" if args.raw else "average"])
-    export_model(model, args.out)
+    export_model(model, args.out, RECIPES[state.get("recipe", "tiny")].gen_length, block_length=32)
 
 
 def golden(args):

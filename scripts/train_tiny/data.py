@@ -21,7 +21,7 @@ class Row:
     answer: int         # tokens of the answer up to and including the first end of text
     weights: list       # of the canvas from `begin` on
     equals: list = field(default_factory=list)  # positions in the answer right after a "="
-    masked: list = None
+    masked: list | None = None
     shown: dict = field(default_factory=dict)   # what is to be predicted beneath another token than the mask
     segments: list | None = None    # per token of an answer that stands twice, clean and masked (harder/chained.py)
     guess: Guess | None = None      # what the model fills in itself (guesses.py)

@@ -21,9 +21,9 @@ NEAR_BEST = 1e-5
 class Method:
     name: str
     rule: str                   # fixed, threshold, factor
-    parameter: float = None     # the threshold, or f of the factor rule
-    steps: int = None           # fixed: forward passes per block
-    cache: str = None           # None, prefix, dual
+    parameter: float | None = None  # the threshold, or f of the factor rule
+    steps: int | None = None    # fixed: forward passes per block
+    cache: str | None = None    # None, prefix, dual
 
 
 METHODS = {m.name: m for m in (

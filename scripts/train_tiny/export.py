@@ -99,7 +99,7 @@ def write_json(path, value):
         json.dump(value, f, indent=2)
 
 
-def export_model(model, directory):
+def export_model(model, directory, gen_length=None, block_length=None):
     os.makedirs(directory, exist_ok=True)
     config = model.config
     tensors = {name: p.detach().float().cpu().numpy() for name, p in model.state_dict().items()}
@@ -107,7 +107,9 @@ def export_model(model, directory):
     write_json(os.path.join(directory, "config.json"), hf_config(config))
     write_json(os.path.join(directory, "generation_config.json"), {
         "_from_model_config": True, "bos_token_id": config.bos_token_id,
-        "eos_token_id": config.eos_token_id, "pad_token_id": config.eos_token_id})
+        "eos_token_id": config.eos_token_id, "pad_token_id": config.eos_token_id} |
+        # What runs obey by default: `dllm convert` writes it into the model file.
+        ({"gen_length": gen_length, "block_length": block_length} if gen_length else {}))
 
 
 def load_model(directory):

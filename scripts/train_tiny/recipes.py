@@ -1,8 +1,8 @@
 """What the commands need to know about a model to be made: one entry per recipe."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable
 
 from . import data, schedule, tasks
 from .decode import METHODS

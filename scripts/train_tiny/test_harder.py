@@ -178,7 +178,8 @@ def test_guesses_fill_masks_before_their_end(tokenizer):
     batch = train_data.collate(rows, tokenizer)
     masked = batch.inputs == mask
 
-    def filled(threshold, passes, which=range(len(rows))):
+    def filled(threshold, passes, which=None):
+        which = range(len(rows)) if which is None else which
         chosen = {i: guesses.Guess(threshold, rows[i].guess.end, passes) for i in which}
         return guesses.committed(model, batch.inputs, batch.pad, chosen, mask)
     free = [sum(bool(masked[i, j]) for j in range(min(len(row.ids), row.guess.end))) for i, row in enumerate(rows)]

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/line_reader.h"
-#include "app/live.h"
-#include "app/options.h"
-#include "app/report.h"
-#include "app/verb.h"
+#include "app/cli/line_reader.h"
+#include "app/cli/live.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
+#include "base/output_file.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -15,6 +20,8 @@ namespace {
 
 constexpr std::string_view kHelp =
     "/clear           forget the conversation\n"
+    "/retry           another answer to the last message, with the next seed\n"
+    "/set KEY VALUE   change an option, named as its flag: /set temp 0.7; without more: what was changed\n"
     "/system TEXT     set the system message; without TEXT: remove it\n"
     "/save FILE       write the conversation as JSON\n"
     "/stats           figures of the last answer and of the session\n"
@@ -31,24 +38,37 @@ std::string_view trim(std::string_view text) {
 /// What was said, and what it cost.
 class Conversation {
  public:
-  Conversation(const LanguageModel& model, const GenerateOptions& options, const LiveFlags& live, Session& session)
+  Conversation(const LanguageModel& model, GenerateOptions& options, const LiveFlags& live, Session& session)
       : model_(model), options_(options), live_(live), session_(session) {}
 
   void set_system(std::string text) { system_ = std::move(text); }
-  void clear() { turns_.clear(); }
+  void clear() {
+    turns_.clear();
+    first_ = 0;
+  }
 
   /// On failure the conversation stays as it was before the message.
   Expected<void> say(const std::string& message) {
+    const std::size_t first = first_;
     turns_.push_back({"user", message});
-    LiveAnswer live(session_.terminal, model_, live_, /*print=*/true);
+    if (auto fits = forget_what_does_not_fit(); !fits) {
+      turns_.pop_back();
+      return fits;
+    }
+    LiveAnswer live(session_.terminal, model_, live_, AnswerForm::kText);
     const std::stop_token stop = session_.interrupt.arm();
-    auto answer = model_.generate(with_system(), options_, live.callback(), stop);
+    auto answer = model_.generate(seen(), options_, live.callback(), stop);
     session_.interrupt.disarm();
     if (!answer) {
       turns_.pop_back();
+      first_ = first;
       return std::move(answer).error();
     }
     live.finish(*answer);
+    std::ostream& err = session_.terminal.err;
+    if (first_ > first)
+      err << fmt::format("(the context is full: the first {} turns are forgotten, {} are not)\n", first_,
+                         turns_.size() - first_);
     turns_.push_back({"assistant", answer->text});
     total_.nfe += answer->stats.nfe;
     total_.steps += answer->stats.steps;
@@ -56,41 +76,99 @@ class Conversation {
     total_.committed_tokens += answer->stats.committed_tokens;
     total_.seconds += answer->stats.seconds;
     last_ = std::move(*answer);
-    if (last_.finish == FinishReason::kCancelled) session_.terminal.err << "(stopped)\n";
+    if (last_.finish == FinishReason::kCancelled) {
+      err << "(stopped)\n";
+    } else if (const std::string note = empty_answer_note(last_); !note.empty()) {
+      err << "(" << note << ")\n";
+    }
+    err << stats_line(last_) << "\n";
+    return {};
+  }
+
+  /// Answers the last message again, with the next seed.
+  Expected<void> retry() {
+    if (turns_.empty()) return Error{ErrorCode::kUsage, "there is no message to answer again", "/retry", ""};
+    const std::vector<ChatTurn> before = turns_;
+    const std::string message = turns_[turns_.size() - 2].content;
+    turns_.resize(turns_.size() - 2);
+    first_ = std::min(first_, turns_.size());
+    options_.seed = options_.seed.value_or(0) + 1;
+    if (auto said = say(message); !said) {
+      turns_ = before;
+      return said;
+    }
+    if (turns_.back().content == before.back().content)
+      session_.terminal.err << "(the same answer: greedy decoding draws nothing; try /set temp 0.7)\n";
+    return {};
+  }
+
+  /// `text`: "KEY VALUE", or nothing.
+  Expected<void> set(const std::string& text) {
+    const auto space = text.find_first_of(" \t");
+    std::string key = text.substr(0, space);
+    if (key.empty()) {
+      for (const auto& [name, value] : changed_) session_.terminal.err << fmt::format("{} {}\n", name, value);
+      if (changed_.empty()) session_.terminal.err << "(nothing was changed; dllm chat --help tells the options)\n";
+      return {};
+    }
+    const std::string value(space == std::string::npos ? "" : trim(std::string_view(text).substr(space)));
+    if (value.empty()) return Error{ErrorCode::kUsage, "a value is missing", "/set " + key, "/set KEY VALUE"};
+    GenerateOptions options = options_;
+    if (key == "stop" || key == "--stop")
+      options.stop = {value};
+    else if (auto set = options.set(key, value); !set && !key.starts_with('-'))
+      DLLM_CHECK_OK(options.set("--" + key, value));
+    else if (!set)
+      return set;
+    const auto resolved = model_.resolve(options);
+    if (!resolved) return resolved.error();
+    options_ = std::move(options);
+    changed_[key] = value;
     return {};
   }
 
   std::string stats() const {
     if (total_.steps == 0) return "no answer yet\n";
-    return fmt::format("last:    {}\nsession: {} turns, {} tokens, NFE {}, {:.1f} s, {:.1f} tok/s\n",
-                       stats_line(last_, options_.seed), turns_.size(), total_.answer_tokens, total_.nfe,
-                       total_.seconds, total_.seconds > 0 ? total_.answer_tokens / total_.seconds : 0);
+    return fmt::format("last:    {}\nsession: {} turns, {} tokens, NFE {}, {:.1f} s, {:.1f} tok/s\n", stats_line(last_),
+                       turns_.size(), total_.answer_tokens, total_.nfe, total_.seconds,
+                       total_.seconds > 0 ? total_.answer_tokens / total_.seconds : 0);
   }
 
   Expected<void> save(const std::string& path, const nlohmann::ordered_json& config) const {
     nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-    for (const ChatTurn& turn : with_system()) messages.push_back({{"role", turn.role}, {"content", turn.content}});
-    std::ofstream file(path, std::ios::binary);
-    file << dump({{"messages", messages}, {"config", config}}) << "\n";
-    file.flush();
-    if (!file) return Error{ErrorCode::kIo, "cannot be written", path, ""};
-    return {};
+    for (const ChatTurn& turn : with_system(0)) messages.push_back({{"role", turn.role}, {"content", turn.content}});
+    return write_file(path, dump({{"messages", messages}, {"config", config}}) + "\n");
   }
 
  private:
-  std::vector<ChatTurn> with_system() const {
+  std::vector<ChatTurn> with_system(std::size_t first) const {
     std::vector<ChatTurn> all;
     if (!system_.empty()) all.push_back({"system", system_});
-    all.insert(all.end(), turns_.begin(), turns_.end());
+    all.insert(all.end(), turns_.begin() + static_cast<std::ptrdiff_t>(first), turns_.end());
     return all;
+  }
+  /// What the model is shown.
+  std::vector<ChatTurn> seen() const { return with_system(first_); }
+
+  /// Drops the oldest exchanges until prompt and canvas fit into the context. The last message always stays: if it is
+  /// too long by itself, the model says so.
+  Expected<void> forget_what_does_not_fit() {
+    DLLM_TRY(const ResolvedOptions resolved, model_.resolve(options_));
+    for (; first_ + 2 < turns_.size(); first_ += 2) {
+      DLLM_TRY(const auto ids, model_.apply_template(seen()));
+      if (static_cast<std::int64_t>(ids.size()) + resolved.length <= resolved.context) break;
+    }
+    return {};
   }
 
   const LanguageModel& model_;
-  const GenerateOptions& options_;
+  GenerateOptions& options_;
   const LiveFlags& live_;
   Session& session_;
   std::string system_;
   std::vector<ChatTurn> turns_;
+  std::size_t first_ = 0;  ///< turns in front of it are forgotten: /save still has them
+  std::map<std::string, std::string> changed_;
   Generation last_;
   GenerateStats total_;
 };
@@ -107,10 +185,9 @@ class Chat final : public Verb {
     live_.add(flags);
   }
 
-  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+  Expected<ExitCode> run(const Flags&, Session& session) override {
     if (model_.list_isas(session.terminal)) return kExitOk;
-    finish_generate_options(flags, options_);
-    DLLM_TRY(const LanguageModel model, model_.open(session.terminal));
+    DLLM_TRY(const LanguageModel model, model_.open(session));
     Conversation conversation(model, options_, live_, session);
     conversation.set_system(system_);
     LineReader reader(session.terminal, session.interrupt);
@@ -128,6 +205,9 @@ class Chat final : public Verb {
       }
       if (proceed && !*proceed) break;
     }
+    // Closed, or a directory: no end of a conversation.
+    if (&session.terminal.in == &std::cin && !session.terminal.in_tty && std::ferror(stdin) != 0)
+      return Error{ErrorCode::kIo, "cannot be read", "standard input", "is it closed?"};
     // A person has seen the error; a script looks at the exit code.
     return session.terminal.in_tty ? kExitOk : code;
   }
@@ -170,7 +250,7 @@ class Chat final : public Verb {
 
   /// False: leave.
   Expected<bool> command(std::string_view text, Conversation& conversation, const LanguageModel& model,
-                         Session& session) const {
+                         Session& session) {
     const auto space = text.find_first_of(" \t");
     const std::string_view name = text.substr(0, space);
     const std::string rest(space == std::string_view::npos ? "" : trim(text.substr(space)));
@@ -181,16 +261,22 @@ class Chat final : public Verb {
     } else if (name == "/clear") {
       conversation.clear();
       err << "(the conversation is forgotten)\n";
+    } else if (name == "/retry") {
+      DLLM_CHECK_OK(conversation.retry());
+    } else if (name == "/set") {
+      DLLM_CHECK_OK(conversation.set(rest));
     } else if (name == "/system") {
       conversation.set_system(rest);
     } else if (name == "/stats") {
       err << conversation.stats();
     } else if (name == "/save") {
       if (rest.empty()) return Error{ErrorCode::kUsage, "a file name is missing", "/save", ""};
-      DLLM_CHECK_OK(conversation.save(rest, run_config(model, model_, options_, session.command)));
+      DLLM_TRY(const ResolvedOptions resolved, model.resolve(options_));
+      DLLM_CHECK_OK(conversation.save(rest, run_config(model, model_, resolved, session.command)));
       err << "(saved to " << sanitize(rest) << ")\n";
     } else {
-      const std::vector<std::string> known = {"/clear", "/system", "/save", "/stats", "/help", "/quit", "/bye"};
+      const std::vector<std::string> known = {"/clear", "/retry", "/set",  "/system", "/save",
+                                              "/stats", "/help",  "/quit", "/bye"};
       return Error{ErrorCode::kUsage, "unknown command", std::string(name), choice_hint(name, known)};
     }
     return true;

@@ -120,7 +120,7 @@ class Eval(CliCase):
         report = json.loads(self.ok("eval", path, "-n", "32", "-o", "json", "--shots", "1").stdout)
         self.assertEqual(list(report["tasks"]), ["gsm8k"])
         self.assertEqual(report["all"]["items"], 1)
-        self.assertIn("'question' is no field", self.fails(3, "eval", path, "--format", "exact"))
+        self.assertIn("'question' is not a field", self.fails(3, "eval", path, "--format", "exact"))
         report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--format", "number").stdout)
         self.assertEqual(report["all"]["correct"], 2)
         path.write_text('{"prompt":"def f():\\n","entry_point":"f","canonical_solution":"","test":""}\n')
@@ -164,6 +164,20 @@ class Compare(CliCase):
         texts = [e.text for e in xml.etree.ElementTree.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
         for wanted in ("A & B", "a", "b", "--window whole", "forward passes per answer"):
             self.assertIn(wanted, texts)
+
+    def test_sets(self):
+        publish = self.dir / "publish.jsonl"
+        publish.write_text('{"task":"arith","prompt":"Solve 3+4.","answer":"7"}\n')
+        sets = ["compare", "-n", "16", "--choose", self.items, "--publish", publish]
+        report = json.loads(self.ok(*sets, "--tried", "7", "a:", "-o", "json").stdout)
+        self.assertEqual((report["set"], report["tried"], report["items"]), ("publish", 7, 1))
+        self.assertIn("set choose: to choose by, not to publish", self.ok(*sets, "--on", "choose", "a:").stdout)
+        self.assertIn("recommend none", self.fails(2, *sets, "--on", "choose", "--recommend", "1", "a:"))
+        self.assertIn("recommend none", self.fails(2, *self.common, "--recommend", "1", "a:"))
+        self.assertIn("too few", self.fails(2, *sets, "--recommend", "1", "a:"))
+        self.assertIn("named twice", self.fails(2, *self.common, "--publish", publish, "a:"))
+        twice = ["compare", "-n", "16", "--choose", self.items, "--publish", self.items]
+        self.assertIn("3 of its 3 prompts", self.fails(3, *twice, "a:"))
 
     def test_mistakes(self):
         self.assertIn("nothing to compare", self.fails(2, *self.common))

@@ -1,15 +1,17 @@
 // dllm compare: configurations side by side on the same items.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
+#include "app/compare_sets.h"
 #include "app/compare_spec.h"
 #include "app/eval_model.h"
-#include "app/report.h"
-#include "app/verb.h"
+#include "base/output_file.h"
 #include "base/try.h"
 #include "eval/accuracy_plot.h"
 #include "eval/comparison.h"
@@ -23,20 +25,22 @@ struct Runner {
   GenerateOptions options;
   ModelFlags model;
   const LanguageModel* loaded = nullptr;
+  ResolvedOptions resolved;
   EvalModel bound;
 };
+
+Error in_configuration(Error error, const std::string& name) {
+  error.where = fmt::format("configuration '{}'{}{}", name, error.where.empty() ? "" : ", ", error.where);
+  return error;
+}
 
 class Compare final : public Verb {
  public:
   void declare(Flags& flags) override {
     flags.group("Input");
     flags.positionals("CONFIGURATION...",
-                      "\"NAME: OPTIONS\", e.g. \"dual: --cache dual\"; the first one is compared with", 1000, words_);
-    flags.add({.names = {"--items"},
-               .value = "FILE",
-               .help = "what is asked: items as dllm eval reads them",
-               .takes_path = true,
-               .apply = into(items_path_)});
+                      "\"NAME: OPTIONS\", such as \"dual: --cache dual\"; the first is the baseline", 1000, words_);
+    sets_.add(flags);
     flags.add({.names = {"--file"},
                .value = "FILE.toml",
                .help = "items, common options and configurations, in front of those given here",
@@ -47,39 +51,43 @@ class Compare final : public Verb {
                .value = "N",
                .help = "run every item so often; times are the best",
                .default_text = "1",
-               .apply = into(repeat_, 1, 1000)});
+               .apply = into(repeat_, 1, 1000),
+               .rare = true});
     model_.add_template(flags);
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "md", "json", "csv"});
-    flags.add(
-        {.names = {"--by-task"}, .help = "text and md: a second table, accuracy per task", .apply = into(by_task_)});
+    flags.add({.names = {"--by-task"},
+               .help = "text and md: a second table, accuracy per task",
+               .apply = into(by_task_),
+               .rare = true});
     flags.add({.names = {"--plot"},
                .value = "FILE.svg",
-               .help = "draw accuracy against speed",
+               .help = "draw differences in accuracy, and costs",
                .takes_path = true,
                .apply = into(plot_)});
     flags.add({.names = {"--plot-x"},
                .value = "NAME",
-               .help = "the plot's horizontal axis",
+               .help = "the cost that the plot shows",
                .default_text = "tok/s",
                .choices = plot_axis_names(),
-               .apply = into(plot_x_, plot_axis_names())});
+               .apply = into(plot_x_, plot_axis_names()),
+               .rare = true});
   }
 
-  Expected<ExitCode> run(const Flags& flags, Session& session) override {
+  Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
     if (model_.list_isas(terminal)) return kExitOk;
-    finish_generate_options(flags, options_);
     DLLM_CHECK_OK(collect(terminal));
-    DLLM_TRY(const EvalSet set, items_.read(items_path_));
+    DLLM_TRY(const EvalSet set, items_.read(sets_.path()));
+    DLLM_CHECK_OK(sets_.check(set, items_));
     if (items_.scoring_of(set) != Scoring::kGenerate)
       return Error{ErrorCode::kUsage, "only generated answers are compared", "dllm compare",
                    "measure choices and likelihoods with dllm eval"};
     DLLM_CHECK_OK(check_scoring(*set.kind, Scoring::kGenerate));
-    const std::stop_token stop = session.interrupt.arm();
-    DLLM_CHECK_OK(load(terminal, stop));
+    DLLM_CHECK_OK(load(session));
+    bind(session.interrupt.arm());
     auto complete = ask(set, terminal);
     session.interrupt.disarm();
     if (!complete) return complete.error();
@@ -98,7 +106,7 @@ class Compare final : public Verb {
     if (!spec_path_.empty()) {
       DLLM_TRY(const std::string text, read_text(spec_path_, terminal));
       DLLM_TRY(const CompareSpec spec, parse_compare_spec(text, spec_path_));
-      if (items_path_.empty()) items_path_ = spec.items;
+      sets_.take(spec);
       title_ = spec.title;
       if (model_.path.empty()) model_.path = spec.model;
       for (const ComparedOptions& one : spec.configurations)
@@ -111,8 +119,7 @@ class Compare final : public Verb {
     if (runners_.empty())
       return Error{ErrorCode::kUsage, "there is nothing to compare", "dllm compare",
                    "give configurations as \"NAME: OPTIONS\" or in --file"};
-    if (items_path_.empty()) return Error{ErrorCode::kUsage, "no items are named", "dllm compare", "give --items FILE"};
-    return {};
+    return sets_.resolve();
   }
 
   /// Reads a configuration's flags on top of the common ones.
@@ -129,32 +136,39 @@ class Compare final : public Verb {
     runner->model.add_loading(flags);
     DLLM_TRY(const std::vector<std::string> words, split_words(text));
     auto parsed = flags.parse(words, [](const std::string&) { return nullptr; });
-    if (!parsed || *parsed == ParseOutcome::kHelp) {
-      Error error = parsed ? Error{ErrorCode::kUsage, "--help is no option of a configuration", "", ""}
+    if (!parsed || *parsed != ParseOutcome::kRun) {
+      Error error = parsed ? Error{ErrorCode::kUsage, "--help is not an option of a configuration", "", ""}
                            : std::move(parsed).error();
-      error.where = fmt::format("configuration '{}'{}{}", given.name, error.where.empty() ? "" : ", ", error.where);
-      return error;
+      return in_configuration(std::move(error), given.name);
     }
-    finish_generate_options(flags, runner->options);
     runners_.push_back(std::move(runner));
     return {};
   }
 
-  Expected<void> load(Terminal& terminal, const std::stop_token& stop) {
+  Expected<void> load(Session& session) {
     for (const auto& runner : runners_) {
       const LoadOptions& load = runner->model.load;
-      const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", runner->model.path, load.threads, load.isa,
-                                          load.cache_type, load.activations, load.weight_cache);
+      const std::string key =
+          fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path, runner->model.hub.name,
+                      runner->model.hub.file, load.threads, load.isa, load.cache_type, load.activations,
+                      load.weight_cache, load.backend, load.device, fmt::join(load.device_changes, "\n"));
       auto found = models_.find(key);
       if (found == models_.end()) {
-        DLLM_TRY(LanguageModel model, runner->model.open(terminal));
+        DLLM_TRY(LanguageModel model, runner->model.open(session));
         found = models_.emplace(key, std::move(model)).first;
       }
       runner->loaded = &found->second;
-      runner->bound = items_.bind(*runner->loaded, runner->options, runner->model.raw, stop);
+      auto resolved = runner->loaded->resolve(runner->options);
+      if (!resolved) return in_configuration(std::move(resolved).error(), runner->given.name);
+      runner->resolved = *std::move(resolved);
       contenders_.push_back({runner->given.name, runner->given.options, {}});
     }
     return {};
+  }
+
+  void bind(const std::stop_token& stop) {
+    for (const auto& runner : runners_)
+      runner->bound = items_.bind(*runner->loaded, runner->options, runner->model.raw, stop);
   }
 
   /// Every item goes through all configurations before the next, so that a machine that slows down meanwhile is slow
@@ -169,9 +183,7 @@ class Compare final : public Verb {
           auto record = evaluate_item(set, i, Scoring::kGenerate, runner->bound, items_.judging);
           if (!record) {
             progress.clear();
-            Error error = std::move(record).error();
-            error.where = fmt::format("configuration '{}', {}", runner->given.name, error.where);
-            return error;
+            return in_configuration(std::move(record).error(), runner->given.name);
           }
           if (!*record) {
             progress.clear();
@@ -195,16 +207,15 @@ class Compare final : public Verb {
     std::ostream& out = session.terminal.out;
     const auto rows = compare(contenders_);
     if (!plot_.empty()) {
-      const std::string svg = accuracy_plot(rows, plot_axis(plot_x_), title_.empty() ? items_path_ : title_);
-      std::ofstream file(plot_, std::ios::binary);
-      file << svg;
-      if (!file.flush()) return Error{ErrorCode::kIo, "cannot write", plot_, ""};
+      const std::string svg = accuracy_plot(rows, plot_axis(plot_x_), title_.empty() ? sets_.path() : title_);
+      DLLM_CHECK_OK(write_file(plot_, svg, made_of(std::vector{sets_.path(), spec_path_})));
     }
     if (output_ == "json") {
       auto json = comparison_json(contenders_, rows);
+      json.update(sets_.json(rows));
       for (std::size_t i = 0; i < runners_.size(); ++i)
         json["configurations"][i]["config"] =
-            run_config(*runners_[i]->loaded, runners_[i]->model, runners_[i]->options, session.command);
+            run_config(*runners_[i]->loaded, runners_[i]->model, runners_[i]->resolved, session.command);
       out << dump(json) << "\n";
       return {};
     }
@@ -214,11 +225,13 @@ class Compare final : public Verb {
       const TextTable tasks = task_table(contenders_);
       out << "\n" << (output_ == "md" ? tasks.markdown() : tasks.aligned());
     }
+    if (const std::string notes = sets_.notes(rows); !notes.empty() && output_ != "csv") out << "\n" << notes;
     return {};
   }
 
   std::vector<std::string> words_;
-  std::string items_path_, spec_path_, output_, plot_, plot_x_ = "tok/s", title_;
+  CompareSets sets_;
+  std::string spec_path_, output_, plot_, plot_x_ = "tok/s", title_;
   bool by_task_ = false;
   std::int32_t repeat_ = 1;
   EvalFlags items_;

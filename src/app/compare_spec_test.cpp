@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "app/fuzz_entry.h"
+#include "base/fuzz_replay.h"
+
 namespace dllm::app {
 namespace {
 
@@ -32,10 +35,20 @@ TEST(CompareSpec, Toml) {
   EXPECT_EQ(spec->options, "-n 64");
   ASSERT_EQ(spec->configurations.size(), 2u);
   EXPECT_EQ(spec->configurations[1].options, "--cache dual");
+  const std::string end = "[[configuration]]\nname = \"a\"\noptions = \"\"\n";
+  const auto sets = parse_compare_spec("choose = \"c\"\npublish = \"p\"\ntried = 24\n" + end, "docs/x.toml");
+  ASSERT_TRUE(sets) << sets.error().message();
+  EXPECT_EQ(sets->choose, "docs/c");
+  EXPECT_EQ(sets->publish, "docs/p");
+  EXPECT_EQ(sets->tried, 24);
+  for (const std::string head : {"items = \"i\"\nchoose = \"c\"\n", "tried = 0\n", "tried = \"x\"\n"})
+    EXPECT_EQ(parse_compare_spec(head + end, "x.toml").error().code, ErrorCode::kInvalidFile) << head;
   for (const char* bad : {"colour = 1", "[[configuration]]\nname = \"a\"", "options = \"\"",
                           "[[configuration]]\nname=\"a\"\noptions=\"\"\n[[configuration]]\nname=\"a\"\noptions=\"\""})
     EXPECT_EQ(parse_compare_spec(bad, "x.toml").error().code, ErrorCode::kInvalidFile) << bad;
 }
+
+TEST(FuzzCorpus, CompareSpec) { test::replay_corpus("compare_spec", 100, fuzz_compare_spec); }
 
 }  // namespace
 }  // namespace dllm::app

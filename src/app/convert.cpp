@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/options.h"
-#include "app/report.h"
-#include "app/verb.h"
-#include "app/write_report.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
+#include "app/cli/write_report.h"
 #include "base/try.h"
 #include "model/source.h"
 #include "quant/convert.h"
@@ -36,6 +37,7 @@ class WriteVerb : public Verb {
     DLLM_TRY(const ModelSource source, open_source(input));
     ProgressLine progress(terminal);
     options_.threads = output_.threads();
+    options_.replace = output_.replace();
     options_.progress = [&](std::string_view tensor, std::int64_t done, std::int64_t total) {
       progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, tensor);
     };
@@ -60,6 +62,16 @@ class WriteVerb : public Verb {
                .help = "name of the model in the file",
                .default_text = "the source's",
                .apply = into(options_.model_name)});
+    flags.add({.names = {"--canvas-length"},
+               .value = "N",
+               .help = "tokens of an answer that runs generate by default",
+               .default_text = "the source's",
+               .apply = into(options_.canvas_length, 1, 1 << 20)});
+    flags.add({.names = {"--block-length"},
+               .value = "N",
+               .help = "positions that runs decode together by default",
+               .default_text = "the source's",
+               .apply = into(options_.block_length, 1, 1 << 20)});
     output_.add(flags);
   }
 

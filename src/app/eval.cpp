@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
 #include "app/eval_model.h"
-#include "app/report.h"
-#include "app/verb.h"
 #include "base/try.h"
 #include "eval/eval_report.h"
 
@@ -34,12 +35,13 @@ class Eval final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
     if (model_.list_isas(terminal)) return kExitOk;
-    finish_generate_options(flags, options_);
     if (words_.empty()) return Error{ErrorCode::kUsage, "no file is named", "dllm eval", "see dllm eval --help"};
     DLLM_TRY(const EvalSet set, items_.read(words_.front()));
     const Scoring scoring = items_.scoring_of(set);
     DLLM_CHECK_OK(check_scoring(*set.kind, scoring));
-    DLLM_TRY(const LanguageModel model, model_.open(terminal));
+    if (scoring != Scoring::kGenerate) DLLM_CHECK_OK(check_unread(flags));
+    DLLM_TRY(const LanguageModel model, model_.open(session));
+    DLLM_TRY(const ResolvedOptions resolved, model.resolve(options_));
 
     ProgressLine progress(terminal);
     const std::stop_token stop = session.interrupt.arm();
@@ -58,7 +60,7 @@ class Eval final : public Verb {
     session.interrupt.disarm();
     progress.clear();
     if (!report) return std::move(report).error();
-    print(*report, run_config(model, model_, options_, session.command), terminal.out);
+    print(*report, run_config(model, model_, resolved, session.command), terminal.out);
     terminal.err << fmt::format("{} · {:.1f} s\n", summary(*report), report->all.seconds);
     if (report->complete) return kExitOk;
     terminal.err << fmt::format("interrupted: {} of {} items\n", report->all.items, set.items.size());
@@ -66,6 +68,23 @@ class Eval final : public Verb {
   }
 
  private:
+  /// Likelihoods are taken of given answers: nothing is generated.
+  static Expected<void> check_unread(const Flags& flags) {
+    const auto check = [&flags](const OptionInfo& info) -> Expected<void> {
+      if (info.key == "seed" || info.key == "cfg_scale" || info.flags.empty() || !flags.given(info.flags.front()))
+        return {};
+      return Error{ErrorCode::kUsage, "likelihoods of given answers do not read it", info.flags.front(),
+                   "leave it out, or give --scoring generate"};
+    };
+    for (const OptionInfo& info : options_info().common) DLLM_CHECK_OK(check(info));
+    for (const PartInfo& part : options_info().parts) {
+      DLLM_CHECK_OK(check(part.selector));
+      for (const MethodInfo& method : part.methods)
+        for (const OptionInfo& info : method.options) DLLM_CHECK_OK(check(info));
+    }
+    return {};
+  }
+
   Expected<std::vector<Generation>> batched(const LanguageModel& model, const std::vector<EvalItem>& items,
                                             ProgressLine& progress, std::stop_token stop) const {
     std::vector<std::vector<ChatTurn>> conversations;

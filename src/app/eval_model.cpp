@@ -87,36 +87,49 @@ void EvalFlags::add(Flags& flags) {
              .help = "kind of the items",
              .default_text = "by their fields",
              .choices = task_kind_names(),
-             .apply = into(format, task_kind_names())});
+             .apply = into(format, task_kind_names()),
+             .rare = true});
   flags.add({.names = {"--scoring"},
              .value = "NAME",
              .help = "judge generated answers, take the likeliest choice, or measure how likely the answers are",
              .default_text = "the kind's",
              .choices = {"generate", "choices", "likelihood"},
-             .apply = into(scoring, {"generate", "choices", "likelihood"})});
+             .apply = into(scoring, {"generate", "choices", "likelihood"}),
+             .rare = true});
   flags.add({.names = {"--task"}, .value = "NAME", .help = "items of this task only", .apply = into(task)});
   flags.add({.names = {"--limit"}, .value = "N", .help = "the first N items only", .apply = into(limit, 1, kMax)});
   flags.add({.names = {"--shots"},
              .value = "N",
              .help = "put the first N items with their solutions in front of the others",
-             .apply = into(shots, 0, 1000)});
+             .apply = into(shots, 0, 1000),
+             .rare = true});
   flags.add({.names = {"--mc-samples"},
              .value = "N",
              .help = "masks per likelihood; 0: exact, for up to 12 tokens",
              .default_text = "128",
-             .apply = into(samples, 0, 1 << 20)});
+             .apply = into(samples, 0, 1 << 20),
+             .rare = true});
   flags.add({.names = {"--system-prompt", "-sys"},
              .value = "TEXT",
              .help = "system message in front of each prompt",
-             .apply = into(system)});
+             .apply = into(system),
+             .rare = true});
   flags.add({.names = {"--run-code"},
-             .help = "run the model's programs: no network, limits, but this file system (docs/evaluating.md)",
-             .apply = into(judging.run_code)});
+             .help = "run the model's programs in a sandbox; --run-code=unsafe: where the system grants none "
+                     "(docs/guide/evaluating.md)",
+             .apply = [this](const std::string& value) -> Expected<void> {
+               const std::optional<bool> allowed = value == "unsafe" ? std::optional(true) : parse_bool(value);
+               if (!allowed)
+                 return bad_value(fmt::format("'{}' is unknown", value), "--run-code, or --run-code=unsafe");
+               judging.run_code = value == "unsafe" ? RunCode::kUnsafe : *allowed ? RunCode::kSandboxed : RunCode::kNo;
+               return {};
+             }});
   flags.add({.names = {"--code-seconds"},
              .value = "X",
              .help = "time limit of a program",
              .default_text = "10",
-             .apply = into(judging.seconds, 0.01, 3600)});
+             .apply = into(judging.seconds, 0.01, 3600),
+             .rare = true});
 }
 
 Expected<EvalSet> EvalFlags::read(const std::string& path) const {
@@ -157,9 +170,10 @@ EvalModel EvalFlags::bind(const LanguageModel& model, const GenerateOptions& opt
     DLLM_TRY(const std::vector<std::int32_t> ids, model.apply_template(turns(prompt)));
     // Without a template a continuation stands in the same line, as the harness has it.
     const bool joined = raw && !prompt.empty() && prompt.back() != ' ' && prompt.back() != '\n';
-    LikelihoodRun run(model, options.cfg_scale, batch, stop);
+    LikelihoodRun run(model, options.cfg_scale.value_or(0), batch, stop);
     for (const std::string& target : targets)
-      DLLM_CHECK_OK(run.add(ids, joined ? " " + target : target, {.samples = samples, .rng = {options.seed, item}}));
+      DLLM_CHECK_OK(
+          run.add(ids, joined ? " " + target : target, {.samples = samples, .rng = {options.seed.value_or(0), item}}));
     return run.run();
   };
   return bound;

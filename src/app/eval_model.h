@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options.h"
+#include "app/cli/options.h"
 #include "dllm/model.h"
 #include "eval/evaluate.h"
 #include "eval/likelihood.h"

@@ -1,9 +1,10 @@
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/model_listing.h"
-#include "app/options.h"
-#include "app/report.h"
-#include "app/verb.h"
+#include "app/cli/model_listing.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
 #include "base/try.h"
 
 namespace dllm::app {

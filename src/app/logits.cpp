@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <ostream>
+#include <span>
 
-#include "app/model_file.h"
-#include "app/options.h"
-#include "app/verb.h"
+#include "app/cli/model_file.h"
+#include "app/cli/options.h"
+#include "app/cli/verb.h"
+#include "base/output_file.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -23,6 +21,11 @@ class Logits final : public Verb {
     flags.group("Input");
     flags.add({.names = {"--tokens"}, .value = "IDS", .help = "token ids: 1,2,3", .apply = into(tokens_)});
     flags.add({.names = {"--causal"}, .help = "with a causal mask instead of the model's", .apply = into(causal_)});
+    flags.add({.names = {"--canvas"},
+               .value = "N",
+               .help = "for models that refine canvases: the last N tokens are the canvas, the others the prompt",
+               .default_text = "0",
+               .apply = into(canvas_, 0, 1 << 20)});
     flags.group("Output");
     flags.add({.names = {"-o", "--outfile", "--output"},
                .value = "FILE",
@@ -40,41 +43,23 @@ class Logits final : public Verb {
     if (output_ == "-" && terminal.out_tty)
       return Error{ErrorCode::kUsage, "binary data would go to the terminal", "--output", "give a file or a pipe"};
     DLLM_TRY(const auto ids, parse_ids(tokens_, "--tokens"));
-    DLLM_TRY(const LanguageModel model, model_.open(terminal));
-    DLLM_TRY(const std::vector<float> logits, model.logits(ids, causal_));
-    const auto* bytes = reinterpret_cast<const char*>(logits.data());
-    const auto size = static_cast<std::streamsize>(logits.size() * sizeof(float));
+    if (output_ != "-") DLLM_CHECK_OK(check_output(output_));
+    DLLM_TRY(const LanguageModel model, model_.open(session));
+    DLLM_TRY(const std::vector<float> logits, model.logits(ids, causal_, canvas_));
+    const auto bytes = std::as_bytes(std::span(logits));
     if (output_ == "-") {
-      terminal.out.write(bytes, size);
+      terminal.out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     } else {
-      DLLM_CHECK_OK(write_file(bytes, size));
+      DLLM_CHECK_OK(write_file(output_, bytes));
     }
     terminal.err << fmt::format("{} x {} float32\n", ids.size(), model.vocab_size());
     return kExitOk;
   }
 
  private:
-  /// Complete or not at all.
-  Expected<void> write_file(const char* bytes, std::streamsize size) const {
-    std::error_code failure;
-    // A device or a pipe cannot be replaced by a rename.
-    const auto status = std::filesystem::status(output_, failure);
-    const bool direct = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-    const std::string path = direct ? output_ : output_ + ".part";
-    errno = 0;
-    std::ofstream file(path, std::ios::binary);
-    file.write(bytes, size);
-    file.close();
-    const Error error{ErrorCode::kIo, errno != 0 ? std::strerror(errno) : "cannot be written", output_, ""};
-    failure.clear();
-    if (file && !direct) std::filesystem::rename(path, output_, failure);
-    if (file && !failure) return {};
-    if (!direct) std::filesystem::remove(path, failure);
-    return error;
-  }
-
   std::string tokens_, output_;
   bool causal_ = false;
+  std::int32_t canvas_ = 0;
   ModelFlags model_;
 };
 

@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/report.h"
-#include "app/verb.h"
-#include "app/write_report.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
+#include "app/cli/write_report.h"
 #include "base/try.h"
 #include "quant/make_model.h"
 
@@ -80,6 +81,7 @@ class MakeModel final : public Verb {
     DLLM_CHECK_OK(output_flags_.check(output_));
     ProgressLine progress(terminal);
     options_.threads = output_flags_.threads();
+    options_.replace = output_flags_.replace();
     options_.progress = [&](std::string_view tensor, double fraction) { progress.show(fraction, tensor); };
     options_.cancelled = [&] { return session.interrupt.requested(); };
     session.interrupt.arm();

@@ -64,6 +64,37 @@ class NpuCompile(CliCase):
             self.assertGreater(result["timing"]["total_cycles"], 1000)
         self.assertEqual(result["counts"].get("V_RED_MAX_IDX"), 16 * 5)
 
+    def step(self, *more):
+        command, verb, *rest = self.arguments("--timing-cache", "off", *more)
+        return [command, "step", *rest]
+
+    def test_analytic_refuses_what_it_does_not_know(self):
+        known = json.loads(self.ok(*self.step("--analytic", "-o", "json")).stdout)
+        self.assertGreater(known["scheduled"]["total_cycles"], 0)
+        for flag in [["--issue", "serial"], ["--issue-width", 1], ["--no-chaining"], ["--vector-starts", 1],
+                     ["--accumulators", 1], ["--blocking-transfers"], ["--compat-mlen"], ["--compat-scale64"],
+                     ["--reduced-head"]]:  # fmt: skip
+            words = self.fails(3, *self.step("--analytic", *flag))
+            self.assertIn(" ".join(map(str, flag)), words)
+
+    def test_reduced_head_writes_no_logits(self):
+        whole = json.loads(self.ok(*self.step("-o", "json")).stdout)
+        reduced = json.loads(self.ok(*self.step("--reduced-head", "-o", "json")).stdout)
+        self.assertEqual(reduced["logits"], "reduced on chip")
+        logits = 2 * 8 * 300  # of at least a byte each
+        written = [sum(region["write_bytes"] for region in r["timing"]["regions"]) for r in (whole, reduced)]
+        self.assertGreater(written[0] - written[1], logits)
+
+    def test_caches_choose_the_rows(self):
+        rows = {}
+        for cache in ["none", "prefix", "dual"]:
+            step = json.loads(self.ok(*self.step("--cache", cache, "-o", "json")).stdout)
+            self.assertEqual((step["cache"], step["scored"]), (cache, 8))
+            rows[cache] = step["rows"]
+        self.assertEqual(rows, {"none": 40, "prefix": 8 + (40 // 2 - 8) // 2, "dual": 8})
+        self.assertEqual(json.loads(self.ok(*self.step("--cache", "prefix", "--suffix", 4, "-o", "json")).stdout)["rows"], 12)
+        self.fails(2, *self.step("--cache", "dual", "--suffix", 4))
+
     def test_what_does_not_fit_runs_in_parts(self):
         many = self.arguments("--batch", 16, "--rows", 40, "--set", "sram.vector_rows=2200")
         step = json.loads(self.ok(*many, "--emit", "json").stdout)
@@ -97,7 +128,7 @@ class NpuCompile(CliCase):
         self.assertTrue(step["from_cache"])
         self.assertEqual(first, again)
         text = self.ok("npu", "compile", *base[2:-4], "--routing", "balanced").stdout
-        self.assertIn("assumed: each row chooses 2 of 16 experts in turn", text)
+        self.assertIn("assumed: each row chooses 2 of 16 experts round-robin", text)
         shape.write_text(EXPERTS.replace("used = 2", "used = 20"))
         self.assertIn("20 of 16 experts", self.fails(3, *base))
         shape.write_text(EXPERTS.replace("width = 64", "widht = 64"))
@@ -108,7 +139,7 @@ class NpuCompile(CliCase):
         self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
         large = ["--batch", 1, "--rows", 400, "--context", 400, "--set", "sram.vector_rows=1100"]
         self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments(*large)))
-        self.assertIn("within the context", self.fails(2, *self.arguments("--context", "4")))
+        self.assertIn("in a context of 4", self.fails(2, *self.arguments("--context", "4")))
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 
     def test_text_from_compiled_programs(self):

@@ -94,6 +94,26 @@ class Models(CliCase):
         self.fails(2, "npu", "analyze", "--block", 64, "--context", 32)
         self.fails(2, "npu", "analyze", "--shape", "gpt-5")
 
+    def test_analyze_beside_gpus(self):
+        result = self.json("analyze", "--bandwidth", 717, "--gpu", "a6000", "--gpu", "h200")
+        names = [gpu["name"] for gpu in result["gpus"]]
+        self.assertEqual(names, ["a6000", "h200"])
+        for gpu in result["gpus"]:
+            self.assertTrue(gpu["source"])
+            speed = result["block"]["tokens_per_second"] / gpu["tokens_per_second"]
+            self.assertAlmostEqual(gpu["device_speedup"], speed, delta=1e-6 * speed)
+            self.assertAlmostEqual(gpu["tokens_per_joule"], gpu["tokens_per_second"] / gpu["watts"], delta=1e-3)
+        self.assertLess(result["gpus"][0]["tokens_per_second"], result["gpus"][1]["tokens_per_second"])
+        self.fails(2, "npu", "analyze", "--gpu", "h300")
+
+    def test_front_ends_without_a_model_are_refused(self):
+        words = self.fails(3, "npu", "analyze", "--set", "issue.width=1")
+        self.assertIn("issue.width", words)
+        self.assertIn("npu step", words)
+        spec = self.dir / "issue.toml"
+        spec.write_text(SWEEP.replace("[workload]", '"issue.accumulators" = [1, 2]\n[workload]'))
+        self.assertIn("npu step", self.fails(3, "npu", "sweep", spec))
+
     def test_sweep(self):
         spec = self.dir / "sweep.toml"
         spec.write_text(SWEEP)

@@ -8,7 +8,7 @@ import pathlib
 import struct
 import unittest
 
-from cli_case import CliCase
+from cli_case import CliCase, run
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -39,7 +39,7 @@ class Npu(CliCase):
         self.assertIn("did you mean 'disasm'", self.fails(2, "npu", "disasn"))
 
     def test_generated_files_are_current(self):
-        self.assertEqual(self.ok("npu", "isa").stdout, (SOURCE / "docs/isa.md").read_text())
+        self.assertEqual(self.ok("npu", "isa").stdout, (SOURCE / "docs/guide/isa.md").read_text())
         self.assertEqual(self.ok("npu", "isa", "--format", "sv").stdout, (SOURCE / "rtl/dllm_isa_pkg.sv").read_text())
         rows = json.loads(self.ok("npu", "isa", "--format", "json").stdout)["instructions"]
         self.assertIn("V_RED_MAX_IDX", [row["mnemonic"] for row in rows])
@@ -67,6 +67,12 @@ class Npu(CliCase):
         message = self.fails(3, "npu", "asm", bad)
         self.assertIn("bad.asm:2:1: unknown instruction 'M_MN' (did you mean M_MM?)", message)
         self.fails(3, "npu", "run", bad)
+        worse = self.write("worse.asm", "M_MN 0, gp1, gp2\nli gp1, 5\nS_ADD_FP f9, f1, f2\nC_BNZ gp1, nowhere\n")
+        result = run("npu", "asm", worse)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        messages = result.stderr.splitlines()
+        self.assertEqual([line.split(":")[1:3] for line in messages[:-1]], [["1", "1"], ["3", "10"], ["4", "12"]])
+        self.assertIn("worse.asm: 3 errors", messages[-1])
         self.fails(3, "npu", "disasm", self.write("bad.bin", b"\0\0\0\0"))
         self.fails(3, "npu", "run", self.dir / "missing.asm")
         self.fails(2, "npu", "run")

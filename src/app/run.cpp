@@ -1,9 +1,10 @@
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/live.h"
-#include "app/options.h"
-#include "app/report.h"
-#include "app/verb.h"
+#include "app/cli/live.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -21,35 +22,38 @@ class Run final : public Verb {
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
     flags.group("Output");
-    add_output_flag(flags, output_, {"text", "json"});
+    add_output_flag(flags, output_, {"text", "json", "jsonl"});
     live_.add(flags);
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
     if (model_.list_isas(terminal)) return kExitOk;
-    finish_generate_options(flags, options_);
     if (model_.raw && flags.given("--system-prompt"))
       return Error{ErrorCode::kUsage, "raw text has no system message", "--system-prompt", "leave out --raw"};
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
-    DLLM_TRY(const LanguageModel model, model_.open(terminal));
+    DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});
     turns.push_back({"user", prompt});
 
-    const bool json = output_ == "json";
-    LiveAnswer live(terminal, model, live_, /*print=*/!json);
+    const AnswerForm form = output_ == "text"    ? AnswerForm::kText
+                            : output_ == "jsonl" ? AnswerForm::kSteps
+                                                 : AnswerForm::kNone;
+    LiveAnswer live(terminal, model, live_, form);
     const std::stop_token stop = session.interrupt.arm();
     auto answer = model.generate(turns, options_, live.callback(), stop);
     const bool interrupted = session.interrupt.disarm();
     if (!answer) return std::move(answer).error();
     live.finish(*answer);
-    if (json) {
-      auto result = generation_json(*answer);
-      result["config"] = run_config(model, model_, options_, session.command);
-      terminal.out << dump(result) << "\n";
+    if (form != AnswerForm::kText) {
+      nlohmann::ordered_json result = generation_json(*answer);
+      if (form == AnswerForm::kSteps) result = {{"type", "result"}, {"result", std::move(result)}};
+      result["config"] = run_config(model, model_, answer->options, session.command);
+      terminal.out << dump(result, form == AnswerForm::kSteps ? -1 : 2) << "\n";
     }
-    terminal.err << stats_line(*answer, options_.seed) << "\n";
+    if (const std::string note = empty_answer_note(*answer); !note.empty()) terminal.err << "warning: " << note << "\n";
+    terminal.err << stats_line(*answer) << "\n";
     if (live.timed_out()) return kExitTimeout;
     return interrupted ? kExitInterrupted : kExitOk;
   }

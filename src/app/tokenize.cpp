@@ -1,27 +1,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "app/model_file.h"
-#include "app/options.h"
-#include "app/report.h"
-#include "app/verb.h"
+#include "app/cli/model_file.h"
+#include "app/cli/options.h"
+#include "app/cli/report.h"
+#include "app/cli/verb.h"
 #include "base/try.h"
 
 namespace dllm::app {
 namespace {
 
-class Tokenize final : public Verb {
- public:
-  void declare(Flags& flags) override {
-    text_.add(flags, "TEXT");
-    flags.add({.names = {"--no-special"},
-               .help = "texts of control tokens are text like any other",
-               .apply = into(no_special_)});
-    flags.add({.names = {"--add-bos"},
-               .help = "put the beginning-of-sequence token in front, if the model wants one",
-               .apply = into(add_bos_)});
+/// What tokenize and detokenize share.
+class TokenizerVerb : public Verb {
+ protected:
+  void add_shared(Flags& flags) {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
@@ -31,6 +26,22 @@ class Tokenize final : public Verb {
                .apply = into(path_)});
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json"});
+  }
+
+  std::string path_, output_;
+};
+
+class Tokenize final : public TokenizerVerb {
+ public:
+  void declare(Flags& flags) override {
+    text_.add(flags, "TEXT");
+    flags.add({.names = {"--no-special"},
+               .help = "texts of control tokens are text like any other",
+               .apply = into(no_special_)});
+    flags.add({.names = {"--add-bos"},
+               .help = "put the beginning-of-sequence token in front, if the model wants one",
+               .apply = into(add_bos_)});
+    add_shared(flags);
     flags.add({.names = {"--show"}, .help = "a table of ids and their texts", .apply = into(show_)});
   }
 
@@ -62,25 +73,16 @@ class Tokenize final : public Verb {
   }
 
   TextFlags text_;
-  std::string path_, output_;
   bool no_special_ = false, add_bos_ = false, show_ = false;
 };
 
-class Detokenize final : public Verb {
+class Detokenize final : public TokenizerVerb {
  public:
   void declare(Flags& flags) override {
     flags.group("Input");
     flags.positionals("[ID...]", "token ids, separated by spaces or commas; standard input when none is given", 1 << 20,
                       words_);
-    flags.group("Model");
-    flags.add({.names = {"-m", "--model"},
-               .value = "PATH",
-               .help = "GGUF file, Hugging Face directory or tokenizer.json",
-               .default_text = "the embedded tiny-llada",
-               .takes_path = true,
-               .apply = into(path_)});
-    flags.group("Output");
-    add_output_flag(flags, output_, {"text", "json"});
+    add_shared(flags);
     flags.add({.names = {"--no-special"}, .help = "leave control tokens out", .apply = into(no_special_)});
   }
 
@@ -111,7 +113,6 @@ class Detokenize final : public Verb {
 
  private:
   std::vector<std::string> words_;
-  std::string path_, output_;
   bool no_special_ = false;
 };
 

@@ -1,10 +1,12 @@
-#include "app/npu.h"
-#include "app/verb.h"
+#include "app/cli/verb.h"
+#include "app/npu/npu.h"
 
 namespace dllm::app {
 
 std::unique_ptr<Verb> make_run();
 std::unique_ptr<Verb> make_chat();
+std::unique_ptr<Verb> make_serve();
+std::unique_ptr<Verb> make_pull();
 std::unique_ptr<Verb> make_inspect();
 std::unique_ptr<Verb> make_convert();
 std::unique_ptr<Verb> make_quantize();
@@ -15,11 +17,14 @@ std::unique_ptr<Verb> make_logits();
 std::unique_ptr<Verb> make_eval();
 std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
+std::unique_ptr<Verb> make_options();
 
 const std::vector<VerbEntry>& verbs() {
   static const std::vector<VerbEntry> entries = {
       {"run", "[OPTIONS] [PROMPT]", "Answer one prompt", make_run},
       {"chat", "[OPTIONS]", "Talk with a model", make_chat},
+      {"serve", "[OPTIONS]", "Answer requests over HTTP, as OpenAI's API and others", make_serve},
+      {"pull", "[OPTIONS] ORG/MODEL[:TYPE]", "Fetch a model from a hub", make_pull},
       {"inspect", "[OPTIONS] FILE", "Show what is inside a model file", make_inspect},
       {"convert", "[OPTIONS] DIR", "Make a GGUF file of a Hugging Face model directory", make_convert},
       {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Make a smaller GGUF file of another", make_quantize},
@@ -33,6 +38,7 @@ const std::vector<VerbEntry>& verbs() {
        make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
+      {"options", "[OPTIONS] [NAME]", "List the methods of decoding and their options", make_options},
       {.name = "npu",
        .arguments = "VERB [OPTIONS]",
        .summary = "Design and simulate neural processing units",

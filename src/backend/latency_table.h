@@ -8,7 +8,7 @@ namespace dllm {
 
 /// What a step of so many rows costs on this machine with this model. Between the measured rows the cost is linear,
 /// beyond the last it goes on with the last slope; it never falls with more rows. The part
-/// that grows with the context, attention, is one number: it is linear in rows and in context (docs/decoding.md).
+/// that grows with the context, attention, is one number: it is linear in rows and in context (docs/guide/decoding.md).
 class LatencyTable {
  public:
   struct Point {

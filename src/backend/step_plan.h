@@ -83,7 +83,7 @@ struct ScoreRequest {
 };
 
 /// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that
-/// are reduced are z = u + (scale + 1)(c - u) (LLaDA's convention, dllm-reference B.1).
+/// are reduced are z = u + (scale + 1)(c - u) (the convention of LLaDA's reference sampler).
 struct Guidance {
   std::int32_t unconditional = 0;  ///< index into the batch; that sequence's own Scores stay empty
   float scale = 0;

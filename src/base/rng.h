@@ -28,7 +28,7 @@ constexpr std::uint32_t rng_stream(const RngKey& key, RngPurpose purpose) {
 double uniform01(const RngKey& key, RngPurpose purpose, std::uint32_t step, std::uint32_t position,
                  std::uint32_t index = 0);
 
-/// Standard Gumbel draw -ln(-ln u) in float64: low precision skews sampling (dllm-reference B.0).
+/// Standard Gumbel draw -ln(-ln u) in float64: low precision skews sampling (Zheng et al., arXiv 2409.02908).
 double gumbel(const RngKey& key, RngPurpose purpose, std::uint32_t step, std::uint32_t position, std::uint32_t index);
 
 }  // namespace dllm

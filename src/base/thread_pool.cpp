@@ -32,22 +32,32 @@ bool spin_until(Done done) {
   }
 }
 
+void end_threads(std::vector<std::thread>& threads, std::mutex& mutex, std::atomic<bool>& stop,
+                 std::condition_variable& wake) {
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  wake.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
   assert(threads >= 1);
   shares_ = std::vector<Share>(static_cast<std::size_t>(threads));
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  threads_.reserve(static_cast<std::size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    // A std::thread that is destroyed while it runs ends the process.
+    end_threads(threads_, mutex_, stop_, wake_);
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
-  for (auto& thread : threads_) thread.join();
-}
+ThreadPool::~ThreadPool() { end_threads(threads_, mutex_, stop_, wake_); }
 
 void ThreadPool::drain(int worker) {
   for (;;) {

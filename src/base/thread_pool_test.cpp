@@ -1,14 +1,28 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace dllm {
 namespace {
+
+TEST(ThreadPool, ThrowsWhereTheSystemGivesFewer) {
+  // Stacks of a quarter of the address space: the first one or two threads start, the next do not.
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 45), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(ThreadPool(8), std::system_error);
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(ThreadPool(8).size(), 8);
+}
 
 TEST(ThreadPool, EveryTaskRunsExactlyOnce) {
   for (int threads : {1, 2, 3, 7}) {

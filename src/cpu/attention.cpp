@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/parallel.h"
 #include "cpu/cpu_kv_cache.h"
-#include "cpu/linear.h"
 
 namespace dllm::cpu {
 

@@ -17,7 +17,7 @@
 namespace dllm::cpu {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0};
 constexpr std::int32_t kEverything = std::numeric_limits<std::int32_t>::max();
@@ -106,7 +106,7 @@ bool same_bits(const float* a, const float* b, std::int64_t n) {
 
 TEST(Attention, MatchesDoublePrecision) {
   const std::vector<KeyRange> ranges = {{2, 3}, {7, 40}, {70, 131}, {199, 200}};
-  for (const KernelSet* set : testing::available_sets())
+  for (const KernelSet* set : test::available_sets())
     for (TensorType type : kTypes)
       for (std::int64_t dim : {8, 24, 32, 64, 128, 160}) {
         if (dim % codec(type).block_elems != 0) continue;
@@ -124,7 +124,7 @@ TEST(Attention, MatchesDoublePrecision) {
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
-  for (const KernelSet* set : testing::available_sets()) {
+  for (const KernelSet* set : test::available_sets()) {
     Problem problem(TensorType::kF32, 16, 100, 3, 1, 6);
     problem.scale = 3000.f;
     const std::vector<float> out = problem.run(*set, {{0, 100}});
@@ -137,14 +137,14 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 }
 
 TEST(Attention, NothingVisibleGivesZeros) {
-  for (const KernelSet* set : testing::available_sets()) {
+  for (const KernelSet* set : test::available_sets()) {
     const Problem problem(TensorType::kF16, 32, 10, 2, 1, 1);
     for (float x : problem.run(*set, {})) EXPECT_EQ(x, 0.f);
   }
 }
 
 TEST(Attention, NotANumberShowsWhereItIsVisibleAndNowhereElse) {
-  for (const KernelSet* set : testing::available_sets()) {
+  for (const KernelSet* set : test::available_sets()) {
     Problem problem(TensorType::kF32, 32, 80, 4, 1, 2);
     problem.limits = {40, 70, 71, kEverything};
     const std::vector<float> clean = problem.run(*set, {{0, 80}});
@@ -216,7 +216,7 @@ RC_GTEST_PROP(Attention, AResultIsAFunctionOfTheQueryAndTheVisibleSet, ()) {
 
 TEST(KvCacheRows, RoundToTheNearestRepresentableValue) {
   Random random(4);
-  for (const KernelSet* set : testing::available_sets())
+  for (const KernelSet* set : test::available_sets())
     for (TensorType type : kTypes) {
       const std::vector<float> x = random_floats(random, 96, 5.f);
       std::vector<std::byte> row(static_cast<std::size_t>(codec(type).row_bytes(96)));

@@ -52,7 +52,7 @@ Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
                  "", ""};
   if (view.shape[0] % format.block_elems != 0)
     return Error{ErrorCode::kInvalidFile,
-                 fmt::format("rows of tensor '{}' hold {} elements, no multiple of the {} of a {} block", decl.name,
+                 fmt::format("rows of tensor '{}' hold {} elements, not a multiple of the {} of a {} block", decl.name,
                              view.shape[0], format.block_elems, format.name),
                  "", ""};
   const auto expected = static_cast<std::size_t>(format.row_bytes(view.shape[0]) * row_count(view.shape));
@@ -119,7 +119,7 @@ class CpuBackend::Impl {
        const CpuOptions& options, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
         executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
-                  options.weight_cache),
+                  options.weight_cache, options.progress),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
   Impl(const Impl& other, int threads)
@@ -153,6 +153,8 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
                                        options, kv, std::move(shapes));
     impl->executor_.set_profile(options.profile);
     return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
+  } catch (const cpu::PackingStopped&) {
+    return Error{ErrorCode::kCancelled, "the load was stopped", "", ""};
   } catch (const std::bad_alloc&) {
     return out_of_memory("the CPU backend's setup");
   } catch (const std::system_error& error) {
@@ -197,6 +199,8 @@ Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {
   DLLM_TRY(std::unique_ptr<KvCache> cache, cpu::CpuKvCache::create(capacity, impl_->kv_shapes_, impl_->kv_));
   return cache;
 }
+
+Expected<void> CpuBackend::check() const { return impl_->executor_.check(); }
 
 Expected<std::vector<Scores>> CpuBackend::forward(std::span<const SequenceStep> batch) {
   try {

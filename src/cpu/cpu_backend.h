@@ -36,6 +36,9 @@ enum class CpuKvType {
   kQ8_0,  ///< blocks of 32 values with a float16 scale; the model's head_dim must be a multiple of 32
 };
 
+/// Told the share of the weights that are packed, in [0, 1], tensor by tensor; false ends the load (kCancelled).
+using LoadProgress = std::function<bool(double done)>;
+
 struct CpuOptions {
   int threads = 0;  ///< 0: every CPU this process may use
   std::string isa;  ///< name of a kernel set; empty: the best that this processor runs
@@ -43,6 +46,7 @@ struct CpuOptions {
   CpuActivations activations = CpuActivations::kAuto;
   cpu::Profile* profile = nullptr;  ///< borrowed; gets the time of every operator (cpu/profile.h)
   WeightCacheOptions weight_cache{};
+  LoadProgress progress{};
 };
 
 /// A kernel set of this build, for `--isa` and its help.
@@ -70,6 +74,8 @@ class CpuBackend final : public Backend {
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+  /// Whether the weight cache, if the weights are in one, is unchanged, so that the scores so far count. Errors: kIo.
+  Expected<void> check() const;
 
   /// A backend with threads and memory of its own that shares this one's weights, whose caches it can use, and that may
   /// run while this one runs. Not to outlive it. Errors: kUsage (threads), kResource.

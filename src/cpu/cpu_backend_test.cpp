@@ -7,13 +7,13 @@
 #include <cmath>
 #include <thread>
 
-#include "cpu/tiny_model.h"
+#include "cpu/testing/tiny_model.h"
 
 namespace dllm::cpu {
 namespace {
 
-using testing::TinyModel;
-using testing::TinyShape;
+using test::TinyModel;
+using test::TinyShape;
 
 std::unique_ptr<CpuBackend> make(const TinyModel& model, CpuOptions options = {}) {
   auto backend = CpuBackend::create(ModelDesc{}, model.factory(), model.weights(), options);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-Error out_of_memory(Position capacity) {
+Error cache_out_of_memory(Position capacity) {
   return {ErrorCode::kResource, fmt::format("no memory for a KV cache of {} positions", capacity), "",
           "lower the context length or use a smaller cache type"};
 }
@@ -29,7 +29,7 @@ bool ZeroPages::allocate(std::int64_t bytes) {
 
 Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, const std::vector<KvShape>& layers,
                                                          TensorType type) {
-  if (capacity < 0) return out_of_memory(capacity);
+  if (capacity < 0) return cache_out_of_memory(capacity);
   try {
     std::unique_ptr<CpuKvCache> cache(new CpuKvCache(capacity, type));
     const Codec& format = codec(type);
@@ -41,12 +41,12 @@ Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, cons
       layer.position_bytes = format.row_bytes(shape.head_dim);
       layer.head_bytes = (capacity * layer.position_bytes + kAlignment - 1) / kAlignment * kAlignment;
       const std::int64_t bytes = shape.kv_heads * layer.head_bytes;
-      if (!layer.k.allocate(bytes) || !layer.v.allocate(bytes)) return out_of_memory(capacity);
+      if (!layer.k.allocate(bytes) || !layer.v.allocate(bytes)) return cache_out_of_memory(capacity);
       cache->layers_.push_back(std::move(layer));
     }
     return cache;
   } catch (const std::bad_alloc&) {
-    return out_of_memory(capacity);
+    return cache_out_of_memory(capacity);
   }
 }
 

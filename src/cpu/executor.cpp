@@ -3,14 +3,25 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
+#include <string_view>
 #include <variant>
 
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
 namespace {
+
+/// A plan that puts an operator into a run of the wrong kind is a mistake in make_plan().
+[[noreturn]] void misplaced(const Op& op, std::string_view how) {
+  std::fprintf(stderr, "dllm: internal error: the plan runs %s %s\n", std::string(op_name(op)).c_str(),
+               std::string(how).c_str());
+  std::abort();
+}
 
 std::int64_t head_vocab(const Graph& graph) {
   for (const Op& op : graph.ops)
@@ -29,7 +40,7 @@ std::vector<float> decode(const WeightView& view) {
 }  // namespace
 
 Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-                   const WeightCacheOptions& weight_cache)
+                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
       kernels_(kernels),
@@ -43,7 +54,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache);
+  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache, progress);
 }
 
 Executor::Executor(const Executor& other, int threads)
@@ -142,6 +153,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
 }
 
 void Executor::run_part(const OpRun& part) {
+  static_assert(each_has_one_way(static_cast<const Op*>(nullptr)), "an operator has no run() or row(), or both");
   const auto work = [&] {
     switch (part.kind) {
       case OpRun::Kind::kRows:
@@ -151,7 +163,14 @@ void Executor::run_part(const OpRun& part) {
       case OpRun::Kind::kGated:
         return run_gated(part);
       case OpRun::Kind::kSingle:
-        std::visit([this](const auto& o) { run(o); }, plan_->graph.ops[part.first]);
+        std::visit(
+            [this](const auto& o) {
+              if constexpr (runs_alone<std::decay_t<decltype(o)>>())
+                run(o);
+              else
+                misplaced(o, "alone");
+            },
+            plan_->graph.ops[part.first]);
     }
   };
   if (profile_ == nullptr) return work();
@@ -190,7 +209,15 @@ void Executor::run_rows(const OpRun& part) {
   const MadeActivations quantized = last == kNoId ? MadeActivations() : begin_activations(part, last);
   const std::int64_t cost = part.cost + (quantized.any() ? width(last) : 0);
   parallel_items(pool_, rows(part.sized), cost / 3, [&](std::int64_t r, int) {
-    for (const Op& op : ops) std::visit([this, r](const auto& o) { row(o, r); }, op);
+    for (const Op& op : ops)
+      std::visit(
+          [this, r](const auto& o) {
+            if constexpr (runs_by_row<std::decay_t<decltype(o)>>())
+              row(o, r);
+            else
+              misplaced(o, "by rows");
+          },
+          op);
     if (quantized.any()) quantized.quantize(kernels_, value(last) + r * width(last), r, 0, width(last));
   });
 }
@@ -210,7 +237,7 @@ void Executor::run_products(const OpRun& part) {
 void Executor::run_gated(const OpRun& part) {
   const Product gate = product(std::get<op::Linear>(plan_->graph.ops[part.first]));
   const Product up = product(std::get<op::Linear>(plan_->graph.ops[part.first + 1]));
-  const auto& gating = std::get<op::SwiGlu>(plan_->graph.ops[part.last - 1]);
+  const auto& gating = std::get<op::Glu>(plan_->graph.ops[part.last - 1]);
   const ValueId out = gating.out;
   const auto gated = gating.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   const MadeActivations quantized = begin_activations(part, out);
@@ -313,7 +340,7 @@ void Executor::run(const op::Experts& o) {
   experts_.run(args, value(o.out));
 }
 
-void Executor::row(const op::SwiGlu& o, std::int64_t r) {
+void Executor::row(const op::Glu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
   const auto gated = o.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   gated(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);

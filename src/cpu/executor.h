@@ -2,11 +2,12 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "backend/backend.h"
@@ -36,7 +37,7 @@ class Executor {
 
   /// The weights fit the graph (checked by the backend). Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-           const WeightCacheOptions& weight_cache = {});
+           const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {});
 
   /// An executor with threads and memory of its own that shares the packed weights of `other` and may run while it
   /// runs. Throws std::bad_alloc.
@@ -50,6 +51,8 @@ class Executor {
 
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
+  /// Whether the weight cache, if the weights are in one, is unchanged. Errors: kIo.
+  Expected<void> check() const { return packed_.check(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
 
  private:
@@ -86,28 +89,35 @@ class Executor {
   /// the value quantizes it, part by part.
   MadeActivations begin_activations(const OpRun& part, ValueId value);
 
-  /// Operators that run alone; those that go by rows have row() instead.
+  /// Each operator has one way to be executed: alone by run(), row by row by row(), or, Linear, in runs of products.
+  /// One that has none does not compile (executor.cpp).
   void run(const op::Attention& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
-  template <class O>
-  void run(const O&) {
-    std::abort();
-  }
 
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);
   void row(const op::StoreKv& o, std::int64_t r);
-  void row(const op::SwiGlu& o, std::int64_t r);
+  void row(const op::Glu& o, std::int64_t r);
   void row(const op::Add& o, std::int64_t r);
   void row(const op::Scale& o, std::int64_t r);
   void row(const op::Select& o, std::int64_t r);
+
+  // Functions rather than constants: clang evaluates a constant's initializer while the class is incomplete.
   template <class O>
-  void row(const O&, std::int64_t) {
-    std::abort();
+  static consteval bool runs_alone() {
+    return requires(Executor& executor, const O& o) { executor.run(o); };
+  }
+  template <class O>
+  static consteval bool runs_by_row() {
+    return requires(Executor& executor, const O& o) { executor.row(o, std::int64_t{0}); };
+  }
+  template <class... O>
+  static consteval bool each_has_one_way(const std::variant<O...>*) {
+    return ((int{runs_alone<O>()} + int{runs_by_row<O>()} + int{std::is_same_v<O, op::Linear>} == 1) && ...);
   }
 
   /// The entry is made by run_rows() before workers ask for it.

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/parallel.h"
 #include "cpu/activations.h"
-#include "cpu/linear.h"
 
 namespace dllm::cpu {
 namespace {
@@ -49,12 +49,12 @@ LinearArgs PairRows::gather(const LinearArgs& from, std::span<const std::int32_t
   const auto count = static_cast<std::int64_t>(row_of.size());
   const std::int64_t k = from.k;
   args.rows = count;
-  if (from.x != nullptr) {
+  if (from.operands == LinearOperands::kPlain) {
     memory_.reserve(bytes_of<float>(count * k));
     auto* to = memory_.as<float>();
-    args.x = to;
+    args.plain.x = to;
     parallel_items(pool, count, k,
-                   [&](std::int64_t i, int) { copy_row(to, i, from.x, row_of[static_cast<std::size_t>(i)], k); });
+                   [&](std::int64_t i, int) { copy_row(to, i, from.plain.x, row_of[static_cast<std::size_t>(i)], k); });
     return args;
   }
   const QuantizedRows& q = from.quantized;
@@ -66,8 +66,8 @@ LinearArgs PairRows::gather(const LinearArgs& from, std::span<const std::int32_t
     std::memcpy(to.values + i * to.stride, q.values + row * q.stride, static_cast<std::size_t>(k));
     copy_row(to.scales, i, q.scales, row, groups);
     copy_row(to.sums, i, q.sums, row, 2 * groups);
-    copy_row(to.corrections, i, q.corrections, row, k / from.format->group);
-    if (from.format->has_min) copy_row(to.offsets, i, q.offsets, row, groups);
+    copy_row(to.corrections, i, q.corrections, row, k / from.panels.format->group);
+    if (from.panels.format->has_min) copy_row(to.offsets, i, q.offsets, row, groups);
     if (!q.regular) return;  // nobody adds exponents then
     copy_row(to.exponents, i, q.exponents, row, groups);
     copy_row(to.multiples, i, q.multiples, row, groups);
@@ -103,15 +103,15 @@ void PairRows::interleave(const KernelSet& kernels, const PackedWeight& weight, 
                           std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool,
                           LinearArgs& args) {
   const bool bf16 = weight.format->type == TensorType::kBF16;
-  args.form = bf16 ? RowForm::kRounded : RowForm::kFloats;
+  args.grouped.form = bf16 ? RowForm::kRounded : RowForm::kFloats;
   args.rows = pairs.count();
   if (bf16 && weight.regular && weight.k % 2 == 0 && kernels.bf16_dots() &&
       fill(kernels, RowForm::kPairs, weight.k, x, row_of, pairs, pool)) {
-    args.form = RowForm::kPairs;
+    args.grouped.form = RowForm::kPairs;
   } else {
-    fill(kernels, args.form, weight.k, x, row_of, pairs, pool);
+    fill(kernels, args.grouped.form, weight.k, x, row_of, pairs, pool);
   }
-  args.groups = memory_.as<float>();
+  args.grouped.groups = memory_.as<float>();
 }
 
 }  // namespace dllm::cpu

@@ -16,28 +16,6 @@ constexpr std::int64_t kOuterColumns = 512;  ///< of down: the codes of all pair
 
 bool floats_in_sixes(const PackedWeight* packed) { return packed != nullptr && packs_floats(*packed->format); }
 
-/// What of a stack a product needs; its rows of x are set elsewhere.
-LinearArgs stack_args(const ExpertStack& stack) {
-  LinearArgs args;
-  args.k = stack.view->shape[0];
-  args.n = stack.view->shape[1];
-  if (stack.packed == nullptr) {
-    const Codec& format = codec(stack.view->type);
-    args.type = stack.view->type;
-    args.weight = stack.view->data.data();
-    args.row_bytes = format.row_bytes(args.k);
-    args.dequantize = format.dequantize;
-    args.block_elems = format.block_elems;
-    args.block_bytes = format.block_bytes;
-    return args;
-  }
-  args.format = stack.packed->format;
-  args.layout = &stack.packed->layout;
-  args.packed = stack.packed->panels;
-  args.regular = stack.packed->regular;
-  return args;
-}
-
 const std::uint8_t* panels_of(const PackedWeight& packed, std::int64_t expert) {
   return packed.panels + expert * packed.panels_per_expert() * packed.layout.bytes;
 }
@@ -46,18 +24,18 @@ const std::uint8_t* panels_of(const PackedWeight& packed, std::int64_t expert) {
 LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const ExpertGroup& group, std::int64_t pair,
                      std::int64_t count) {
   LinearArgs own;
-  if (args.groups != nullptr) {
+  if (args.operands == LinearOperands::kPackedFloats) {
     own = args;
-    own.groups += group.six * row_group_stride(args.k);
-    own.first_row = pair - group.first;
+    own.grouped.groups += group.six * row_group_stride(args.k);
+    own.grouped.first_row = pair - group.first;
   } else {
     own = from_row(args, pair);
   }
   own.rows = count;
   if (packed == nullptr) {
-    own.weight += group.expert * args.n * args.row_bytes;
+    own.plain.weight += group.expert * args.n * args.plain.row_bytes;
   } else {
-    own.packed = panels_of(*packed, group.expert);
+    own.panels.data = panels_of(*packed, group.expert);
   }
   return own;
 }
@@ -90,27 +68,26 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
     if (!floats_in_sixes(stack.packed))
       return rows.gather(linear_.prepare(*stack.view, stack.packed, nullptr, args.x, args.rows, args.value),
                          pairs_.row_of, pool_);
-    LinearArgs made = stack_args(stack);
+    LinearArgs made = weight_args(*stack.view, stack.packed);
     rows.interleave(kernels_, *stack.packed, args.x, pairs_.row_of, pairs_, pool_, made);
     return made;
   };
   gate_ = inputs(args.gate, gate_rows_);
   if (same_rows(packed_[0], packed_[1])) {
-    up_ = stack_args(args.up);
+    up_ = weight_args(*args.up.view, args.up.packed);
     up_.rows = gate_.rows;
+    up_.plain.x = gate_.plain.x;
+    up_.grouped = gate_.grouped;
     up_.quantized = gate_.quantized;
-    up_.x = gate_.x;
-    up_.groups = gate_.groups;
-    up_.form = gate_.form;
   } else {
     up_ = inputs(args.up, up_rows_);
   }
-  down_ = stack_args(args.down);
+  down_ = weight_args(*args.down.view, args.down.packed);
   down_.rows = gate_.rows;
   exact_inner_ = false;
-  if (packed_[2] == nullptr || floats_in_sixes(packed_[2])) {
+  if (down_.operands != LinearOperands::kPackedCodes) {
     inner_memory_.reserve(bytes_of<float>(down_.rows * down_.k));
-    down_.x = inner_memory_.as<float>();
+    down_.plain.x = inner_memory_.as<float>();
   } else {
     down_.quantized = place_rows(inner_memory_, down_.rows, down_.k);
     exact_inner_ = LinearRunner::exact_activations(*packed_[2]);
@@ -121,7 +98,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
 /// SwiGLU's results as `down` reads them, or as they are interleaved later: floats, or codes of the same columns.
 void ExpertRunner::keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column,
                               std::int64_t columns) {
-  if (down_.x != nullptr) {
+  if (down_.operands != LinearOperands::kPackedCodes) {
     for (std::int64_t i = 0; i < rows; ++i)
       std::memcpy(inner_memory_.as<float>() + (pair + i) * down_.k + column, tile + i * columns,
                   static_cast<std::size_t>(columns) * sizeof(float));
@@ -189,8 +166,7 @@ void ExpertRunner::inner_pass() {
 void ExpertRunner::finish_inner() {
   // Whether exponents may be added changes no bit of a product, only its speed.
   down_.quantized.regular = regular_inner_.load(std::memory_order_relaxed);
-  if (!floats_in_sixes(packed_[2])) return;
-  down_.x = nullptr;
+  if (down_.operands != LinearOperands::kPackedFloats) return;
   down_rows_.interleave(kernels_, *packed_[2], inner_memory_.as<float>(), {}, pairs_, pool_, down_);
 }
 

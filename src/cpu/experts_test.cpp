@@ -18,10 +18,10 @@ struct Stack {
   std::vector<float> floats;  ///< after rounding to the type
 };
 
-Stack random_stack(testing::Random& random, TensorType type, const Shape& shape) {
+Stack random_stack(test::Random& random, TensorType type, const Shape& shape) {
   const std::int64_t count = element_count(shape);
   Stack stack;
-  stack.floats = testing::random_floats(random, count, 2.f / std::sqrt(static_cast<float>(shape[0])));
+  stack.floats = test::random_floats(random, count, 2.f / std::sqrt(static_cast<float>(shape[0])));
   stack.bytes.resize(static_cast<std::size_t>(codec(type).row_bytes(count)));
   codec(type).quantize(stack.floats.data(), stack.bytes.data(), count);
   codec(type).dequantize(stack.bytes.data(), stack.floats.data(), count);
@@ -42,7 +42,7 @@ class Layer {
     gate_ = random_stack(random_, types.gate, {k, inner, experts});
     up_ = random_stack(random_, types.up, {k, inner, experts});
     down_ = random_stack(random_, types.down, {inner, k, experts});
-    x_ = testing::random_floats(random_, rows * k, 1.f);
+    x_ = test::random_floats(random_, rows * k, 1.f);
     for (std::int64_t row = 0; row < rows; ++row) {
       // 0 2 3 ... or 2 3 4 ...: expert 1 has no rows.
       for (std::int64_t e = row % 2; e < used + row % 2; ++e) route_.push_back(static_cast<float>(e < 1 ? e : e + 1));
@@ -106,7 +106,7 @@ class Layer {
   }
 
   std::int64_t k_, inner_, used_;
-  testing::Random random_;
+  test::Random random_;
   Stack gate_, up_, down_;
   std::vector<float> x_, route_;
 };

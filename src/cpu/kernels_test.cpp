@@ -14,7 +14,7 @@
 namespace dllm::cpu {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 class Kernels : public ::testing::TestWithParam<const KernelSet*> {
  protected:
@@ -22,11 +22,11 @@ class Kernels : public ::testing::TestWithParam<const KernelSet*> {
   Random random_{7};
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(testing::available_sets()),
+INSTANTIATE_TEST_SUITE_P(Isa, Kernels, ::testing::ValuesIn(test::available_sets()),
                          [](const auto& test) { return std::string(test.param->name); });
 
-using testing::TestMatrix;
-using testing::TestRows;
+using test::TestMatrix;
+using test::TestRows;
 
 TestRows quantize(const KernelSet& set, const std::vector<float>& x, std::int64_t rows = 1, bool exact = false) {
   return {set, x, rows, exact};
@@ -50,14 +50,14 @@ std::vector<float> run_linear(const KernelSet& set, LinearArgs args, std::int64_
 LinearArgs linear_args(TensorType type, const std::vector<std::byte>& weight, std::int64_t k, std::int64_t rows) {
   const Codec& format = codec(type);
   LinearArgs args;
-  args.type = type;
-  args.weight = weight.data();
-  args.row_bytes = format.row_bytes(k);
+  args.plain = {.type = type,
+                .weight = weight.data(),
+                .row_bytes = format.row_bytes(k),
+                .dequantize = format.dequantize,
+                .block_elems = format.block_elems,
+                .block_bytes = format.block_bytes};
   args.k = k;
   args.rows = rows;
-  args.dequantize = format.dequantize;
-  args.block_elems = format.block_elems;
-  args.block_bytes = format.block_bytes;
   return args;
 }
 
@@ -93,14 +93,14 @@ TEST_P(Kernels, FloatLinearOfEveryFormat) {
     } else if (!format->is_block()) {
       weight = random_words(random_, format->type, n * k);
     } else {
-      for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+      for (const test::BlockLayout& layout : test::kBlockLayouts)
         if (layout.type == format->type) weight = random_blocks(random_, layout, n * k);
     }
     ASSERT_FALSE(weight.empty()) << format->name;
     const std::vector<float> w = decode(format->type, weight, n * k), x = random_floats(random_, rows * k);
     const std::vector<float> bias = random_floats(random_, n);
     LinearArgs args = linear_args(format->type, weight, k, rows);
-    args.x = x.data();
+    args.plain.x = x.data();
     args.bias = bias.data();
     const std::vector<float> out = run_linear(set(), args, n);
     for (std::int64_t m = 0; m < rows; ++m)
@@ -115,7 +115,7 @@ TEST_P(Kernels, FloatLinearOfEveryFormat) {
 }
 
 TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
-  for (const testing::BlockLayout& layout : testing::kBlockLayouts) {
+  for (const test::BlockLayout& layout : test::kBlockLayouts) {
     ASSERT_TRUE(set().runs_int8(layout.type));
     const std::int64_t k = 5 * 256, n = 37, rows = 11;
     const std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
@@ -147,7 +147,7 @@ TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
 TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
   // Largest codes against largest activations of one sign: 16-bit intermediate sums would saturate.
   const std::int64_t k = 256;
-  for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+  for (const test::BlockLayout& layout : test::kBlockLayouts)
     for (int fill : {0x00, 0x7f, 0x80, 0xff}) {
       std::vector<std::byte> weight = random_blocks(random_, layout, 16 * k);
       for (std::size_t i = 0; i < weight.size(); ++i) {

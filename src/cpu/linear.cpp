@@ -5,6 +5,25 @@
 
 namespace dllm::cpu {
 
+LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) {
+  LinearArgs args;
+  args.k = weight.shape[0];
+  args.n = weight.shape.size() > 1 ? weight.shape[1] : 1;
+  if (packed == nullptr) {
+    const Codec& format = codec(weight.type);
+    args.plain = {.type = weight.type,
+                  .weight = weight.data.data(),
+                  .row_bytes = format.row_bytes(args.k),
+                  .dequantize = format.dequantize,
+                  .block_elems = format.block_elems,
+                  .block_bytes = format.block_bytes};
+    return args;
+  }
+  args.operands = packs_floats(*packed->format) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
+  args.panels = {packed->format, &packed->layout, packed->panels, packed->regular};
+  return args;
+}
+
 LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {
   scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
@@ -21,30 +40,15 @@ bool LinearRunner::exact_activations(const PackedWeight& weight) {
 
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
                                  const float* x, std::int64_t rows, std::int64_t value) {
-  LinearArgs args;
-  args.k = weight.shape[0];
-  args.n = weight.shape.size() > 1 ? weight.shape[1] : 1;
+  LinearArgs args = weight_args(weight, packed);
   args.rows = rows;
   args.bias = bias;
   if (packed == nullptr) {
-    const Codec& format = codec(weight.type);
-    args.type = weight.type;
-    args.weight = weight.data.data();
-    args.row_bytes = format.row_bytes(args.k);
-    args.dequantize = format.dequantize;
-    args.block_elems = format.block_elems;
-    args.block_bytes = format.block_bytes;
-    args.x = x;
+    args.plain.x = x;
     return args;
   }
-  args.format = packed->format;
-  args.layout = &packed->layout;
-  args.packed = packed->panels;
-  args.regular = packed->regular;
-  if (packs_floats(*packed->format)) {
-    const RowGroups::View view = groups_.of(kernels_, pool_, *packed, value, x, rows);
-    args.groups = view.groups;
-    args.form = view.form;
+  if (args.operands == LinearOperands::kPackedFloats) {
+    args.grouped = groups_.of(kernels_, pool_, *packed, value, x, rows);
     return args;
   }
   const bool exact = exact_activations(*packed);
@@ -61,17 +65,17 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
 namespace {
 
 // Outputs are dealt out in pairs of panels, as the kernels take them.
-constexpr std::int64_t kPair = 2 * kPanel;
+constexpr std::int64_t kPanelPair = 2 * kPanel;
 
-std::int64_t pairs_of(const Product& product) { return (product.n + kPair - 1) / kPair; }
+std::int64_t pairs_of(const Product& product) { return (product.n + kPanelPair - 1) / kPanelPair; }
 
 /// Pairs that are worth a piece: at least a million multiplications. A product of less than one piece stays on this
 /// thread: waking another costs some microseconds. Rows of floats that exceed L2 are worth sharing among some pairs
 /// (kernels/floats-inl.h).
 std::int64_t grain(const LinearArgs& args) {
-  const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPair) + 1;
-  return args.groups != nullptr && args.rows * args.k > std::int64_t{1} << 17 ? std::max<std::int64_t>(pairs, 4)
-                                                                              : pairs;
+  const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPanelPair) + 1;
+  const bool beyond_l2 = args.operands == LinearOperands::kPackedFloats && args.rows * args.k > std::int64_t{1} << 17;
+  return beyond_l2 ? std::max<std::int64_t>(pairs, 4) : pairs;
 }
 
 }  // namespace
@@ -80,7 +84,7 @@ void LinearRunner::multiply(const Product& product, std::int64_t begin, std::int
   LinearArgs args = product.args;
   args.out = product.out;
   args.out_stride = product.n;
-  kernels_.linear(args, begin * kPair, std::min(product.n, end * kPair), scratch(worker));
+  kernels_.linear(args, begin * kPanelPair, std::min(product.n, end * kPanelPair), scratch(worker));
 }
 
 void LinearRunner::run(std::span<const Product> products) {
@@ -101,11 +105,11 @@ void LinearRunner::run_gated(const Product& gate, const Product& up, const Combi
   assert(gate.n == up.n);
   if (gate.args.rows == 0) return;
   parallel_ranges(pool_, pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
-    const std::int64_t step = gate.args.groups != nullptr ? end - begin : 1;
+    const std::int64_t step = gate.args.operands == LinearOperands::kPackedFloats ? end - begin : 1;
     for (std::int64_t pair = begin; pair < end; pair += step) {
       multiply(gate, pair, pair + step, worker);
       multiply(up, pair, pair + step, worker);
-      combine(pair * kPair, std::min(gate.n, (pair + step) * kPair));
+      combine(pair * kPanelPair, std::min(gate.n, (pair + step) * kPanelPair));
     }
   });
 }

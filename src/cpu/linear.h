@@ -1,12 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <new>
 #include <span>
 
-#include "base/thread_pool.h"
+#include "base/parallel.h"
 #include "cpu/activations.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
@@ -16,38 +14,9 @@
 
 namespace dllm::cpu {
 
-/// parallel_for without the allocation of a std::function (only a reference to `body` is wrapped), and with running out
-/// of memory in a task reported as std::bad_alloc here rather than ending the process there.
-template <class Body>
-void parallel(ThreadPool& pool, std::int64_t tasks, const Body& body) {
-  std::atomic<bool> exhausted{false};
-  const auto guarded = [&](std::int64_t task, int worker) {
-    try {
-      body(task, worker);
-    } catch (const std::bad_alloc&) {
-      exhausted.store(true, std::memory_order_relaxed);
-    }
-  };
-  pool.parallel_for(tasks, std::cref(guarded));
-  if (exhausted.load(std::memory_order_relaxed)) throw std::bad_alloc();
-}
-
-/// parallel over items in runs that are worth a task: `cost` is the work of one item in elements touched. Below some
-/// 16 k elements (a few microseconds) waking a thread costs more than it brings.
-template <class Body>
-void parallel_items(ThreadPool& pool, std::int64_t items, std::int64_t cost, const Body& body) {
-  const std::int64_t run = std::int64_t{16384} / (cost > 0 ? cost : 1) + 1;
-  parallel(pool, (items + run - 1) / run, [&](std::int64_t task, int worker) {
-    const std::int64_t end = (task + 1) * run < items ? (task + 1) * run : items;
-    for (std::int64_t i = task * run; i < end; ++i) body(i, worker);
-  });
-}
-
-/// ThreadPool::parallel_ranges without the allocation of a std::function.
-template <class Body>
-void parallel_ranges(ThreadPool& pool, std::int64_t items, std::int64_t grain, const Body& body) {
-  pool.parallel_ranges(items, grain, std::cref(body));
-}
+/// What a product needs of its weight: the panels if it is `packed`, else the weight as it is in the file. Its rows are
+/// set elsewhere. Of stacks: those of the first matrix.
+LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed);
 
 /// One product of a region: out[rows][n].
 struct Product {

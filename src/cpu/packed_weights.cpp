@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "cpu/linear.h"
+#include "base/parallel.h"
 #include "format/mapped_file.h"
 #include "numerics/tensor_type.h"
 
@@ -61,7 +61,7 @@ bool PackedWeights::map(const WeightCacheOptions& cache, const std::vector<std::
 }
 
 PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
-                                  const WeightCacheOptions& cache) {
+                                  const WeightCacheOptions& cache, const std::function<bool(double)>& progress) {
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
   std::vector<std::size_t> order;
@@ -96,6 +96,8 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   packed.memory_ = PageMemory(bytes);
   std::vector<bool> regular;
   for (std::size_t i = 0; i < order.size(); ++i) {
+    if (progress && !progress(static_cast<double>(tensors[i].offset) / static_cast<double>(bytes)))
+      throw PackingStopped();
     PackedWeight& weight = packed.by_id_[order[i]];
     pack_into(weight, weights[order[i]], reinterpret_cast<std::uint8_t*>(packed.memory_.data()) + tensors[i].offset,
               pool);

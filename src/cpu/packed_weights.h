@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,6 +30,9 @@ struct PackedWeight {
   std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
+/// Thrown by PackedWeights::pack() when its listener asks to stop.
+struct PackingStopped {};
+
 /// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
 /// more than one tensor is in memory twice.
 class PackedWeights {
@@ -37,9 +41,10 @@ class PackedWeights {
 
   /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables that
   /// rows are looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is
-  /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. Throws std::bad_alloc.
+  /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. `progress` is told the
+  /// share done, of bytes. Throws std::bad_alloc, PackingStopped.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
-                            const WeightCacheOptions& cache = {});
+                            const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {});
 
   /// nullptr: not packed.
   const PackedWeight* find(WeightId id) const {
@@ -50,6 +55,8 @@ class PackedWeights {
   std::size_t bytes() const { return memory_.size(); }
   /// Whether the panels lie in the cache's file.
   bool mapped() const { return file_ != nullptr; }
+  /// Whether the cache's file is unchanged. Errors: kIo.
+  Expected<void> check() const { return file_ == nullptr ? Expected<void>() : file_->check(); }
 
  private:
   bool map(const WeightCacheOptions& cache, const std::vector<std::size_t>& order,

@@ -30,7 +30,14 @@ TEST(Peak, LoopsRunAndAreTold) {
 TEST(Peak, ReadsAnySize) {
   alignas(64) static std::byte data[4096];
   for (const int streams : kPeakStreams)
-    for (std::size_t bytes = 0; bytes <= sizeof data; bytes += 1024) peak_read(data, bytes, streams);
+    for (std::size_t bytes = 0; bytes <= sizeof data; bytes += 1024) {
+      EXPECT_EQ(peak_read(data, bytes, streams), 0u);
+      for (std::size_t at = 0; at < sizeof data; at += 63) {
+        data[at] = std::byte{1};
+        EXPECT_EQ(peak_read(data, bytes, streams) != 0, at < bytes) << streams << " streams, byte " << at;
+        data[at] = std::byte{0};
+      }
+    }
 }
 
 TEST(Peak, MeasuresWithAnyNumberOfThreads) {

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <variant>
 
+#include "graph/patterns.h"
+
 namespace dllm::cpu {
 namespace {
 
@@ -25,42 +27,12 @@ struct Block {
 /// Kernels that read an element (or a row) before they write it.
 bool runs_in_place(const Op& op) {
   return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::Rope>(op) ||
-         std::holds_alternative<op::SwiGlu>(op) || std::holds_alternative<op::Add>(op) ||
+         std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::Add>(op) ||
          std::holds_alternative<op::Scale>(op) || std::holds_alternative<op::Select>(op);
 }
 
 bool is_by_row(const Op& op) {
   return runs_in_place(op) || std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::StoreKv>(op);
-}
-
-/// Operators that read `value`.
-int readers(const Graph& graph, ValueId value) {
-  int count = 0;
-  for (const Op& op : graph.ops) {
-    const std::vector<ValueId> ids = inputs(op);
-    count += static_cast<int>(std::count(ids.begin(), ids.end(), value));
-  }
-  return count;
-}
-
-/// Whether the products [first, last) and the operator after them are gate, up and SwiGLU.
-bool is_gated(const Graph& graph, std::size_t first, std::size_t last) {
-  if (last - first != 2 || last == graph.ops.size()) return false;
-  const auto* swiglu = std::get_if<op::SwiGlu>(&graph.ops[last]);
-  const ValueId gate = std::get<op::Linear>(graph.ops[first]).out, up = std::get<op::Linear>(graph.ops[last - 1]).out;
-  return swiglu != nullptr && swiglu->gate == gate && swiglu->up == up && readers(graph, gate) == 1 &&
-         readers(graph, up) == 1;
-}
-
-/// The end of the products of one input that begin at `first`.
-std::size_t end_of_products(const Graph& graph, std::size_t first) {
-  const ValueId x = std::get<op::Linear>(graph.ops[first]).x;
-  std::size_t last = first + 1;
-  for (; last < graph.ops.size(); ++last) {
-    const auto* next = std::get_if<op::Linear>(&graph.ops[last]);
-    if (next == nullptr || next->x != x) break;
-  }
-  return last;
 }
 
 OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
@@ -72,7 +44,7 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
         run.cost += graph.values[index(id)].width;
         run.sized = id;
       }
-    if (const auto* swiglu = std::get_if<op::SwiGlu>(&op)) run.cost += 8 * graph.values[index(swiglu->out)].width;
+    if (const auto* glu = std::get_if<op::Glu>(&op)) run.cost += 8 * graph.values[index(glu->out)].width;
   }
   const std::vector<ValueId> made = outputs(graph.ops[last - 1]);
   if (!made.empty()) run.made = made.front();
@@ -82,11 +54,12 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
 /// The longest runs. Operators over all rows and over the scored ones do not mix; GatherScored, which changes from one
 /// to the other, stands between them.
 std::vector<OpRun> make_runs(const Graph& graph) {
+  const GraphPatterns patterns(graph);
   std::vector<OpRun> runs;
   for (std::size_t i = 0; i < graph.ops.size(); i = runs.back().last) {
     if (std::holds_alternative<op::Linear>(graph.ops[i])) {
-      const std::size_t end = end_of_products(graph, i);
-      const bool gated = is_gated(graph, i, end);
+      const std::size_t end = patterns.end_of_products(i);
+      const bool gated = end - i == 2 && patterns.gated_at(i);
       runs.push_back({i, gated ? end + 1 : end, gated ? OpRun::Kind::kGated : OpRun::Kind::kProducts});
     } else if (is_by_row(graph.ops[i])) {
       std::size_t end = i + 1;

@@ -16,7 +16,7 @@ struct OpRun {
     /// residual additions, scaling, embedding): all of them on one row before the next.
     kRows,
     kProducts,  ///< Linear operators over one input: q, k and v
-    kGated,     ///< two Linear operators over one input, and the SwiGlu that alone reads them, pair of panels by pair
+    kGated,     ///< GatedProducts, pair of panels by pair
   };
 
   std::size_t first = 0;

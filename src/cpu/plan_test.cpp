@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "cpu/tiny_model.h"
+#include "cpu/testing/tiny_model.h"
 
 namespace dllm::cpu {
 namespace {
 
 TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
   for (StepShape shape : {StepShape{1, 1}, StepShape{32, 7}, StepShape{64, 64}, StepShape{16, 0}}) {
-    const ExecutionPlan plan = make_plan(testing::tiny_graph({}, shape));
+    const ExecutionPlan plan = make_plan(test::tiny_graph({}, shape));
     const std::vector<Lifetime> lives = lifetimes(plan.graph);
     const auto end = [&](std::size_t v) {
       return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
@@ -33,7 +33,7 @@ TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
 }
 
 TEST(ExecutionPlan, OnlyElementwiseOperatorsRunInPlace) {
-  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 8}));
+  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 8}));
   int in_place = 0;
   for (const Op& op : plan.graph.ops)
     for (ValueId out : outputs(op))
@@ -52,7 +52,7 @@ TEST(ExecutionPlan, OnlyElementwiseOperatorsRunInPlace) {
 }
 
 TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
-  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {32, 32}));
+  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {32, 32}));
   const std::vector<Lifetime> lives = lifetimes(plan.graph);
   std::int64_t peak = 0;
   for (std::size_t op = 0; op < plan.graph.ops.size(); ++op) {
@@ -66,7 +66,7 @@ TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
 }
 
 TEST(ExecutionPlan, RunsHoldEveryOperatorOnce) {
-  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
   std::size_t next = 0;
   std::vector<std::string> fused;
   for (const OpRun& run : plan.runs) {
@@ -92,13 +92,13 @@ TEST(ExecutionPlan, RunsHoldEveryOperatorOnce) {
 }
 
 TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
-  Graph graph = testing::tiny_graph({}, {8, 3});
+  Graph graph = test::tiny_graph({}, {8, 3});
   const auto swiglu = std::find_if(graph.ops.begin(), graph.ops.end(),
-                                   [](const Op& op) { return std::holds_alternative<op::SwiGlu>(op); });
+                                   [](const Op& op) { return std::holds_alternative<op::Glu>(op); });
   ASSERT_NE(swiglu, graph.ops.end());
   const auto first = swiglu - graph.ops.begin();
-  const ValueId up = std::get<op::SwiGlu>(*swiglu).up;
-  std::get<op::SwiGlu>(*swiglu).gate = up;  // up is read twice, and the gate by nobody
+  const ValueId up = std::get<op::Glu>(*swiglu).up;
+  std::get<op::Glu>(*swiglu).gate = up;  // up is read twice, and the gate by nobody
   const ExecutionPlan plan = make_plan(std::move(graph));
   for (const OpRun& run : plan.runs) {
     const bool holds = run.first <= static_cast<std::size_t>(first) && static_cast<std::size_t>(first) < run.last;
@@ -107,7 +107,7 @@ TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
 }
 
 TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
-  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
   const auto meet = [&](std::size_t a, std::size_t b) {
     const auto end = [&](std::size_t v) {
       return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
@@ -130,7 +130,7 @@ TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
 }
 
 TEST(ExecutionPlan, ScoredRowsFollowTheGather) {
-  const ExecutionPlan plan = make_plan(testing::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
   for (std::size_t v = 0; v < plan.graph.values.size(); ++v)
     EXPECT_EQ(plan.scored[v], plan.graph.values[v].rows == 3) << plan.graph.values[v].name;
   EXPECT_TRUE(plan.fits({8, 3}));

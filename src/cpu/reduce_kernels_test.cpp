@@ -12,21 +12,21 @@
 namespace dllm::cpu {
 namespace {
 
-using testing::Random;
+using test::Random;
 
-const float kNan = std::numeric_limits<float>::quiet_NaN();
-const float kInf = std::numeric_limits<float>::infinity();
+const float kFloatNan = std::numeric_limits<float>::quiet_NaN();
+const float kFloatInf = std::numeric_limits<float>::infinity();
 
 std::int64_t size_of(const std::vector<float>& z) { return static_cast<std::int64_t>(z.size()); }
 
 TEST(ReduceKernels, ArgMaxIsTheFirstLargestAndNoNan) {
-  for (const KernelSet* set : testing::available_sets()) {
+  for (const KernelSet* set : test::available_sets()) {
     const auto arg_max = [set](const std::vector<float>& z) { return set->arg_max(z.data(), size_of(z)); };
     EXPECT_EQ(arg_max({}), -1);
-    EXPECT_EQ(arg_max({kNan, kNan}), -1);
-    EXPECT_EQ(arg_max({kNan, -kInf, kNan, -kInf}), 1);
-    EXPECT_EQ(arg_max({1, 3, kNan, 3}), 1);
-    EXPECT_EQ(arg_max({-2, kInf, 7, kInf}), 1);
+    EXPECT_EQ(arg_max({kFloatNan, kFloatNan}), -1);
+    EXPECT_EQ(arg_max({kFloatNan, -kFloatInf, kFloatNan, -kFloatInf}), 1);
+    EXPECT_EQ(arg_max({1, 3, kFloatNan, 3}), 1);
+    EXPECT_EQ(arg_max({-2, kFloatInf, 7, kFloatInf}), 1);
     Random random(3);
     for (std::int64_t n : {15, 16, 17, 63, 64, 65, 200, 1024}) {
       std::vector<float> z = random_floats(random, n);
@@ -40,10 +40,10 @@ TEST(ReduceKernels, ArgMaxIsTheFirstLargestAndNoNan) {
 
 TEST(ReduceKernels, FindAtLeastVisitsEveryValueOnce) {
   Random random(4);
-  for (const KernelSet* set : testing::available_sets())
+  for (const KernelSet* set : test::available_sets())
     for (std::int64_t n : {1, 16, 33, 100}) {
       std::vector<float> z = random_floats(random, n);
-      z[0] = kNan;
+      z[0] = kFloatNan;
       std::vector<std::int64_t> expected, actual;
       for (std::int64_t i = 0; i < n; ++i)
         if (z[static_cast<std::size_t>(i)] >= 0.3f) expected.push_back(i);
@@ -56,11 +56,11 @@ TEST(ReduceKernels, FindAtLeastVisitsEveryValueOnce) {
 
 TEST(ReduceKernels, ExpSumsHaveDoublePrecision) {
   Random random(5);
-  for (const KernelSet* set : testing::available_sets())
+  for (const KernelSet* set : test::available_sets())
     for (double beta : {1.0, 0.37, 3.1})
       for (std::int64_t n : {1, 7, 8, 9, 1000}) {
         std::vector<float> z = random_floats(random, n, 150.f);
-        if (n > 8) z[3] = kNan, z[5] = -kInf;
+        if (n > 8) z[3] = kFloatNan, z[5] = -kFloatInf;
         double expected[2] = {}, actual[2];
         for (float x : z) {
           const double d = (static_cast<double>(x) - 150) * beta;
@@ -79,7 +79,7 @@ TEST(ReduceKernels, ExpSumsHaveDoublePrecision) {
 
 TEST(ReduceKernels, NextDrawPassesOverNoTokenThatReachesTheBound) {
   Random random(6);
-  for (const KernelSet* set : testing::available_sets())
+  for (const KernelSet* set : test::available_sets())
     for (double temperature : {0.2, 1.0, 3.0})
       for (std::int64_t n : {5, 8, 700}) {
         const std::vector<float> z = random_floats(random, n, 9.f);

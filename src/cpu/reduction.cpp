@@ -100,7 +100,7 @@ void add_ruled(const ReductionSpec& spec, Position position, const TokenRule& ru
 }
 
 /// The distribution of `sum` as confidence, log-odds, margin and entropy.
-void describe(const Partial& all, double beta, const Tail& tail, bool possible, RowScore& score) {
+void describe_row(const Partial& all, double beta, const Tail& tail, bool possible, RowScore& score) {
   score.log_odds = -kInfinity;
   if (all.top.token == kNoToken) return;
   const double total = 1 + tail.rest;
@@ -277,7 +277,7 @@ RowScore finish(const ReductionSpec& spec, Position position, const Partial& all
   score.logit = all.chosen.logit;
   score.overruled = all.winner.token != all.chosen.token;
   const bool possible = score.token != kNoToken && is_counted(spec, score.token);
-  describe(all, spec.beta[0], all.tail[0], possible, score);
+  describe_row(all, spec.beta[0], all.tail[0], possible, score);
   return score;
 }
 
@@ -303,7 +303,7 @@ RowScore finish_filtered(const ReductionSpec& spec, Position position, const Par
       spec.draws ? winner.token != kNoToken && winner.token != score.token : all.winner.token != all.chosen.token;
   bool possible = score.token != kNoToken && is_counted(spec, score.token);
   if (spec.request.distribution == ScoreDistribution::kRaw) {
-    describe(result, spec.beta[0], all.tail[0], possible, score);
+    describe_row(result, spec.beta[0], all.tail[0], possible, score);
     return score;
   }
   Tail tail;
@@ -312,7 +312,7 @@ RowScore finish_filtered(const ReductionSpec& spec, Position position, const Par
     add_shifted({}, distance(kept[i].logit, all.top.logit, spec.beta[0]), tail);
   possible = possible &&
              std::any_of(kept.begin(), kept.end(), [&](const TopToken& token) { return token.token == score.token; });
-  describe(result, spec.beta[0], tail, possible, score);
+  describe_row(result, spec.beta[0], tail, possible, score);
   return score;
 }
 

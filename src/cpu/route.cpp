@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cpu/linear.h"
+#include "base/parallel.h"
 
 namespace dllm::cpu {
 namespace {

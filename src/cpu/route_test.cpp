@@ -128,9 +128,9 @@ TEST_F(Route, LogitsThatAreNoNumbersStillGiveExperts) {
 }
 
 TEST_F(Route, RowsAreIndependentOfTheBatchAndThreads) {
-  testing::Random random(7);
-  const std::vector<float> logits = testing::random_floats(random, 40 * 32, 3.f);
-  const std::vector<float> bias = testing::random_floats(random, 32, 0.2f);
+  test::Random random(7);
+  const std::vector<float> logits = test::random_floats(random, 40 * 32, 3.f);
+  const std::vector<float> bias = test::random_floats(random, 32, 0.2f);
   op::Route o = route_of(6);
   o.score = GateScore::kSigmoid;
   o.groups = 4;

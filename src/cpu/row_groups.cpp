@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "cpu/linear.h"
+#include "base/parallel.h"
 
 namespace dllm::cpu {
 
@@ -25,8 +25,8 @@ RowGroups::Slot& RowGroups::group(const KernelSet& kernels, ThreadPool& pool, Ro
   return slot;
 }
 
-RowGroups::View RowGroups::of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight,
-                              std::int64_t value, const float* x, std::int64_t rows) {
+GroupedRows RowGroups::of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value,
+                          const float* x, std::int64_t rows) {
   const bool bf16 = weight.format->type == TensorType::kBF16;
   if (bf16 && weight.regular && weight.k % 2 == 0 && kernels.bf16_dots()) {
     Slot& pairs = group(kernels, pool, RowForm::kPairs, value, x, rows, weight.k);

@@ -14,14 +14,10 @@ namespace dllm::cpu {
 /// is grouped stays until another value comes, in every form that was asked for.
 class RowGroups {
  public:
-  struct View {
-    const float* groups;
-    RowForm form;
-  };
   /// Rows of x[rows][k] for `weight`, in pairs where the set, the weight and the rows allow it; `value` names x
   /// uniquely until clear(). Throws std::bad_alloc.
-  View of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value, const float* x,
-          std::int64_t rows);
+  GroupedRows of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value,
+                 const float* x, std::int64_t rows);
   /// Nothing is held any more.
   void clear() {
     for (Slot& slot : slots_) slot.value = -1;

@@ -14,7 +14,7 @@
 namespace dllm::cpu {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 /// A product of `rows` with BF16 weights, by every set; all must give the bits of the scalar one.
 class Bf16Product {
@@ -31,14 +31,14 @@ class Bf16Product {
     LinearRunner runner(set, pool);
     std::vector<float> out(static_cast<std::size_t>(rows_ * n_));
     const LinearArgs args = runner.prepare(view, &packed.weight(), nullptr, x.data(), rows_, 0);
-    if (form != nullptr) *form = args.form;
+    if (form != nullptr) *form = args.grouped.form;
     runner.run(args, n_, out.data());
     return out;
   }
 
   void expect_agreement(const char* what) {
     const std::vector<float> expected = run(*find_kernel_set("scalar"));
-    for (const KernelSet* set : testing::available_sets()) {
+    for (const KernelSet* set : test::available_sets()) {
       const std::vector<float> actual = run(*set);
       ASSERT_EQ(std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(float)), 0)
           << what << " on " << set->name;
@@ -76,7 +76,7 @@ TEST(RowGroups, RowsThatAreNotFiniteShow) {
   Bf16Product product(3, 64, 32);
   product.x[64] = std::numeric_limits<float>::infinity();
   product.x[128] = std::numeric_limits<float>::quiet_NaN();
-  for (const KernelSet* set : testing::available_sets()) {
+  for (const KernelSet* set : test::available_sets()) {
     const std::vector<float> out = product.run(*set);
     for (std::size_t i = 0; i < 32; ++i) {
       EXPECT_TRUE(std::isfinite(out[i]));
@@ -96,7 +96,7 @@ TEST(RowGroups, RowsAreRoundedToNearestEven) {
                                  {1.f + 0x1.01p-8f, 1.f + 0x1.0p-7f},
                                  {-1.f - 0x1.0p-8f, -1.f}}) {
     product.x = {from, 5.f};
-    for (const KernelSet* set : testing::available_sets()) EXPECT_EQ(product.run(*set)[0], to) << set->name;
+    for (const KernelSet* set : test::available_sets()) EXPECT_EQ(product.run(*set)[0], to) << set->name;
   }
 }
 

@@ -205,7 +205,7 @@ std::string describe(const ScoreRequest& r) {
 }
 
 TEST(ScoreHead, MatchesTheNaiveDefinitionOnRandomLogits) {
-  testing::Random random(3);
+  test::Random random(3);
   HeadFixture head(2);
   std::vector<std::vector<float>> rows;
   for (int r = 0; r < 35; ++r)
@@ -252,7 +252,7 @@ TEST(ScoreHead, LogOddsKeepTheOrderOfConfidencesThatRoundToOne) {
 }
 
 TEST(ScoreHead, ManyRulesInOneChunk) {
-  testing::Random random(8);
+  test::Random random(8);
   const std::vector<float> z = random_floats(random, 300, 4.f);
   ScoreRequest request;
   for (TokenId t = 0; t < 120; t += 2) request.rules.push_back({t, t % 4 == 0, t % 3 == 0});
@@ -310,7 +310,7 @@ TEST(ScoreHead, NucleusOfAFlatDistributionNeedsASecondPass) {
 }
 
 TEST(ScoreHead, GuidanceCombinesTheTwoSequences) {
-  testing::Random random(5);
+  test::Random random(5);
   const std::int64_t vocab = 1300;
   std::vector<std::vector<float>> rows;
   for (int r = 0; r < 82; ++r) rows.push_back(random_floats(random, vocab, 5.f));
@@ -345,7 +345,7 @@ TEST(ScoreHead, GuidanceCombinesTheTwoSequences) {
 }
 
 TEST(ScoreHead, TopTokensAreTheBestInOrder) {
-  testing::Random random(6);
+  test::Random random(6);
   std::vector<std::vector<float>> rows = {random_floats(random, 2100, 3.f), random_floats(random, 2100, 3.f)};
   for (std::size_t i = 0; i < 2100; i += 100) rows[0][i] = 3.5f;  // ties across chunks
   ScoreRequest request;
@@ -368,7 +368,7 @@ TEST(ScoreHead, TopTokensAreTheBestInOrder) {
 }
 
 TEST(ScoreHead, ThreadsDoNotChangeABit) {
-  testing::Random random(9);
+  test::Random random(9);
   std::vector<std::vector<float>> rows;
   for (int r = 0; r < 70; ++r) rows.push_back(random_floats(random, 5000, 6.f));
   for (const ScoreRequest& request : requests()) {

@@ -1,20 +1,18 @@
 #include "cpu/weight_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
+#include "base/hash.h"
+#include "base/output_file.h"
+#include "base/parallel.h"
 #include "base/try.h"
-#include "cpu/linear.h"
 #include "format/byte_cursor.h"
 
 // Layout of the file, little-endian: Header, then per tensor a Record and its name, then zeroes up to a page, then the
@@ -58,16 +56,8 @@ struct Record {
 };
 static_assert(sizeof(Record) == 56 && std::is_trivially_copyable_v<Record>);
 
-constexpr std::uint64_t kPrime = 0x100000001b3u;
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 32);
-}
-
 std::uint64_t mix_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * kPrime;
-  return mix(hash, bytes.size());
+  return mix64(Fnv1a(hash).add(bytes).value(), bytes.size());
 }
 
 template <class T>
@@ -118,14 +108,6 @@ std::vector<std::uint64_t> checksums_of(std::span<const CachedTensor> tensors, s
   return sums;
 }
 
-Error system_failure(const std::string& path, std::string_view what, int code) {
-  const bool place = code == EACCES || code == EROFS || code == EPERM || code == ENOENT || code == ENOTDIR;
-  return {ErrorCode::kIo, fmt::format("{}: {}", what, std::generic_category().message(code)), path,
-          place            ? "name a file in a directory that you may write to"
-          : code == ENOSPC ? "free some space, or name a file elsewhere"
-                           : ""};
-}
-
 /// Whether the path names something that this code has not written and must not replace.
 bool foreign(const std::string& path) {
   struct stat status{};
@@ -135,46 +117,6 @@ bool foreign(const std::string& path) {
   const auto bytes = (*file)->bytes();
   return bytes.size() < sizeof kMagic || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0;
 }
-
-/// A new file beside its target, gone unless it was committed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& target) : path_(target + ".XXXXXX"), fd_(::mkstemp(path_.data())) {}
-  ~TemporaryFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    if (!committed_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  bool opened() const { return fd_ >= 0; }
-
-  bool write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      // Linux writes at most 2 GiB less a page at once.
-      const ssize_t written = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return true;
-  }
-
-  /// No fsync: after a power failure a file may be there with holes, which the checksums find.
-  bool commit(const std::string& target) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::fchmod(fd_, 0666 & ~mask);  // mkstemp's files are private; the model's other users shall read the cache too
-    committed_ = ::rename(path_.c_str(), target.c_str()) == 0;
-    return committed_;
-  }
-
- private:
-  std::string path_;
-  int fd_;
-  bool committed_ = false;
-};
 
 Error damaged(std::string what, const std::string& path) {
   return {ErrorCode::kInvalidFile, std::move(what), path, kAgain};
@@ -186,7 +128,7 @@ Expected<Header> read_header(ByteCursor& cursor, const WeightCacheOptions& optio
   const auto read = cursor.read<Header>("the header");
   if (!read) return damaged("the weight cache ends within its header", options.path);
   if (std::memcmp(read->magic, kMagic, sizeof kMagic) != 0)
-    return Error{ErrorCode::kInvalidFile, "this is no weight cache", options.path, ""};
+    return Error{ErrorCode::kInvalidFile, "this is not a weight cache", options.path, ""};
   const Header& header = *read;
   if (header.layout_version != kLayoutVersion || header.byte_order != kByteOrder)
     return stale("the weight cache was written by another version, or on another kind of machine", options.path);
@@ -201,12 +143,12 @@ Expected<Header> read_header(ByteCursor& cursor, const WeightCacheOptions& optio
 
 std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors) {
   constexpr std::size_t kSamples = 4, kSample = 64;
-  std::uint64_t hash = mix(0, tensors.size());
+  std::uint64_t hash = mix64(0, tensors.size());
   for (const CachedTensor& t : tensors) {
     hash = mix_bytes(hash, std::as_bytes(std::span(t.name)));
     for (const auto value : {static_cast<std::uint64_t>(t.type), static_cast<std::uint64_t>(t.k),
                              static_cast<std::uint64_t>(t.n), t.offset, t.bytes})
-      hash = mix(hash, value);
+      hash = mix64(hash, value);
     const std::size_t length = std::min(kSample, t.source.size());
     for (std::size_t s = 0; s < kSamples; ++s)
       hash = mix_bytes(hash, t.source.subspan((t.source.size() - length) / (kSamples - 1) * s, length));
@@ -217,19 +159,19 @@ std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors) {
 std::uint64_t panel_checksum(std::span<const std::byte> bytes) {
   constexpr std::size_t kLanes = 8, kStride = kLanes * sizeof(std::uint64_t);
   std::uint64_t lane[kLanes];
-  for (std::size_t l = 0; l < kLanes; ++l) lane[l] = mix(l + 1, bytes.size());
+  for (std::size_t l = 0; l < kLanes; ++l) lane[l] = mix64(l + 1, bytes.size());
   std::size_t at = 0;
   for (; at + kStride <= bytes.size(); at += kStride) {
     std::uint64_t words[kLanes];
     std::memcpy(words, bytes.data() + at, kStride);
     for (std::size_t l = 0; l < kLanes; ++l) {
       // Odd multiplier: a bijection of the lane, so that a single changed word always shows.
-      const std::uint64_t x = (lane[l] ^ words[l]) * 0x9e3779b97f4a7c15u;
+      const std::uint64_t x = (lane[l] ^ words[l]) * kGolden64;
       lane[l] = x << 29 | x >> 35;
     }
   }
   std::uint64_t hash = mix_bytes(0, bytes.subspan(at));
-  for (const std::uint64_t value : lane) hash = mix(hash, value);
+  for (const std::uint64_t value : lane) hash = mix64(hash, value);
   return hash;
 }
 
@@ -269,15 +211,13 @@ Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<
 Expected<void> store_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                             const std::vector<bool>& regular, std::span<const std::byte> payload, ThreadPool& pool) {
   if (foreign(options.path))
-    return Error{ErrorCode::kUsage, "a file that is no weight cache is in its place", options.path,
+    return Error{ErrorCode::kUsage, "a file that is not a weight cache is in its place", options.path,
                  "remove it, or name another file"};
   const std::string header = header_of(options, tensors, regular, checksums_of(tensors, payload, pool));
-  TemporaryFile file(options.path);
-  if (!file.opened()) return system_failure(options.path, "cannot create the weight cache", errno);
-  if (!file.write(std::as_bytes(std::span(header))) || !file.write(payload.first(payload_bytes(tensors))))
-    return system_failure(options.path, "cannot write the weight cache", errno);
-  if (!file.commit(options.path)) return system_failure(options.path, "cannot rename the weight cache", errno);
-  return {};
+  DLLM_TRY(OutputFile file, OutputFile::create(options.path, {.check = options.check_source}));
+  DLLM_CHECK_OK(file.append(header.data(), header.size()));
+  DLLM_CHECK_OK(file.append(payload.data(), payload_bytes(tensors)));
+  return file.commit();
 }
 
 }  // namespace dllm::cpu

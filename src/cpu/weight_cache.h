@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,7 +21,9 @@ struct WeightCacheOptions {
   std::string path;                ///< empty: none
   std::uint64_t source_size = 0;   ///< bytes of the model's file or files
   std::uint64_t source_stamp = 0;  ///< changes when they are written: a modification time, or a hash of several
-  Log log{};                       ///< told why a cache was not used or not written
+  /// Whether the model is still the one that was read; asked before a cache of it is left behind.
+  std::function<Expected<void>()> check_source{};
+  Log log{};  ///< told why a cache was not used or not written
 };
 
 namespace cpu {
@@ -57,8 +60,8 @@ struct LoadedPanels {
 Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                                    ThreadPool& pool);
 
-/// Writes `payload` as the cache of `tensors` into a temporary file and renames it. A file at the path that is not a
-/// weight cache is left alone. Errors: kIo, kUsage (not a weight cache).
+/// Writes `payload` as the cache of `tensors` (OutputFile). A file at the path that is not a weight cache is left
+/// alone. Errors: of OutputFile, kUsage (not a weight cache).
 Expected<void> store_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                             const std::vector<bool>& regular, std::span<const std::byte> payload, ThreadPool& pool);
 

@@ -11,14 +11,14 @@
 #include <string>
 
 #include "cpu/packed_weights.h"
-#include "cpu/tiny_model.h"
+#include "cpu/testing/tiny_model.h"
 
 namespace dllm::cpu {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::TinyModel;
-using testing::TinyShape;
+using test::TinyModel;
+using test::TinyShape;
 
 class WeightCache : public ::testing::Test {
  protected:
@@ -198,7 +198,7 @@ TEST_F(WeightCache, ForeignFilesAreLeftAlone) {
     const PackedWeights packed = pack(m);
     EXPECT_FALSE(packed.mapped());
     ASSERT_EQ(warnings_.size(), 2u);
-    EXPECT_NE(warnings_[1].find("no weight cache"), std::string::npos) << warnings_[1];
+    EXPECT_NE(warnings_[1].find("not a weight cache"), std::string::npos) << warnings_[1];
     expect_right(packed, m);
     EXPECT_EQ(content(), text);
   }
@@ -217,7 +217,7 @@ TEST_F(WeightCache, GoesOnWhereItCannotWrite) {
   options_.path = (directory_ / "m.dllm-packed").string();
   ::chmod(directory_.c_str(), 0500);
   expect_right(pack(m), m);
-  EXPECT_TRUE(warned("a directory that you may write to")) << said();
+  EXPECT_TRUE(warned("check the permissions")) << said();
 }
 
 // A change of the panels' bytes must come with another kLayoutVersion in weight_cache.cpp, or old caches would be read

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -13,11 +14,11 @@
 namespace dllm {
 namespace {
 
-using testing::FakeBackend;
-using testing::masked_desc;
-using testing::MethodResult;
-using testing::MethodRun;
-using testing::run_method;
+using test::FakeBackend;
+using test::masked_desc;
+using test::MethodResult;
+using test::MethodRun;
+using test::run_method;
 
 /// What a reference knows: per position the token and pass of its last forwards.
 struct Books {
@@ -82,15 +83,37 @@ void add_stale_in_front(const CacheContext& context, const Books& books, Positio
     if (stale(context, books, p)) rows.insert(p);
 }
 
+/// The options that the rules speak of.
+struct PolicyOptions {
+  bool refresh_on_unit = true;
+  std::int32_t refresh_interval = 0;  ///< 0: none
+  Position prefix_look = 16, after_look = 16;
+  std::int32_t cache_warmup = 4, cache_delay = 1, prompt_interval = 50, response_interval = 7;
+  double refresh_share = 0.25;
+
+  OptionMap map() const {
+    OptionMap all{{"refresh", refresh_on_unit ? "block" : "once"},
+                  {"prefix_look", prefix_look},
+                  {"after_look", after_look},
+                  {"cache_warmup", cache_warmup},
+                  {"cache_delay", cache_delay},
+                  {"prompt_interval", prompt_interval},
+                  {"response_interval", response_interval},
+                  {"refresh_share", refresh_share}};
+    if (refresh_interval > 0) all["refresh_interval"] = refresh_interval;
+    return all;
+  }
+};
+
 /// First pass, first pass of a unit, and every `interval` passes.
-bool full_pass(const CacheContext& context, Books& books, const CachePolicyConfig& config) {
+bool full_pass(const CacheContext& context, Books& books, const PolicyOptions& config) {
   const bool full = books.last_full < 0 || (config.refresh_on_unit && context.window_changed) ||
                     (config.refresh_interval > 0 && books.pass - books.last_full >= config.refresh_interval);
   if (full) books.last_full = books.pass;
   return full;
 }
 
-Rule dual_rule(CachePolicyConfig config) {
+Rule dual_rule(PolicyOptions config) {
   return [config](const CacheContext& context, Books& books) {
     if (full_pass(context, books, config)) return range(0, context.horizon);
     std::set<Position> rows = range(context.needed.begin, context.needed.end);
@@ -99,7 +122,7 @@ Rule dual_rule(CachePolicyConfig config) {
   };
 }
 
-Rule prefix_rule(CachePolicyConfig config) {
+Rule prefix_rule(PolicyOptions config) {
   return [config](const CacheContext& context, Books& books) {
     if (full_pass(context, books, config)) return range(0, context.horizon);
     std::set<Position> rows = range(context.needed.begin, context.horizon);
@@ -108,9 +131,9 @@ Rule prefix_rule(CachePolicyConfig config) {
   };
 }
 
-Rule vicinity_rule(CachePolicyConfig config) {
+Rule vicinity_rule(PolicyOptions config) {
   return [config](const CacheContext& context, Books& books) {
-    if (full_pass(context, books, config) || books.pass < config.warmup) return range(0, context.horizon);
+    if (full_pass(context, books, config) || books.pass < config.cache_warmup) return range(0, context.horizon);
     const Position begin = std::max(0, context.needed.begin - config.prefix_look);
     std::set<Position> rows = range(begin, std::min(context.horizon, context.needed.end + config.after_look));
     add_stale_in_front(context, books, begin, rows);
@@ -118,7 +141,7 @@ Rule vicinity_rule(CachePolicyConfig config) {
   };
 }
 
-Rule delayed_rule(CachePolicyConfig config, bool greedy, bool keep_prompt) {
+Rule delayed_rule(PolicyOptions config, bool greedy, bool keep_prompt) {
   return [=](const CacheContext& context, Books& books) {
     const bool first = books.last_full < 0;
     if (first || (config.refresh_interval > 0 && books.pass - books.last_full >= config.refresh_interval)) {
@@ -128,7 +151,7 @@ Rule delayed_rule(CachePolicyConfig config, bool greedy, bool keep_prompt) {
     std::set<Position> rows;
     for (Position p = context.canvas.prompt_end(); p < context.horizon; ++p) {
       const bool settled = !context.canvas.masked(p) && !stale(context, books, p) &&
-                           books.forwards_with_token[static_cast<std::size_t>(p)] >= config.delay;
+                           books.forwards_with_token[static_cast<std::size_t>(p)] >= config.cache_delay;
       if (settled || (greedy && context.canvas.masked(p) && !context.needed.contains(p))) continue;
       rows.insert(p);
     }
@@ -136,7 +159,7 @@ Rule delayed_rule(CachePolicyConfig config, bool greedy, bool keep_prompt) {
   };
 }
 
-Rule partial_rule(CachePolicyConfig config) {
+Rule partial_rule(PolicyOptions config) {
   return [config](const CacheContext& context, Books& books) {
     const Position prompt = context.canvas.prompt_end();
     std::set<Position> rows;
@@ -167,9 +190,11 @@ Rule partial_rule(CachePolicyConfig config) {
   };
 }
 
+/// A policy without a case here is compared with none; it still takes part in the identities below and in the
+/// combinations of denoiser_test.cpp.
 struct PolicyCase {
   std::string name;
-  CachePolicyConfig config;
+  PolicyOptions config;
   Rule rule;
 };
 
@@ -177,27 +202,27 @@ std::vector<PolicyCase> policy_cases() {
   std::vector<PolicyCase> cases;
   for (const bool on_unit : {true, false})
     for (const std::int32_t interval : {0, 3}) {
-      CachePolicyConfig config;
+      PolicyOptions config;
       config.refresh_on_unit = on_unit;
       config.refresh_interval = interval;
       config.prefix_look = 3;
       config.after_look = 5;
-      config.warmup = 2;
+      config.cache_warmup = 2;
       cases.push_back({"dual", config, dual_rule(config)});
       cases.push_back({"prefix", config, prefix_rule(config)});
       cases.push_back({"vicinity", config, vicinity_rule(config)});
     }
   for (const std::int32_t interval : {0, 4})
     for (const std::int32_t delay : {1, 3}) {
-      CachePolicyConfig config;
+      PolicyOptions config;
       config.refresh_interval = interval;
-      config.delay = delay;
+      config.cache_delay = delay;
       cases.push_back({"delayed", config, delayed_rule(config, false, false)});
       cases.push_back({"delayed-greedy", config, delayed_rule(config, true, false)});
       cases.push_back({"delayed-pd", config, delayed_rule(config, false, true)});
     }
   for (const double share : {0.0, 0.25, 1.0}) {
-    CachePolicyConfig config;
+    PolicyOptions config;
     config.prompt_interval = 5;
     config.response_interval = 3;
     config.refresh_share = share;
@@ -206,14 +231,18 @@ std::vector<PolicyCase> policy_cases() {
   return cases;
 }
 
+// Every policy under every window. The cases go through the decoders one after the other.
 TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
-  for (const PolicyCase& policy : policy_cases())
-    for (const char* window : {"block", "sliding", "whole"})
-      for (const char* decoder : {"threshold", "low-confidence", "draft-edit"})
+  const auto decoder_names = method_names(decoders());
+  std::size_t next = 0;
+  for (const auto& window : method_names(windows()))
+    for (const PolicyCase& policy : policy_cases())
+      for (int share = 0; share < 3; ++share)
         for (const Position prompt : {1, 13}) {
+          const std::string& decoder = decoder_names[next++ / 2 % decoder_names.size()];
           SCOPED_TRACE(policy.name + ' ' + window + ' ' + decoder + " prompt " + std::to_string(prompt));
           MethodRun run{.window = window, .cache = policy.name, .decoder = decoder};
-          run.cache_config = policy.config;
+          run.cache_config = policy.config.map();
           run.prompt = prompt;
           FakeBackend ours(masked_desc()), theirs(masked_desc());
           const MethodResult a = run_method(ours, run);
@@ -229,20 +258,22 @@ TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
         }
 }
 
-// dllm-reference G.4(c): a cache that is refreshed in every pass is no cache.
+// A cache that is refreshed in every pass is no cache.
 TEST(CachePolicyIdentities, FullRefreshInEveryPassIsNoCache) {
   std::vector<MethodRun> runs;
-  for (const char* cache : {"prefix", "dual", "vicinity", "delayed", "delayed-greedy"}) {
-    MethodRun run{.cache = cache};
-    run.cache_config.refresh_interval = 1;
+  for (const CacheEntry& policy : caches()) {
+    if (policy.option("refresh_interval") == nullptr) continue;
+    if (policy.info.name == "delayed-pd") continue;  // its full passes leave the prompt alone
+    MethodRun run{.cache = policy.info.name};
+    run.cache_config["refresh_interval"] = 1;
     runs.push_back(run);
   }
   MethodRun warm{.cache = "vicinity"}, wide{.cache = "vicinity"}, partial{.cache = "partial"}, late{.cache = "delayed"};
-  warm.cache_config.warmup = 1000;
-  wide.cache_config.prefix_look = wide.cache_config.after_look = 1000;
-  partial.cache_config.prompt_interval = partial.cache_config.response_interval = 1;
+  warm.cache_config["cache_warmup"] = 1000;
+  wide.cache_config["prefix_look"] = wide.cache_config["after_look"] = 1000;
+  partial.cache_config["prompt_interval"] = partial.cache_config["response_interval"] = 1;
   runs.insert(runs.end(), {warm, wide, partial});
-  for (const char* window : {"block", "sliding", "whole"})
+  for (const auto& window : method_names(windows()))
     for (MethodRun run : runs) {
       run.window = window;
       FakeBackend cached(masked_desc()), plain(masked_desc());
@@ -257,7 +288,7 @@ TEST(CachePolicyIdentities, FullRefreshInEveryPassIsNoCache) {
 
 TEST(CachePolicyIdentities, VicinityWithoutNeighboursIsDual) {
   MethodRun run{.cache = "vicinity"};
-  run.cache_config.prefix_look = run.cache_config.after_look = run.cache_config.warmup = 0;
+  run.cache_config["prefix_look"] = run.cache_config["after_look"] = run.cache_config["cache_warmup"] = 0;
   FakeBackend a(masked_desc()), b(masked_desc());
   const MethodResult vicinity = run_method(a, run);
   run.cache = "dual";
@@ -269,22 +300,23 @@ TEST(CachePolicyIdentities, VicinityWithoutNeighboursIsDual) {
 // The fake's predictions depend on every token and every stale row that they see.
 TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
   const LatencyTable latency({{1, 1}, {8, 1.2}, {16, 3}, {64, 12}}, 0);
-  for (const auto& window : window_names())
+  for (const auto& window : method_names(windows()))
     for (const std::int32_t block : {1, 4, 8})
       for (const Position prompt : {1, 5, 13})
         for (const std::int32_t settle : {0, 1})
           for (const bool show : {false, true})
-            for (const WindowObjective objective : {WindowObjective::kAllowance, WindowObjective::kRate}) {
+            for (const char* objective : {"allowance", "rate"}) {
               SCOPED_TRACE(window + " block " + std::to_string(block) + " prompt " + std::to_string(prompt));
               MethodRun run{.window = window};
-              run.grid = {BlockOrigin::kAbsolute, 8, &latency, objective, 0.5};
+              run.grid = {BlockOrigin::kAbsolute, 8, &latency, 24};
+              run.window_config = {
+                  {"objective", objective}, {"allowance", 0.5}, {"draft_threshold", 0.5}, {"show_drafts", show}};
               run.prompt = prompt;
-              run.config.threshold = 0.6;
-              run.options.drafts = {DraftAcceptance::kRecheck, 0.5, show};
+              run.config["threshold"] = 0.6;
               FakeBackend a(masked_desc(block)), b(masked_desc(block));
               const MethodResult uncached = run_method(a, run);
               run.cache = "block-causal";
-              run.cache_config.settle = settle;
+              if (settle > 0) run.cache_config["settle"] = settle;
               const MethodResult cached = run_method(b, run);
               ASSERT_TRUE(cached.finished);
               EXPECT_EQ(cached.tokens, uncached.tokens);
@@ -292,7 +324,8 @@ TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
             }
 }
 
-// C.6: the final tokens of a block are forwarded together with the next block, so no pass serves the cache alone.
+// dInfer's cross-block update: the final tokens of a block are forwarded together with the next block, so no pass
+// serves the cache alone.
 TEST(CachePolicyIdentities, BlockCausalUpdatesAcrossBlocksInOnePass) {
   FakeBackend backend(masked_desc(8));
   MethodRun run{.cache = "block-causal", .decoder = "low-confidence"};
@@ -307,26 +340,26 @@ TEST(CachePolicyIdentities, BlockCausalUpdatesAcrossBlocksInOnePass) {
 }
 
 TEST(Suffix, NearAndNoneHideTheMasksBehindTheWindow) {
-  for (const char* cache : {"none", "prefix", "dual", "vicinity", "delayed", "partial"})
-    for (const char* window : {"block", "sliding"}) {
-      SCOPED_TRACE(std::string(cache) + ' ' + window);
+  for (const auto& cache : test::names_for(caches(), masked_desc()))
+    for (const WindowEntry& entry : windows()) {
+      if (std::ranges::count(entry.unread, "suffix") > 0) continue;
+      const std::string& window = entry.info.name;
+      SCOPED_TRACE(cache + ' ' + window);
       MethodRun run{.window = window, .cache = cache, .decoder = "low-confidence"};
-      run.options.suffix = SuffixPolicy::kNear;
-      run.options.suffix_near = 4;
+      run.options.suffix = {SuffixPolicy::kNear, 4};
       FakeBackend near(masked_desc());
       ASSERT_TRUE(run_method(near, run).finished);
       for (const StepPlan& plan : near.plans) EXPECT_LE(plan.rows.back().position, plan.visible.back().end - 1);
       EXPECT_EQ(near.plans[0].visible.back().end, 5 + 8 + 4);
       EXPECT_EQ(near.plans[0].rows.back().position, 5 + 8 + 4 - 1);
-      run.options.suffix = SuffixPolicy::kNone;
+      run.options.suffix = {SuffixPolicy::kNone};
       FakeBackend none(masked_desc()), grown(masked_desc());
       ASSERT_TRUE(run_method(none, run).finished);
       EXPECT_EQ(none.plans[0].visible.back().end, 5 + 8);
       EXPECT_EQ(none.plans.back().visible.back().end, 5 + 24);
-      run.options.suffix = SuffixPolicy::kNear;
-      run.options.suffix_near = 1000;
+      run.options.suffix = {SuffixPolicy::kNear, 1000};
       const MethodResult wide = run_method(grown, run);
-      run.options.suffix = SuffixPolicy::kFull;
+      run.options.suffix = {};
       FakeBackend full(masked_desc());
       EXPECT_EQ(wide.tokens, run_method(full, run).tokens);
     }

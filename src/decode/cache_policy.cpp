@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "decode/option_row.h"
+
 namespace dllm {
 
 std::vector<Position> positions(PositionRange range) {
@@ -21,6 +23,35 @@ std::vector<Position> with_stale_prefix(const CacheContext& context, std::vector
   std::vector<Position> result = stale_rows(context, {0, rows.empty() ? context.needed.begin : rows.front()});
   result.insert(result.end(), rows.begin(), rows.end());
   return result;
+}
+
+OptionRows<KeepingOptions> keeping_rows() {
+  return {option("keep_front", &KeepingOptions::keep_front,
+                 "shifted models: forward the row before the window, which predicts its first position, only "
+                 "once per window")
+              .checked([](const KeepingOptions& options, const ModelDesc& desc) -> Expected<void> {
+                if (!options.keep_front || desc.logit_shift > 0) return {};
+                return Error{ErrorCode::kUsage,
+                             "the model predicts a position from its own row, not from the one before", "",
+                             "leave the option out"};
+              })};
+}
+
+OptionRows<IntervalOptions> interval_rows() {
+  return join_rows<IntervalOptions>(
+      OptionRows<IntervalOptions>{option("refresh_interval", &IntervalOptions::refresh_interval, 1, kMostInteger,
+                                         "passes", "make a full pass every so many passes")
+                                      .otherwise("only those of the policy")},
+      keeping_rows());
+}
+
+OptionRows<RefreshOptions> refresh_rows() {
+  using When = RefreshOptions::When;
+  return join_rows<RefreshOptions>(
+      OptionRows<RefreshOptions>{option("refresh", &RefreshOptions::refresh,
+                                        {{"block", When::kBlock}, {"once", When::kOnce}},
+                                        "make a full pass for every block, or only for the first")},
+      interval_rows());
 }
 
 bool RefreshClock::due(const CacheContext& context) {

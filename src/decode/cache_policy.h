@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,13 +13,16 @@
 
 namespace dllm {
 
+template <class T>
+struct OptionRow;
+
 /// What a cache policy sees before a step.
 struct CacheContext {
   const Canvas& canvas;
   const KvCache& cache;
   /// Rows that predict the window's positions, [begin - shift, end): they must be in the plan.
   PositionRange needed;
-  /// Rows at or behind it are not forwarded: the canvas's end for full attention, the window's end for block-causal
+  /// Rows from here on are not forwarded: the canvas's end for full attention, the window's end for block-causal
   /// models, the first unknown position for models without a mask token.
   Position horizon = 0;
   std::int32_t causal_block = 0;  ///< see StepPlan::causal_block
@@ -29,23 +33,26 @@ struct CacheContext {
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
 };
 
-struct CachePolicyConfig {
-  /// A committed row that was forwarded with its token this often is not forwarded again in its window (dual); finished
-  /// attention blocks inside the window are left alone (block-causal, without loss). 0: neither.
-  std::int32_t settle = 0;
-  /// Full passes of prefix, dual and vicinity: at the first pass of every unit of the window (Fast-dLLM), or at the
-  /// first of the answer only (llada.cpp, dllm-reference D.7 A16); and besides whenever the last is `interval` passes
-  /// ago (also delayed; 0: never).
-  bool refresh_on_unit = true;
-  std::int32_t refresh_interval = 0;
-  Position prefix_look = 16;           ///< vicinity: rows in front of the window
-  Position after_look = 16;            ///< vicinity: rows behind it
-  std::int32_t warmup = 4;             ///< vicinity: full passes before anything is cached
-  std::int32_t delay = 1;              ///< delayed: passes with its token before a row is kept
-  std::int32_t prompt_interval = 50;   ///< partial: passes between those that recompute the prompt
-  std::int32_t response_interval = 7;  ///< partial: passes between those that recompute the whole answer
-  double refresh_share = 0.25;         ///< partial: share of the answer recomputed in the passes between
+/// Options of every policy that keeps rows.
+struct KeepingOptions {
+  /// Shifted models: the settled row in front of the window, which predicts the window's first position, is not
+  /// forwarded again after the window's first pass, whose prediction is kept.
+  bool keep_front = false;
 };
+std::vector<OptionRow<KeepingOptions>> keeping_rows();
+
+/// Options of policies that make full passes now and then.
+struct IntervalOptions : KeepingOptions {
+  std::optional<std::int32_t> refresh_interval;  ///< passes from one full pass to the next; absent: no more
+};
+std::vector<OptionRow<IntervalOptions>> interval_rows();
+
+/// ... and at the first pass of every unit of the window (Fast-dLLM), or of the answer only (llada.cpp).
+struct RefreshOptions : IntervalOptions {
+  enum class When { kBlock, kOnce };
+  When refresh = When::kBlock;
+};
+std::vector<OptionRow<RefreshOptions>> refresh_rows();
 
 /// What is recomputed and what is taken from the cache.
 struct CacheDecision {
@@ -57,8 +64,14 @@ struct CacheDecision {
 /// loop runs one object per sequence.
 class CachePolicy {
  public:
+  explicit CachePolicy(const KeepingOptions& options = {}) : keeps_front_(options.keep_front) {}
   virtual ~CachePolicy() = default;
   virtual CacheDecision decide(const CacheContext& context) = 0;
+  /// KeepingOptions::keep_front, which the loop obeys.
+  bool keeps_front() const { return keeps_front_; }
+
+ private:
+  bool keeps_front_;
 };
 
 /// The positions of a range, for rows.
@@ -67,21 +80,21 @@ std::vector<Position> positions(PositionRange range);
 /// Positions of a range whose kept row was made from another token than the canvas shows, or is not there.
 std::vector<Position> stale_rows(const CacheContext& context, PositionRange range);
 
-/// `rows` of a window together with the stale rows in front of it: positions that left a sliding window before they
-/// were forwarded with their token. Behind a window that stands still there are none.
+/// `rows` of a window together with the stale rows before it: positions that left a sliding window before they were
+/// forwarded with their token. A window that does not slide has none.
 std::vector<Position> with_stale_prefix(const CacheContext& context, std::vector<Position> rows);
 
 /// When a policy makes a full pass. Called once per pass.
 class RefreshClock {
  public:
-  explicit RefreshClock(const CachePolicyConfig& config)
-      : on_unit_(config.refresh_on_unit), interval_(config.refresh_interval) {}
+  explicit RefreshClock(const RefreshOptions& options)
+      : on_unit_(options.refresh == RefreshOptions::When::kBlock), interval_(options.refresh_interval.value_or(0)) {}
 
   bool due(const CacheContext& context);
 
  private:
   bool on_unit_;
-  std::int32_t interval_;
+  std::int32_t interval_;  ///< 0: none
   std::int32_t age_ = -1;  ///< passes since the last full one; -1: none yet
 };
 

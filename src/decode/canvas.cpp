@@ -35,6 +35,12 @@ bool Canvas::apply(const Edit& edit) {
     ++masked_total_;
     return true;
   }
+  if (edit.kind == EditKind::kLeave) {
+    assert(masked_[i] != 0);
+    masked_[i] = 0;
+    --masked_total_;
+    return true;
+  }
   assert((edit.kind == EditKind::kCommit) == (masked_[i] != 0));
   if (edit.token == mask_ || edit.token < 0) return false;
   const bool changed = masked_[i] != 0 || tokens_[i] != edit.token;

@@ -12,10 +12,11 @@ enum class EditKind : std::uint8_t {
   kCommit,  ///< a masked position gets its token
   kRevise,  ///< a committed position gets another token
   kRemask,  ///< a committed position becomes a mask again
-  /// A mask appears at the position; what stood there and behind it, up to Edit::end, moves one to the right, and the
-  /// last of the range is lost.
+  kLeave,   ///< a masked position keeps its mask and counts as decided: some of upstream's blocks end so
+  /// Inserts a mask at the position. The tokens from there to Edit::end move one to the right, and the last of them is
+  /// lost.
   kInsert,
-  kDelete,  ///< the position goes; what stands behind it, up to Edit::end, moves one to the left, and a mask follows
+  kDelete,  ///< removes the token; those after it, up to Edit::end, move one to the left, and a mask fills the end
 };
 
 /// Whether an edit moves other positions than its own.
@@ -26,7 +27,7 @@ struct Edit {
   TokenId token = -1;
   EditKind kind = EditKind::kCommit;
   double confidence = 0;
-  Position end = 0;  ///< of the range that kInsert and kDelete shift; nothing behind it moves
+  Position end = 0;  ///< of the range that kInsert and kDelete shift; nothing after it moves
 };
 
 /// The row of positions being denoised: prompt, then masks. "Masked" is a state of its own, not a token id: a model

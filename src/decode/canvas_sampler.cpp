@@ -4,7 +4,34 @@
 #include <cmath>
 #include <numeric>
 
+#include "decode/registry.h"
+
 namespace dllm {
+namespace {
+
+OptionRows<CanvasOptions> canvas_rows() {
+  using O = CanvasOptions;
+  const std::string model = "as the model recommends";
+  return {
+      option("steps", &O::steps, 1, kMostPositions, "", "passes over one canvas at most")
+          .flag("--diffusion-steps")
+          .otherwise(model, [](const O&, const ModelDesc& desc,
+                               const MethodContext&) { return OptionValue(std::int64_t{desc.canvas.max_steps}); }),
+      option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats",
+             "entropies of the positions accepted in a pass sum to at most this")
+          .otherwise(model, [](const O&, const ModelDesc& desc,
+                               const MethodContext&) { return OptionValue(desc.canvas.entropy_bound); }),
+  };
+}
+
+}  // namespace
+
+CanvasEntry canvas_entropy_bound() {
+  return declare_method<CanvasOptions>(
+      "entropy-bound", "of models that refine whole canvases: what has little entropy is kept (DiffusionGemma)",
+      canvas_rows(),
+      [](const CanvasOptions& options, const MethodContext&) { return std::make_unique<CanvasOptions>(options); });
+}
 
 void CanvasSampler::begin() {
   passes_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,12 @@ struct CanvasLook {
   TokenId best = -1;   ///< arg-max
   TokenId drawn = -1;  ///< from the softmax
   double entropy = 0;  ///< nats
+};
+
+/// What a request may change of a canvas model's recommendations (CanvasDesc).
+struct CanvasOptions {
+  std::optional<std::int32_t> steps;  ///< passes over one canvas
+  std::optional<double> entropy_bound;
 };
 
 /// DiffusionGemma's decisions on one canvas after another (transformers' EntropyBoundSampler and its stopping rule).

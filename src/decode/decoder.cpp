@@ -12,12 +12,6 @@ std::vector<Position> Decoder::wanted(const DecodeContext& context) {
   return result;
 }
 
-Position Decoder::revisable_from(const DecodeContext& context) const {
-  const bool open =
-      context.window.begin >= 0 && (context.canvas.masked_count(context.window) > 0 || holds_window(context));
-  return open ? context.window.begin : context.canvas.size();
-}
-
 std::vector<Position> generated_positions(const DecodeContext& context) {
   std::vector<Position> result;
   for (Position p = std::max(context.window.begin, context.canvas.prompt_end()); p < context.window.end; ++p)

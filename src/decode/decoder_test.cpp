@@ -1,4 +1,4 @@
-// Each decoder against the hand-checked vectors of dllm-reference G.5 and against its own definition.
+// Each decoder against hand-checked vectors and against its own definition.
 #include "decode/decoder.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "decode/registry.h"
+#include "decode/testing/make_method.h"
 
 namespace dllm {
 namespace {
@@ -47,8 +47,9 @@ std::vector<Position> committed(Decoder& decoder, const std::vector<double>& con
 
 using P = std::vector<Position>;
 
-std::unique_ptr<Decoder> make(std::string_view name, const DecoderConfig& config) {
-  return *make_decoder(name, config);
+std::unique_ptr<Decoder> make(const std::string& name, const OptionMap& options, Position length = 0,
+                              bool compat = false) {
+  return test::decoder_of(name, options, length, compat);
 }
 
 TEST(TransferSchedule, SpreadsTheRemainderFirst) {
@@ -57,44 +58,47 @@ TEST(TransferSchedule, SpreadsTheRemainderFirst) {
 }
 
 TEST(Factor, ReferenceVectors) {
-  const DecoderConfig sane{.factor = 1.0}, upstream{.factor = 1.0, .compat = true};
-  EXPECT_EQ(committed(*make("factor", sane), {.95, .9, .6, .3}), (P{0, 1}));
-  EXPECT_EQ(committed(*make("factor", upstream), {.95, .9, .6, .3}), (P{0, 1}));
-  EXPECT_EQ(committed(*make("factor", upstream), {.95, .9, .85, .3}), (P{0, 1, 2, 3}));
-  EXPECT_EQ(committed(*make("factor", sane), {.95, .9, .85, .3}), (P{0, 1, 2}));
-  EXPECT_EQ(committed(*make("factor", upstream), {.2, .1}), (P{0, 1}));
-  EXPECT_EQ(committed(*make("factor", sane), {.2, .1}), (P{0}));
-  EXPECT_EQ(committed(*make("factor", upstream), {.2, .1, .05}), (P{0}));
-  EXPECT_EQ(committed(*make("factor", sane), {.99, .99, .99}), (P{0, 1, 2}));
+  const auto sane = [](const std::vector<double>& c) { return committed(*make("factor", {{"factor", 1.0}}), c); };
+  const auto upstream = [](const std::vector<double>& c) {
+    return committed(*make("factor", {{"factor", 1.0}}, 0, /*compat=*/true), c);
+  };
+  EXPECT_EQ(sane({.95, .9, .6, .3}), (P{0, 1}));
+  EXPECT_EQ(upstream({.95, .9, .6, .3}), (P{0, 1}));
+  EXPECT_EQ(upstream({.95, .9, .85, .3}), (P{0, 1, 2, 3}));
+  EXPECT_EQ(sane({.95, .9, .85, .3}), (P{0, 1, 2}));
+  EXPECT_EQ(upstream({.2, .1}), (P{0, 1}));
+  EXPECT_EQ(sane({.2, .1}), (P{0}));
+  EXPECT_EQ(upstream({.2, .1, .05}), (P{0}));
+  EXPECT_EQ(sane({.99, .99, .99}), (P{0, 1, 2}));
 }
 
 TEST(Threshold, CommitsTheBestAndItsTies) {
-  EXPECT_EQ(committed(*make("threshold", {.threshold = .9}), {.5, .499995, .3}), (P{0, 1}));
-  EXPECT_EQ(committed(*make("threshold", {.threshold = .9}), {.5, .95, .9, .899}), (P{1, 2}));
-  EXPECT_EQ(committed(*make("threshold", {.threshold = 1.1}), {.5, .9, .2}), (P{1}));  // tau > 1: one per step
+  EXPECT_EQ(committed(*make("threshold", {{"threshold", .9}}), {.5, .499995, .3}), (P{0, 1}));
+  EXPECT_EQ(committed(*make("threshold", {{"threshold", .9}}), {.5, .95, .9, .899}), (P{1, 2}));
+  EXPECT_EQ(committed(*make("threshold", {{"threshold", 1.1}}), {.5, .9, .2}), (P{1}));  // tau > 1: one per step
 }
 
 TEST(FixedSteps, CommitsTheScheduleByConfidence) {
-  auto decoder = make("low-confidence", {.steps = 2, .length = 5});
+  auto decoder = make("low-confidence", {{"steps", 2}}, 5);
   EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 0), (P{1, 2, 3}));
   EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 1), (P{1, 3}));
   EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 2), (P{3})) << "leftovers go one by one";
 }
 
 TEST(FixedSteps, TiesGoToTheLowerPosition) {
-  EXPECT_EQ(committed(*make("low-confidence", {.steps = 4, .length = 4}), {.3, .3, .3, .3}), (P{0}));
+  EXPECT_EQ(committed(*make("low-confidence", {{"steps", 4}}, 4), {.3, .3, .3, .3}), (P{0}));
 }
 
 TEST(FixedSteps, RandomRankingIgnoresConfidenceAndDependsOnTheStep) {
-  auto decoder = make("random", {.steps = 8, .length = 8});
+  auto decoder = make("random", {{"steps", 8}}, 8);
   std::vector<P> seen;
   for (int step = 0; step < 8; ++step) seen.push_back(committed(*decoder, std::vector<double>(8, .5), step));
   EXPECT_GT(std::set<P>(seen.begin(), seen.end()).size(), 2u);
 }
 
 TEST(Decoders, IneligibleCandidatesAreNeverCommitted) {
-  for (const std::string& name : decoder_names()) {
-    auto decoder = make(name, {.steps = 1, .length = 3});
+  for (const std::string& name : method_names(decoders())) {
+    auto decoder = make(name, test::fitting(decoders(), name, {{"steps", 1}}), 3);
     const Canvas canvas({}, 3, kMask);
     const DecodeContext context{canvas, {0, 3}, 0, 3, 0, {1, 0}};
     ASSERT_EQ(decoder->wanted(context).size(), 3u) << name;
@@ -114,7 +118,7 @@ TEST(Decoders, IneligibleCandidatesAreNeverCommitted) {
 
 /// Commits per step of a Dream schedule over `masks` positions.
 std::vector<int> dream_schedule(int masks, int steps, bool compat) {
-  auto decoder = make("entropy", {.steps = steps, .length = masks, .eps = 1e-3, .compat = compat});
+  auto decoder = make("entropy", {{"steps", steps}, {"eps", 1e-3}}, masks, compat);
   Canvas canvas({}, masks, kMask);
   std::vector<int> commits;
   for (int step = 0; step < steps; ++step) {
@@ -146,15 +150,15 @@ TEST(Timestep, ReferenceSchedules) {
 TEST(Timestep, EmptyStepsNeedNoForwardUnlessCompat) {
   const Canvas canvas({}, 4, kMask);
   const DecodeContext context{canvas, {0, 4}, 0, 4, 0, {1, 0}};
-  EXPECT_TRUE(make("entropy", {.steps = 64, .length = 4})->wanted(context).empty());
-  EXPECT_EQ(make("entropy", {.steps = 64, .length = 4, .compat = true})->wanted(context).size(), 4u);
+  EXPECT_TRUE(make("entropy", {{"steps", 64}}, 4)->wanted(context).empty());
+  EXPECT_EQ(make("entropy", {{"steps", 64}}, 4, true)->wanted(context).size(), 4u);
 }
 
 TEST(Timestep, RanksByItsOwnMeasure) {
   const Canvas canvas({}, 3, kMask);
   const DecodeContext context{canvas, {0, 3}, 0, 3, 0, {1, 0}};
-  const auto first = [&](std::string_view name) {
-    auto decoder = make(name, {.steps = 2, .length = 3});
+  const auto first = [&](const char* name) {
+    auto decoder = make(name, {{"steps", 2}}, 3);
     decoder->wanted(context);
     std::vector<Candidate> options(3);
     options[0] = {.position = 0, .token = 1, .confidence = .6, .margin = .2, .entropy = .1};
@@ -169,7 +173,7 @@ TEST(Timestep, RanksByItsOwnMeasure) {
 
 TEST(Timestep, OriginDecidesTheExpectedShare) {
   const Position n = 4000;
-  auto decoder = make("origin", {.steps = 4, .length = n, .eps = 1e-3});
+  auto decoder = make("origin", {{"steps", 4}, {"eps", 1e-3}}, n);
   const Canvas canvas({}, n, kMask);
   const DecodeContext context{canvas, {0, n}, 1, n, 1, {5, 0}};
   // Step 1: t = .75025, s = .5005, so 1 - s/t = .3329; standard deviation of the count is 30.
@@ -177,12 +181,12 @@ TEST(Timestep, OriginDecidesTheExpectedShare) {
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
-  const auto decoder = make_decoder("treshold", {});
+  const auto decoder = make_decoder({"treshold"}, {});
   ASSERT_FALSE(decoder);
   EXPECT_EQ(decoder.error().code, ErrorCode::kUsage);
   EXPECT_NE(decoder.error().message().find("threshold"), std::string::npos);
-  EXPECT_FALSE(make_window("x", {}));
-  EXPECT_FALSE(make_cache_policy("x"));
+  EXPECT_FALSE(make_window({"x"}, {}));
+  EXPECT_FALSE(make_cache_policy({"x"}));
 }
 
 }  // namespace

@@ -1,6 +1,19 @@
 #include "decode/drafts.h"
 
+#include "decode/option_row.h"
+
 namespace dllm {
+
+OptionRows<DraftConfig> draft_rows() {
+  using O = DraftConfig;
+  return {
+      option("draft_acceptance", &O::acceptance,
+             {{"recheck", DraftAcceptance::kRecheck}, {"instant", DraftAcceptance::kInstant}},
+             "accept a draft when its block's first pass confirms it, or at once"),
+      option("draft_threshold", &O::threshold, 0, 2, "", "confidence from which a draft is accepted"),
+      option("show_drafts", &O::show, "the model reads drafts above the threshold instead of masks"),
+  };
+}
 
 void Drafts::record(std::span<const Candidate> candidates, Position window_end) {
   for (const Candidate& candidate : candidates) {
@@ -10,6 +23,19 @@ void Drafts::record(std::span<const Candidate> candidates, Position window_end) 
       drafts_.erase(candidate.position);
     }
   }
+}
+
+std::vector<Position> Drafts::positions(const Canvas& canvas, Position window_end, Position ahead) {
+  std::vector<Position> result;
+  for (Position p = window_end; p < ahead; ++p)
+    if (canvas.masked(p)) result.push_back(p);
+  return result;
+}
+
+void Drafts::show_in(StepPlan& plan, const Canvas& canvas, Position window_end) const {
+  if (!config_.show || drafts_.empty()) return;
+  for (PlanRow& row : plan.rows)
+    if (row.position >= window_end && canvas.masked(row.position)) row.token = shown(row.position).value_or(row.token);
 }
 
 std::optional<TokenId> Drafts::shown(Position position) const {

@@ -9,26 +9,20 @@
 
 namespace dllm {
 
-/// What happens to drafts when their block becomes current (dllm-reference D.7 A8).
-enum class DraftAcceptance {
-  kRecheck,  ///< committed in the first pass if that predicts the same token at or above the draft threshold again
-  kInstant,  ///< committed without another look if the last draft was at or above the draft threshold
-};
-
-struct DraftConfig {
-  DraftAcceptance acceptance = DraftAcceptance::kRecheck;
-  double threshold = 0.7;
-  bool show = false;  ///< drafts at or above the threshold are shown to the model instead of masks (A5)
-};
-
-/// Predictions for masked positions behind the window. They never enter the canvas from here: what is accepted comes
-/// back as commits of the then current window.
+/// Predictions for masked positions after the window. This class never writes them to the canvas: accepted drafts are
+/// returned as commits of the window that is current by then.
 class Drafts {
  public:
   explicit Drafts(const DraftConfig& config) : config_(config) {}
 
   /// Replaces what was drafted for these positions. `window_end`: of the pass that predicted them.
   void record(std::span<const Candidate> candidates, Position window_end);
+
+  /// Masks in [window_end, ahead), the positions to draft.
+  static std::vector<Position> positions(const Canvas& canvas, Position window_end, Position ahead);
+
+  /// Lets a plan's masked rows after the window show their drafts, if the configuration says so.
+  void show_in(StepPlan& plan, const Canvas& canvas, Position window_end) const;
 
   /// The token to show at a position instead of the mask.
   std::optional<TokenId> shown(Position position) const;
@@ -56,5 +50,7 @@ class Drafts {
   DraftConfig config_;
   std::map<Position, Draft> drafts_;
 };
+
+std::vector<OptionRow<DraftConfig>> draft_rows();
 
 }  // namespace dllm

@@ -5,25 +5,27 @@
 #include <set>
 
 #include "decode/denoiser.h"
-#include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
+#include "decode/testing/make_method.h"
 #include "decode/testing/random_scores.h"
 
 namespace dllm {
 namespace {
 
-using testing::decode_rows;
-using testing::LogitRow;
-using testing::prediction;
-using testing::random_row;
-using testing::random_rows;
-using testing::reduce;
+using test::decode_rows;
+using test::LogitRow;
+using test::number;
+using test::prediction;
+using test::random_row;
+using test::random_rows;
+using test::reduce;
 
 constexpr TokenId kMask = 11;
 constexpr std::size_t kVocab = 12;
 
-std::unique_ptr<Decoder> make(std::string_view name, const DecoderConfig& config) {
-  return *make_decoder(name, config);
+std::unique_ptr<Decoder> make(const std::string& name, const OptionMap& options, Position length = 0,
+                              bool compat = false) {
+  return test::decoder_of(name, options, length, compat);
 }
 
 /// What edits do, whatever their order: position -> (kind, token).
@@ -38,17 +40,18 @@ std::map<Position, std::pair<EditKind, TokenId>> effect(const std::vector<Edit>&
 /// CreditDecoding with the whole matrix, as the paper writes it.
 class DenseCredit {
  public:
-  DenseCredit(Position length, const DecoderConfig& config)
+  DenseCredit(Position length, const OptionMap& config)
       : config_(config), credit_(static_cast<std::size_t>(length), std::vector<double>(kVocab, 0.0)) {}
 
   std::vector<double> fused_logits(Position p, const LogitRow& z) {
     std::vector<double>& c = credit_[static_cast<std::size_t>(p)];
-    for (double& value : c) value *= config_.credit_beta;
+    for (double& value : c) value *= number(config_, "credit_beta");
     const Candidate raw = reduce(p, z, kMask);
-    if (raw.eligible) c[static_cast<std::size_t>(raw.token)] += std::pow(raw.confidence, config_.credit_gamma);
+    if (raw.eligible)
+      c[static_cast<std::size_t>(raw.token)] += std::pow(raw.confidence, number(config_, "credit_gamma"));
     std::vector<double> fused;
     for (std::size_t t = 0; t < kVocab; ++t)
-      fused.push_back(static_cast<double>(z[t]) + config_.credit_alpha * std::log(1 + c[t]));
+      fused.push_back(static_cast<double>(z[t]) + number(config_, "credit_alpha") * std::log(1 + c[t]));
     return fused;
   }
 
@@ -67,13 +70,13 @@ class DenseCredit {
     }
     std::map<Position, std::pair<EditKind, TokenId>> result;
     for (const auto& [p, prediction] : eligible)
-      if (prediction.second >= std::min(config_.threshold, best - 1e-5))
+      if (prediction.second >= std::min(number(config_, "threshold"), best - 1e-5))
         result[p] = {EditKind::kCommit, prediction.first};
     return result;
   }
 
  private:
-  DecoderConfig config_;
+  OptionMap config_;
   std::vector<std::vector<double>> credit_;
 };
 
@@ -82,7 +85,7 @@ TEST(Credit, ReferenceVector) {
   // A surer second row is committed in the passes before the one that is looked at, so that the first gathers credit.
   const std::vector<LogitRow> rows = {{2, 1, 0, -100}, {9, 0, 0, -100}};
   for (int n = 0; n < 3; ++n) {
-    auto decoder = make("credit", {.threshold = 2});
+    auto decoder = make("credit", {{"threshold", 2}});
     Canvas canvas({}, 2, 3);
     for (int i = 0; i < n; ++i) EXPECT_EQ(decode_rows(*decoder, canvas, rows, i, 2).at(0).position, 1);
     canvas.apply({1, 0, EditKind::kCommit, 1});
@@ -98,10 +101,10 @@ TEST(Credit, SparseEqualsDense) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);
     const auto n = static_cast<Position>(1 + random() % 8);
-    const DecoderConfig config{.threshold = seed % 3 == 0 ? .6 : .97,
-                               .credit_alpha = seed % 2 == 0 ? .7 : 2.0,
-                               .credit_beta = seed % 5 == 0 ? 1.0 : .8,
-                               .credit_gamma = .2};
+    const OptionMap config = {{"threshold", seed % 3 == 0 ? .6 : .97},
+                              {"credit_alpha", seed % 2 == 0 ? .7 : 2.0},
+                              {"credit_beta", seed % 5 == 0 ? 1.0 : .8},
+                              {"credit_gamma", .2}};
     auto decoder = make("credit", config);
     DenseCredit dense(n, config);
     Canvas canvas({}, n, kMask);
@@ -127,8 +130,8 @@ TEST(Credit, SparseEqualsDense) {
 TEST(Credit, WithoutWeightItIsTheThresholdRule) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     std::mt19937_64 random(seed);
-    auto credit = make("credit", {.threshold = .7, .credit_alpha = 0}),
-         threshold = make("threshold", {.threshold = .7});
+    auto credit = make("credit", {{"threshold", .7}, {"credit_alpha", 0}}),
+         threshold = make("threshold", {{"threshold", .7}});
     Canvas canvas({}, 9, kMask);
     for (std::int32_t step = 0; canvas.masked_count() > 0 && step < 50; ++step) {
       const auto rows = random_rows(random, 9, kVocab);
@@ -142,18 +145,14 @@ TEST(Credit, WithoutWeightItIsTheThresholdRule) {
 
 /// The remask variant, restated on sets of positions.
 std::map<Position, std::pair<EditKind, TokenId>> remask_rule(const Canvas& canvas, const std::vector<LogitRow>& rows,
-                                                             const DecoderConfig& config) {
+                                                             const OptionMap& config) {
   std::map<Position, Candidate> open;
   std::vector<std::pair<double, Position>> low;
   for (Position p = 0; p < canvas.size(); ++p) {
-    const LogitRow& z = rows[static_cast<std::size_t>(p)];
-    double total = 0;
-    for (float logit : z) total += std::exp(static_cast<double>(logit));
-    const double current =
-        canvas.masked(p) ? 0 : std::exp(static_cast<double>(z[static_cast<std::size_t>(canvas.token(p))])) / total;
-    if (!canvas.masked(p) && current >= config.remask_threshold) continue;
-    open[p] = reduce(p, z, kMask);
-    if (!canvas.masked(p)) low.emplace_back(current, p);
+    const Candidate prediction = reduce(p, rows[static_cast<std::size_t>(p)], kMask);
+    if (!canvas.masked(p) && prediction.confidence >= number(config, "remask_threshold")) continue;
+    open[p] = prediction;
+    if (!canvas.masked(p)) low.emplace_back(prediction.confidence, p);
   }
   std::vector<std::pair<double, Position>> ranked;
   for (const auto& [p, c] : open)
@@ -166,7 +165,8 @@ std::map<Position, std::pair<EditKind, TokenId>> remask_rule(const Canvas& canva
       run_best = std::max(run_best, open[q].eligible ? open[q].confidence : 0);
     for (Position q = p; open.contains(q); ++q)
       run_best = std::max(run_best, open[q].eligible ? open[q].confidence : 0);
-    if (-key > config.threshold || (-key == run_best && -key > config.low_threshold)) chosen.insert(p);
+    if (-key > number(config, "threshold") || (-key == run_best && -key > number(config, "low_threshold")))
+      chosen.insert(p);
   }
   if (!ranked.empty()) chosen.insert(ranked.front().second);
   for (const auto& entry : ranked)
@@ -191,7 +191,7 @@ TEST(HierarchicalRemask, EqualsTheRestatementAndEnds) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
     const auto n = static_cast<Position>(2 + random() % 14);
-    const DecoderConfig config{.threshold = .9, .low_threshold = .4, .remask_threshold = .4};
+    const OptionMap config = {{"threshold", .9}, {"low_threshold", .4}, {"remask_threshold", .4}};
     auto decoder = make("hierarchical-remask", config);
     Canvas canvas({}, n, kMask);
     for (std::int32_t step = 0; canvas.masked_count() > 0; ++step) {
@@ -222,7 +222,7 @@ struct EditState {
   std::unique_ptr<Decoder> decoder;
   std::int32_t step = 0;
 
-  explicit EditState(const DecoderConfig& config) : decoder(make("draft-edit", config)) {
+  explicit EditState(const OptionMap& config) : decoder(make("draft-edit", config)) {
     canvas.apply({0, 5, EditKind::kCommit, 1});
   }
   /// One pass; returns the tokens afterwards.
@@ -236,7 +236,7 @@ struct EditState {
 using Tokens = std::vector<TokenId>;
 
 TEST(DraftEdit, ReferenceVector) {
-  EditState state({.threshold = .5, .edit_threshold = .9});
+  EditState state({{"threshold", .5}, {"edit_threshold", .9}});
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{7, 3}));
   EXPECT_TRUE(state.held()) << "the drafts are looked at once more";
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{7, 3}));
@@ -244,12 +244,12 @@ TEST(DraftEdit, ReferenceVector) {
 }
 
 TEST(DraftEdit, ThresholdsAreStrictAndTheBestDraftAlwaysGoes) {
-  EditState state({.threshold = .99, .edit_threshold = .96});
+  EditState state({{"threshold", .99}, {"edit_threshold", .96}});
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{5, 3}));
 }
 
 TEST(DraftEdit, TakingTurnsIsNoticed) {
-  EditState state({.threshold = .5, .edit_threshold = .5, .max_post_steps = 1000});
+  EditState state({{"threshold", .5}, {"edit_threshold", .5}, {"max_post_steps", 1000}});
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{7, 3}));
   EXPECT_EQ(state.pass(prediction(6, .95), prediction(3, .6)), (Tokens{6, 3}));
   EXPECT_TRUE(state.held());
@@ -259,7 +259,7 @@ TEST(DraftEdit, TakingTurnsIsNoticed) {
 
 TEST(DraftEdit, ThePostBudgetEndsIt) {
   for (const std::int32_t budget : {0, 1, 3}) {
-    EditState state({.threshold = .5, .edit_threshold = .5, .max_post_steps = budget});
+    EditState state({{"threshold", .5}, {"edit_threshold", .5}, {"max_post_steps", budget}});
     state.pass(prediction(7, .95), prediction(3, .6));
     std::int32_t passes = 0;
     for (; state.held(); ++passes) state.pass(prediction(1 + passes, .95), prediction(3, .6));
@@ -271,7 +271,7 @@ TEST(DraftEdit, ThePostBudgetEndsIt) {
 TEST(DraftEdit, EqualsTheReportsSetsOnRandomScores) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
-    const DecoderConfig config{.threshold = .6, .edit_threshold = .7};
+    const OptionMap config = {{"threshold", .6}, {"edit_threshold", .7}};
     auto decoder = make("draft-edit", config);
     const Position prompt = 3, n = 12;
     Canvas canvas({1, 2, 3}, n - prompt, kMask);
@@ -303,19 +303,18 @@ TEST(DraftEdit, EqualsTheReportsSetsOnRandomScores) {
 
 /// The loop with a decoder on the fake backend; returns the denoiser after its last step.
 struct Loop {
-  explicit Loop(std::string_view decoder, DecoderConfig config, std::int32_t causal_block = 0) {
+  explicit Loop(const std::string& decoder, const OptionMap& options_given, std::int32_t causal_block = 0) {
     ModelDesc desc;
     desc.vocab = 100;
     desc.mask = 99;
     desc.causal_block = causal_block;
-    backend = std::make_unique<testing::FakeBackend>(desc);
-    config.length = 24;
+    backend = std::make_unique<test::FakeBackend>(desc);
     cache = *backend->make_cache(29);
     DenoiseOptions options;
     options.exact_length = true;
     denoiser = std::make_unique<Denoiser>(backend->desc(), Canvas({1, 2, 3, 4, 5}, 24, 99),
-                                          Method{*make_window("block", {BlockOrigin::kPromptEnd, 8}),
-                                                 *make_cache_policy("none"), *make_decoder(decoder, config)},
+                                          Method{*make_window({"block"}, {BlockOrigin::kPromptEnd, 8}),
+                                                 *make_cache_policy({"none"}), make(decoder, options_given, 24)},
                                           options, *cache, nullptr);
   }
   bool step() {
@@ -324,14 +323,14 @@ struct Loop {
     EXPECT_TRUE(denoiser->absorb(*backend->forward(batch)));
     return true;
   }
-  std::unique_ptr<testing::FakeBackend> backend;
+  std::unique_ptr<test::FakeBackend> backend;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Denoiser> denoiser;
 };
 
 TEST(Revision, TextIsFinalOnlyWhenItsBlockIs) {
   for (const char* name : {"draft-edit", "hierarchical-remask"}) {
-    Loop loop(name, {.threshold = .9, .edit_threshold = .5});
+    Loop loop(name, test::fitting(decoders(), name, {{"threshold", .9}, {"edit_threshold", .5}}));
     Tokens final_tokens;
     for (int steps = 0; loop.step() && steps < 500; ++steps) {
       const Position settled = loop.denoiser->settled();
@@ -347,7 +346,7 @@ TEST(Revision, TextIsFinalOnlyWhenItsBlockIs) {
 }
 
 TEST(Revision, WithoutEditsDraftEditOnlyAddsOnePassPerBlock) {
-  Loop plain("llada2", {.threshold = .9}), edit("draft-edit", {.threshold = .9, .edit_threshold = 2});
+  Loop plain("llada2", {{"threshold", .9}}), edit("draft-edit", {{"threshold", .9}, {"edit_threshold", 2}});
   while (plain.step()) {
   }
   while (edit.step()) {
@@ -358,7 +357,7 @@ TEST(Revision, WithoutEditsDraftEditOnlyAddsOnePassPerBlock) {
 
 TEST(Revision, ProgressIsForcedWhileOnlyEditsAreFound) {
   // Every prediction of a masked position would rather be the mask, and every other token is edited in every pass.
-  Loop loop("draft-edit", {.threshold = .5, .edit_threshold = 0, .max_post_steps = 4});
+  Loop loop("draft-edit", {{"threshold", .5}, {"edit_threshold", 0}, {"max_post_steps", 4}});
   std::uint32_t calls = 0;
   loop.backend->tamper = [&](RowScore& score) {
     score.overruled = loop.denoiser->canvas().masked(score.position);

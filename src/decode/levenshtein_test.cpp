@@ -10,14 +10,14 @@
 namespace dllm {
 namespace {
 
-using testing::FakeBackend;
-using testing::LogitRow;
-using testing::masked_desc;
-using testing::MethodResult;
-using testing::MethodRun;
-using testing::prediction;
-using testing::reduce;
-using testing::run_method;
+using test::FakeBackend;
+using test::LogitRow;
+using test::masked_desc;
+using test::MethodResult;
+using test::MethodRun;
+using test::prediction;
+using test::reduce;
+using test::run_method;
 
 using Tokens = std::vector<TokenId>;
 
@@ -61,11 +61,15 @@ TEST(CanvasLength, DeletionFillsItsRangeUpWithAMask) {
   EXPECT_EQ(canvas.masked_count(), 3);
 }
 
-/// One pass of a decoder over a window that ends with the canvas; rows are those of the positions behind the prompt.
-class Passes {
+/// One pass of a decoder over a window that ends with the canvas; rows are those of the positions after the prompt.
+class LevenshteinPasses {
  public:
-  Passes(const DecoderConfig& config, Canvas start, TokenId mask)
-      : canvas(std::move(start)), config_(config), mask_(mask), decoder_(*make_decoder("levenshtein", config)) {}
+  LevenshteinPasses(const OptionMap& config, Canvas start, TokenId mask)
+      : canvas(std::move(start)),
+        mask_(mask),
+        delete_(static_cast<TokenId>(test::integer(config, "delete_token"))),
+        insert_(static_cast<TokenId>(test::integer(config, "insert_token"))),
+        decoder_(test::decoder_of("levenshtein", config)) {}
 
   Tokens pass(const std::vector<LogitRow>& rows) {
     const std::vector<Position> wanted = decoder_->wanted(context());
@@ -80,9 +84,9 @@ class Passes {
       const TokenId first = lists.back().front().token;
       // Ruled tokens count in the softmax and are not chosen.
       candidates.push_back(reduce(p, z, mask_));
-      if (forbidden && (first == config_.delete_token || first == config_.insert_token || first == mask_)) {
+      if (forbidden && (first == delete_ || first == insert_ || first == mask_)) {
         for (const TopToken& top : lists.back())
-          if (top.token != config_.delete_token && top.token != config_.insert_token && top.token != mask_) {
+          if (top.token != delete_ && top.token != insert_ && top.token != mask_) {
             candidates.back().token = top.token;
             candidates.back().eligible = false;
             break;
@@ -113,35 +117,34 @@ class Passes {
     return all;
   }
 
-  DecoderConfig config_;
-  TokenId mask_;
+  TokenId mask_, delete_, insert_;
   std::unique_ptr<Decoder> decoder_;
   std::int32_t step_ = 0;
 };
 
-const DecoderConfig kConfig{.threshold = .5, .edit_threshold = .5, .delete_token = 10, .insert_token = 9};
+const OptionMap kConfig = {{"threshold", .5}, {"edit_threshold", .5}, {"delete_token", 10}, {"insert_token", 9}};
 
-// dllm-reference G.5.
+// Worked by hand.
 TEST(Levenshtein, ReferenceVector) {
-  Passes passes(kConfig, filled({7}, {1, 2, 3, 4}), kMask);
+  LevenshteinPasses passes(kConfig, filled({7}, {1, 2, 3, 4}), kMask);
   EXPECT_EQ(passes.pass({prediction(1, .9), prediction(10, .9), prediction(3, .9), prediction(9, .9)}),
             (Tokens{1, 3, -1, 4}));
   EXPECT_EQ(passes.canvas.token(0), 7) << "the prompt stays";
 }
 
 TEST(Levenshtein, FillsOneMaskMoreThanItMakes) {
-  DecoderConfig config = kConfig;
-  config.threshold = .95;
-  Passes passes(config, filled({}, {1, -1, -1, 4}), kMask);
+  OptionMap config = kConfig;
+  config["threshold"] = .95;
+  LevenshteinPasses passes(config, filled({}, {1, -1, -1, 4}), kMask);
   // Two insertions would need three masks to fill: the less sure one is left out.
   EXPECT_EQ(passes.pass({prediction(9, .8), prediction(5, .6), prediction(6, .7), prediction(9, .7)}),
             (Tokens{-1, 1, 5, 6}));
 }
 
 TEST(Levenshtein, AtTheEndOfTheBudgetMasksAreFilledWithoutEdits) {
-  DecoderConfig config = kConfig;
-  config.max_post_steps = 2;
-  Passes passes(config, filled({}, {1, 2}), kMask);
+  OptionMap config = kConfig;
+  config["max_post_steps"] = 2;
+  LevenshteinPasses passes(config, filled({}, {1, 2}), kMask);
   const std::vector<LogitRow> grow = {prediction(9, .9), prediction(3, .6)};
   EXPECT_EQ(passes.pass(grow), (Tokens{-1, 1}));
   EXPECT_EQ(passes.pass({prediction(9, .8), prediction(1, .9)}), (Tokens{-1, -1}));
@@ -158,13 +161,13 @@ TEST(Levenshtein, EqualsTheRecordedDecisions) {
   int made = 0;
   for (const auto& one : golden["cases"]) {
     SCOPED_TRACE(one["seed"].get<int>());
-    const DecoderConfig config{.threshold = one["threshold"].get<double>(),
-                               .edit_threshold = one["edit_threshold"].get<double>(),
-                               .max_post_steps = one["max_post_steps"].get<std::int32_t>(),
-                               .delete_token = golden["delete"].get<TokenId>(),
-                               .insert_token = golden["insert"].get<TokenId>()};
+    const OptionMap config = {{"threshold", one["threshold"].get<double>()},
+                              {"edit_threshold", one["edit_threshold"].get<double>()},
+                              {"max_post_steps", one["max_post_steps"].get<std::int32_t>()},
+                              {"delete_token", golden["delete"].get<TokenId>()},
+                              {"insert_token", golden["insert"].get<TokenId>()}};
     const auto size = one["size"].get<Position>();
-    Passes passes(config, Canvas(Tokens(one["prompt"].get<std::size_t>(), 5), size, mask), mask);
+    LevenshteinPasses passes(config, Canvas(Tokens(one["prompt"].get<std::size_t>(), 5), size, mask), mask);
     Position masks = size;
     for (const auto& pass : one["passes"]) {
       ASSERT_FALSE(passes.finished());
@@ -184,10 +187,10 @@ TEST(Levenshtein, EqualsTheRecordedDecisions) {
 
 MethodRun busy(std::string window, std::string cache) {
   MethodRun run{.window = std::move(window), .cache = std::move(cache), .decoder = "levenshtein"};
-  run.config.threshold = .6;
-  run.config.edit_threshold = .6;
-  run.config.delete_token = 3;
-  run.config.insert_token = 4;
+  run.config["threshold"] = .6;
+  run.config["edit_threshold"] = .6;
+  run.config["delete_token"] = 3;
+  run.config["insert_token"] = 4;
   return run;
 }
 
@@ -198,14 +201,14 @@ void restless(RowScore& score) {
 }
 
 TEST(Levenshtein, EndsWithinItsBoundUnderEveryWindowAndCache) {
-  for (const auto& window : window_names())
-    for (const auto& cache : cache_policy_names())
+  for (const auto& window : method_names(windows()))
+    for (const auto& cache : method_names(caches()))
       for (const std::int32_t budget : {0, 3, 16}) {
         SCOPED_TRACE(window + ' ' + cache + ' ' + std::to_string(budget));
         FakeBackend backend(masked_desc());
         backend.tamper = restless;
         MethodRun run = busy(window, cache);
-        run.config.max_post_steps = budget;
+        run.config["max_post_steps"] = budget;
         const MethodResult result = run_method(backend, run);
         ASSERT_TRUE(result.finished);
         EXPECT_EQ(result.tokens.size(), 29u);
@@ -247,8 +250,9 @@ TEST(Levenshtein, BlockCausalCacheIsExact) {
 
 TEST(Levenshtein, WithoutEditTokensItFillsAsDraftEditDoes) {
   MethodRun run = busy("block", "none");
-  run.config.delete_token = run.config.insert_token = -1;
-  run.config.edit_threshold = 2;
+  run.config.erase("delete_token");
+  run.config.erase("insert_token");
+  run.config["edit_threshold"] = 2;
   FakeBackend a(masked_desc()), b(masked_desc());
   const MethodResult ours = run_method(a, run);
   run.decoder = "draft-edit";

@@ -1,4 +1,4 @@
-// Decoders that only commit, against the vectors of dllm-reference G.5 and against plain restatements of their rules on
+// Decoders that only commit, against hand-worked vectors and against plain restatements of their rules on
 // random scores.
 #include <gtest/gtest.h>
 
@@ -6,23 +6,24 @@
 #include <numbers>
 #include <set>
 
-#include "decode/registry.h"
+#include "decode/testing/make_method.h"
 #include "decode/testing/random_scores.h"
 
 namespace dllm {
 namespace {
 
-using testing::decode_rows;
-using testing::LogitRow;
-using testing::random_rows;
-using testing::reduce;
+using test::decode_rows;
+using test::LogitRow;
+using test::random_rows;
+using test::reduce;
 using P = std::set<Position>;
 
 constexpr TokenId kMask = 11;
 constexpr std::size_t kVocab = 12;
 
-std::unique_ptr<Decoder> make(std::string_view name, const DecoderConfig& config) {
-  return *make_decoder(name, config);
+std::unique_ptr<Decoder> make(const std::string& name, const OptionMap& options, Position length = 0,
+                              bool compat = false) {
+  return test::decoder_of(name, options, length, compat);
 }
 
 /// A step of a rule, restated: what it commits of the eligible and of all masked positions.
@@ -58,13 +59,11 @@ P above(const std::vector<Candidate>& candidates, const std::function<bool(const
 }
 
 /// Decodes whole windows of random scores, new ones at every step, and compares each step with the rule.
-void check(const std::string& name, const DecoderConfig& config, const Rule& rule) {
+void check(const std::string& name, const OptionMap& options, const Rule& rule) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);
     const auto n = static_cast<Position>(1 + random() % 20);
-    DecoderConfig own = config;
-    own.length = n;
-    auto decoder = make(name, own);
+    auto decoder = make(name, options, n);
     Canvas canvas({}, n, kMask);
     for (std::int32_t step = 0; canvas.masked_count() > 0; ++step) {
       ASSERT_LT(step, 200) << name << " does not end, seed " << seed;
@@ -89,7 +88,7 @@ void check(const std::string& name, const DecoderConfig& config, const Rule& rul
 
 TEST(Margin, IsTheThresholdRuleOnTheLead) {
   for (const double threshold : {0.0, 0.3, 0.9, 1.1})
-    check("margin", {.threshold = threshold}, [&](const Situation& now) {
+    check("margin", {{"threshold", threshold}}, [&](const Situation& now) {
       double top = -1;
       for (const Candidate& c : now.eligible) top = std::max(top, c.margin);
       return above(now.eligible, [&](const Candidate& c) { return c.margin >= threshold || c.margin >= top - 1e-5; });
@@ -98,7 +97,7 @@ TEST(Margin, IsTheThresholdRuleOnTheLead) {
 
 TEST(EntropyBound, TakesTheLongestPrefixWithinTheBound) {
   for (const double bound : {0.0, 0.35, 2.0, 1e6})
-    check("entropy-bound", {.entropy_bound = bound}, [&](const Situation& now) {
+    check("entropy-bound", {{"entropy_bound", bound}}, [&](const Situation& now) {
       // All prefixes, longest first.
       for (std::size_t n = now.eligible.size(); n > 1; --n) {
         std::vector<double> entropies;
@@ -114,7 +113,8 @@ TEST(EntropyBound, TakesTheLongestPrefixWithinTheBound) {
 
 /// Commits per step of entropy-exit where nothing is sure.
 std::vector<std::size_t> exit_schedule(Position masks, std::int32_t steps, bool cosine) {
-  auto decoder = make("entropy-exit", {.steps = steps, .length = masks, .entropy_threshold = 0, .cosine = cosine});
+  auto decoder = make("entropy-exit",
+                      {{"steps", steps}, {"entropy_threshold", 0}, {"schedule", cosine ? "cosine" : "linear"}}, masks);
   Canvas canvas({}, masks, kMask);
   std::vector<std::size_t> counts;
   std::mt19937_64 random(1);
@@ -134,7 +134,7 @@ TEST(EntropyExit, ReferenceSchedules) {
 }
 
 TEST(EntropyExit, TakesWhatIsSureBesidesTheSchedule) {
-  check("entropy-exit", {.steps = 6, .entropy_threshold = 1.0}, [](const Situation& now) {
+  check("entropy-exit", {{"steps", 6}, {"entropy_threshold", 1.0}}, [](const Situation& now) {
     const std::int32_t steps = std::min<std::int32_t>(6, now.window), t = std::min(now.step, steps - 1);
     const auto angle = [&](int i) { return std::numbers::pi * i / (2.0 * steps); };
     const double share = (std::cos(angle(t)) - std::cos(angle(t + 1))) / std::cos(angle(t));
@@ -146,8 +146,7 @@ TEST(EntropyExit, TakesWhatIsSureBesidesTheSchedule) {
 }
 
 TEST(Llada2, CommitsExactlyOneWhereNothingIsConfident) {
-  const DecoderConfig config{.steps = 32, .length = 32, .threshold = .95};
-  auto decoder = make("llada2", config);
+  auto decoder = make("llada2", {{"steps", 32}, {"threshold", .95}}, 32);
   const Canvas canvas({}, 32, kMask);
   std::vector<LogitRow> rows(32, LogitRow{0, 1, 0, 0});
   rows[17] = {0, 2, 0, 0};
@@ -159,7 +158,7 @@ TEST(Llada2, CommitsExactlyOneWhereNothingIsConfident) {
 TEST(Llada2, ThresholdOrTheShareOfTheSchedule) {
   for (const std::int32_t steps : {1, 4, 40})
     for (const double threshold : {.3, .8, 1.1})
-      check("llada2", {.steps = steps, .threshold = threshold}, [&](const Situation& now) {
+      check("llada2", {{"steps", steps}, {"threshold", threshold}}, [&](const Situation& now) {
         const std::int32_t s = std::min<std::int32_t>(steps, now.window);
         const std::int32_t q = now.step >= s ? 1 : now.window / s + (now.step < now.window % s ? 1 : 0);
         const P high = above(now.eligible, [&](const Candidate& c) { return c.confidence > threshold; });
@@ -175,13 +174,13 @@ TEST(Sdar, SequentialStaticAndDynamic) {
       return static_cast<std::size_t>(
           now.step >= s ? 1 : now.masks_at_start / s + (now.step < now.masks_at_start % s ? 1 : 0));
     };
-    check("sdar-sequential", {.steps = steps}, [&](const Situation& now) {
+    check("sdar-sequential", {{"steps", steps}}, [&](const Situation& now) {
       return best(now.eligible, share(now), [](const Candidate& c) { return static_cast<double>(-c.position); });
     });
-    check("sdar-static", {.steps = steps},
+    check("sdar-static", {{"steps", steps}},
           [&](const Situation& now) { return best(now.eligible, share(now), confidence); });
     for (const double threshold : {.4, .85})
-      check("sdar-dynamic", {.steps = steps, .threshold = threshold}, [&](const Situation& now) {
+      check("sdar-dynamic", {{"steps", steps}, {"threshold", threshold}}, [&](const Situation& now) {
         const P high = above(now.eligible, [&](const Candidate& c) { return c.confidence >= threshold; });
         return high.size() >= share(now) ? high : best(now.eligible, share(now), confidence);
       });
@@ -196,7 +195,7 @@ TEST(Sdar, ConfidenceIsOfTheSampledDistribution) {
 
 /// Candidates of given confidences at given positions, the others of [0, n) being decided.
 P hierarchy(const std::map<Position, double>& confidences, double low) {
-  auto decoder = make("hierarchical", {.threshold = .9, .low_threshold = low});
+  auto decoder = make("hierarchical", {{"threshold", .9}, {"low_threshold", low}});
   Canvas canvas({}, 6, kMask);
   std::vector<Candidate> candidates;
   for (Position p = 0; p < 6; ++p) {
@@ -226,7 +225,7 @@ TEST(Hierarchical, ReferenceVectors) {
 
 TEST(Hierarchical, BestOfEachRunAndWhatIsSure) {
   for (const double low : {.2, .4, .7})
-    check("hierarchical", {.threshold = .9, .low_threshold = low}, [&](const Situation& now) {
+    check("hierarchical", {{"threshold", .9}, {"low_threshold", low}}, [&](const Situation& now) {
       P result = above(now.eligible, [](const Candidate& c) { return c.confidence > .9; });
       result.merge(best(now.eligible, 1, confidence));
       const P masks = positions_of(now.all);

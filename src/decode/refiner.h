@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "decode/canvas.h"
 #include "decode/canvas_sampler.h"
-#include "decode/denoiser.h"
+#include "decode/denoise_step.h"
 #include "dllm/error.h"
 
 namespace dllm {
@@ -23,8 +23,8 @@ struct RefineOptions {
 /// The loop of models that refine canvases of random tokens instead of filling masks (DiffusionGemma), in the manner of
 /// Denoiser: prepare() says what to forward, absorb() reads the scores.
 ///
-/// One canvas after the other, each of CanvasDesc::length positions: a pass in the context region reads what lies
-/// before it and is not read yet (prompt, then the canvas before) into the cache; passes in the canvas region then
+/// One canvas after the other, each of CanvasDesc::length positions: a pass in the context region reads into
+/// the cache what precedes it and is not there yet (prompt, then the previous canvas); passes in the canvas region then
 /// predict all of its positions, which show what the sampler accepted and noise elsewhere, with the previous prediction
 /// mixed in. The answer shows each pass's arg-max; it is final when the canvas is. Canvases are whole: the last one may
 /// reach beyond the answer, so the cache must hold capacity() positions.

@@ -1,130 +1,111 @@
 #include "decode/registry.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include "base/nearest.h"
 
 namespace dllm {
 
-std::unique_ptr<Window> make_block_window(const WindowConfig&);
-std::unique_ptr<Window> make_whole_window(const WindowConfig&);
-std::unique_ptr<Window> make_sliding_window(const WindowConfig&);
-std::unique_ptr<Window> make_adaptive_window(const WindowConfig&);
-std::unique_ptr<Window> make_lookahead_window(const WindowConfig&);
-std::unique_ptr<CachePolicy> make_no_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_dual_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_block_causal_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_vicinity_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_delayed_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_delayed_greedy_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_delayed_prefill_cache(const CachePolicyConfig&);
-std::unique_ptr<CachePolicy> make_partial_cache(const CachePolicyConfig&);
-std::unique_ptr<Decoder> make_low_confidence_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_random_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_threshold_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_factor_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_origin_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_maskgit_plus_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_topk_margin_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_entropy_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_credit_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_draft_edit_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_entropy_bound_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_entropy_exit_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_hierarchical_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_hierarchical_remask_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_levenshtein_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_llada2_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_margin_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_revision_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_sdar_sequential_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_sdar_static_decoder(const DecoderConfig&);
-std::unique_ptr<Decoder> make_sdar_dynamic_decoder(const DecoderConfig&);
+// The methods of this build, in the order of the documentation. A new one is its file and its line here.
+#define DLLM_DECODERS(X)         \
+  X(low_confidence_decoder)      \
+  X(random_decoder)              \
+  X(threshold_decoder)           \
+  X(factor_decoder)              \
+  X(origin_decoder)              \
+  X(maskgit_plus_decoder)        \
+  X(topk_margin_decoder)         \
+  X(entropy_decoder)             \
+  X(margin_decoder)              \
+  X(entropy_bound_decoder)       \
+  X(entropy_exit_decoder)        \
+  X(llada2_decoder)              \
+  X(sdar_sequential_decoder)     \
+  X(sdar_static_decoder)         \
+  X(sdar_dynamic_decoder)        \
+  X(credit_decoder)              \
+  X(hierarchical_decoder)        \
+  X(hierarchical_remask_decoder) \
+  X(draft_edit_decoder)          \
+  X(levenshtein_decoder)         \
+  X(revision_decoder)
 
-namespace {
+#define DLLM_WINDOWS(X) \
+  X(block_window)       \
+  X(whole_window)       \
+  X(sliding_window)     \
+  X(adaptive_window)    \
+  X(lookahead_window)
 
-template <class Factory>
-struct Entry {
-  std::string_view name;
-  Factory make;
-};
+#define DLLM_CACHES(X)     \
+  X(no_cache)              \
+  X(prefix_cache)          \
+  X(dual_cache)            \
+  X(vicinity_cache)        \
+  X(delayed_cache)         \
+  X(delayed_greedy_cache)  \
+  X(delayed_prefill_cache) \
+  X(partial_cache)         \
+  X(block_causal_cache)
 
-constexpr Entry<std::unique_ptr<Window> (*)(const WindowConfig&)> kWindows[] = {
-    {"block", make_block_window},       {"whole", make_whole_window},         {"sliding", make_sliding_window},
-    {"adaptive", make_adaptive_window}, {"lookahead", make_lookahead_window},
-};
+#define DLLM_SUFFIXES(X) \
+  X(full_suffix)         \
+  X(near_suffix)         \
+  X(no_suffix)
 
-constexpr Entry<std::unique_ptr<CachePolicy> (*)(const CachePolicyConfig&)> kCaches[] = {
-    {"none", make_no_cache},
-    {"prefix", make_prefix_cache},
-    {"dual", make_dual_cache},
-    {"block-causal", make_block_causal_cache},
-    {"vicinity", make_vicinity_cache},
-    {"delayed", make_delayed_cache},
-    {"delayed-greedy", make_delayed_greedy_cache},
-    {"delayed-pd", make_delayed_prefill_cache},
-    {"partial", make_partial_cache},
-};
+#define DLLM_SMOOTHINGS(X) X(iter_smooth)
 
-constexpr Entry<std::unique_ptr<Decoder> (*)(const DecoderConfig&)> kDecoders[] = {
-    {"low-confidence", make_low_confidence_decoder},
-    {"random", make_random_decoder},
-    {"threshold", make_threshold_decoder},
-    {"factor", make_factor_decoder},
-    {"origin", make_origin_decoder},
-    {"maskgit-plus", make_maskgit_plus_decoder},
-    {"topk-margin", make_topk_margin_decoder},
-    {"entropy", make_entropy_decoder},
-    {"credit", make_credit_decoder},
-    {"draft-edit", make_draft_edit_decoder},
-    {"entropy-bound", make_entropy_bound_decoder},
-    {"entropy-exit", make_entropy_exit_decoder},
-    {"hierarchical", make_hierarchical_decoder},
-    {"hierarchical-remask", make_hierarchical_remask_decoder},
-    {"levenshtein", make_levenshtein_decoder},
-    {"llada2", make_llada2_decoder},
-    {"margin", make_margin_decoder},
-    {"revision", make_revision_decoder},
-    {"sdar-sequential", make_sdar_sequential_decoder},
-    {"sdar-static", make_sdar_static_decoder},
-    {"sdar-dynamic", make_sdar_dynamic_decoder},
-};
+#define DLLM_DECLARE(name) DecoderEntry name();
+DLLM_DECODERS(DLLM_DECLARE)
+#undef DLLM_DECLARE
+#define DLLM_DECLARE(name) WindowEntry name();
+DLLM_WINDOWS(DLLM_DECLARE)
+#undef DLLM_DECLARE
+#define DLLM_DECLARE(name) CacheEntry name();
+DLLM_CACHES(DLLM_DECLARE)
+#undef DLLM_DECLARE
+#define DLLM_DECLARE(name) SuffixEntry name();
+DLLM_SUFFIXES(DLLM_DECLARE)
+#undef DLLM_DECLARE
+#define DLLM_DECLARE(name) SmoothingEntry name();
+DLLM_SMOOTHINGS(DLLM_DECLARE)
+#undef DLLM_DECLARE
+CanvasEntry canvas_entropy_bound();
 
-template <class Table>
-std::vector<std::string> names(const Table& table) {
-  std::vector<std::string> result;
-  for (const auto& entry : table) result.emplace_back(entry.name);
-  return result;
+#define DLLM_CALL(name) name(),
+
+const std::vector<DecoderEntry>& decoders() {
+  static const std::vector<DecoderEntry> all = {DLLM_DECODERS(DLLM_CALL)};
+  return all;
 }
 
-template <class Table>
-Error unknown(const Table& table, std::string_view kind, std::string_view name) {
-  return {ErrorCode::kUsage, fmt::format("unknown {} '{}'", kind, name), "",
-          fmt::format("known: {}", fmt::join(names(table), ", "))};
+const std::vector<WindowEntry>& windows() {
+  static const std::vector<WindowEntry> all = {DLLM_WINDOWS(DLLM_CALL)};
+  return all;
 }
 
-}  // namespace
-
-Expected<std::unique_ptr<Window>> make_window(std::string_view name, const WindowConfig& config) {
-  for (const auto& entry : kWindows)
-    if (entry.name == name) return entry.make(config);
-  return unknown(kWindows, "window", name);
+const std::vector<CacheEntry>& caches() {
+  static const std::vector<CacheEntry> all = {DLLM_CACHES(DLLM_CALL)};
+  return all;
 }
 
-Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name, const CachePolicyConfig& config) {
-  for (const auto& entry : kCaches)
-    if (entry.name == name) return entry.make(config);
-  return unknown(kCaches, "cache policy", name);
+const std::vector<SuffixEntry>& suffixes() {
+  static const std::vector<SuffixEntry> all = {DLLM_SUFFIXES(DLLM_CALL)};
+  return all;
 }
 
-Expected<std::unique_ptr<Decoder>> make_decoder(std::string_view name, const DecoderConfig& config) {
-  for (const auto& entry : kDecoders)
-    if (entry.name == name) return entry.make(config);
-  return unknown(kDecoders, "algorithm", name);
+const std::vector<SmoothingEntry>& smoothings() {
+  static const std::vector<SmoothingEntry> all = {DLLM_SMOOTHINGS(DLLM_CALL)};
+  return all;
 }
 
-std::vector<std::string> window_names() { return names(kWindows); }
-std::vector<std::string> cache_policy_names() { return names(kCaches); }
-std::vector<std::string> decoder_names() { return names(kDecoders); }
+const std::vector<CanvasEntry>& canvas_decoders() {
+  static const std::vector<CanvasEntry> all = {canvas_entropy_bound()};
+  return all;
+}
+
+Error unknown_method(std::string_view name, const std::vector<std::string>& known) {
+  return {ErrorCode::kUsage, fmt::format("'{}' is unknown", name), "", choice_hint(name, known)};
+}
 
 }  // namespace dllm

@@ -1,25 +1,77 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "decode/cache_policy.h"
+#include "decode/canvas_sampler.h"
 #include "decode/decoder.h"
+#include "decode/method_entry.h"
+#include "decode/soft_masks.h"
+#include "decode/suffix.h"
 #include "decode/window.h"
 #include "dllm/error.h"
 
 namespace dllm {
 
-/// The methods of this build, by the names that flags, requests and results use. An unknown name is a usage error
-/// that lists the known ones.
-Expected<std::unique_ptr<Window>> make_window(std::string_view name, const WindowConfig& config);
-Expected<std::unique_ptr<CachePolicy>> make_cache_policy(std::string_view name, const CachePolicyConfig& config = {});
-Expected<std::unique_ptr<Decoder>> make_decoder(std::string_view name, const DecoderConfig& config);
+using DecoderEntry = MethodEntry<Decoder>;
+using WindowEntry = MethodEntry<Window>;
+using CacheEntry = MethodEntry<CachePolicy>;
+using SuffixEntry = MethodEntry<Suffix>;
+using SmoothingEntry = MethodEntry<SmoothConfig>;
+using CanvasEntry = MethodEntry<CanvasOptions>;
 
-std::vector<std::string> window_names();
-std::vector<std::string> cache_policy_names();
-std::vector<std::string> decoder_names();
+/// The methods of this build, one list per part of the decoding.
+const std::vector<DecoderEntry>& decoders();
+const std::vector<WindowEntry>& windows();
+const std::vector<CacheEntry>& caches();
+const std::vector<SuffixEntry>& suffixes();
+const std::vector<SmoothingEntry>& smoothings();
+/// Of models that refine whole canvases instead of filling masks (Refiner).
+const std::vector<CanvasEntry>& canvas_decoders();
+
+template <class Entries>
+std::vector<std::string> method_names(const Entries& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.info.name);
+  return names;
+}
+
+/// A usage error that lists the known names, or the nearest.
+Error unknown_method(std::string_view name, const std::vector<std::string>& known);
+
+/// The entry of that name or alias; underscores count as hyphens. Errors: kUsage.
+template <class Entries>
+auto find_method(const Entries& entries, std::string name) -> Expected<typename Entries::const_pointer> {
+  std::replace(name.begin(), name.end(), '_', '-');
+  for (const auto& entry : entries) {
+    const std::vector<std::string>& aliases = entry.info.aliases;
+    if (entry.info.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return &entry;
+  }
+  return unknown_method(name, method_names(entries));
+}
+
+/// A method by name with some of its options. Errors: kUsage.
+template <class Object>
+Expected<std::unique_ptr<Object>> make_registered(const std::vector<MethodEntry<Object>>& entries,
+                                                  const MethodChoice& choice, const MethodContext& context) {
+  const auto entry = find_method(entries, choice.name);
+  if (!entry) return entry.error();
+  return (*entry)->make(choice.options, context);
+}
+
+inline Expected<std::unique_ptr<Decoder>> make_decoder(const MethodChoice& choice, const MethodContext& context) {
+  return make_registered(decoders(), choice, context);
+}
+inline Expected<std::unique_ptr<Window>> make_window(const MethodChoice& choice, const MethodContext& context) {
+  return make_registered(windows(), choice, context);
+}
+inline Expected<std::unique_ptr<CachePolicy>> make_cache_policy(const MethodChoice& choice,
+                                                                const MethodContext& context = {}) {
+  return make_registered(caches(), choice, context);
+}
 
 }  // namespace dllm

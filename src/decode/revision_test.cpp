@@ -9,20 +9,20 @@
 namespace dllm {
 namespace {
 
-using testing::FakeBackend;
-using testing::masked_desc;
-using testing::MethodResult;
-using testing::MethodRun;
-using testing::run_method;
+using test::FakeBackend;
+using test::masked_desc;
+using test::MethodResult;
+using test::MethodRun;
+using test::run_method;
 
-// dllm-reference G.4(c): thresholds equal, lookahead off and nothing revised is the threshold decoder.
+// Thresholds equal, lookahead off and nothing revised is the threshold decoder.
 TEST(Revision, EqualThresholdsWithoutRevisionsAreTheThresholdDecoder) {
-  for (const char* window : {"block", "sliding", "whole"})
+  for (const auto& window : method_names(windows()))
     for (const double threshold : {0.5, 0.9, 1.1}) {
       MethodRun run{.window = window, .decoder = "threshold"};
-      run.config.threshold = run.config.visible_threshold = run.config.stable_threshold = threshold;
-      run.config.max_revisions = 0;
-      run.config.drain_rounds = 0;
+      run.config["threshold"] = run.config["visible_threshold"] = run.config["stable_threshold"] = threshold;
+      run.config["max_revisions"] = 0;
+      run.config["drain_rounds"] = 0;
       FakeBackend a(masked_desc()), b(masked_desc());
       const MethodResult plain = run_method(a, run);
       run.decoder = "revision";
@@ -53,7 +53,7 @@ MethodRun two_blocks() {
   MethodRun run{.cache = "dual", .decoder = "revision"};
   run.prompt = 2;
   run.grid.block_length = 4;
-  run.config.length = 8;
+  run.grid.length = 8;
   return run;
 }
 
@@ -96,7 +96,7 @@ TEST(Revision, AChangeReopensWhatCameAfterIt) {
       }
     };
     MethodRun run = two_blocks();
-    run.config.reopen = reopen;
+    run.config["reopen"] = reopen;
     const MethodResult result = run_method(backend, run);
     ASSERT_TRUE(result.finished);
     const TokenId neighbour = reopen ? 9 : 1;
@@ -125,10 +125,10 @@ TEST(Revision, RefreshesAtMostSoManyRowsOldestFirst) {
   backend.tamper = [](RowScore& score) { predict(score, {static_cast<TokenId>(score.position), 0.75}); };
   MethodRun run{.cache = "dual", .decoder = "revision"};
   run.prompt = 0;
-  run.config.length = 24;
-  run.config.refresh_rows = 3;
-  run.config.visible_threshold = 0.9;  // one token a pass, none of them stable
-  run.config.stable_threshold = 0.95;
+  run.grid.length = 24;
+  run.config["refresh_rows"] = 3;
+  run.config["visible_threshold"] = 0.9;  // one token a pass, none of them stable
+  run.config["stable_threshold"] = 0.95;
   const MethodResult result = run_method(backend, run);
   ASSERT_TRUE(result.finished);
   std::map<Position, std::size_t> last;  // pass of the last look; the block's last token is seen for the first time
@@ -161,8 +161,8 @@ TEST(Revision, DrainsAtTheEndAndThenAccepts) {
       predict(score, {static_cast<TokenId>(backend.plans.size() % 7), 0.75});
     };
     MethodRun run = two_blocks();
-    run.config.drain_rounds = rounds;
-    run.config.max_revisions = 1000;
+    run.config["drain_rounds"] = rounds;
+    run.config["max_revisions"] = 1000;
     const MethodResult result = run_method(backend, run);
     ASSERT_TRUE(result.finished);
     EXPECT_EQ(result.counters.nfe, 2 + rounds) << "each block goes in one pass";
@@ -170,7 +170,7 @@ TEST(Revision, DrainsAtTheEndAndThenAccepts) {
   FakeBackend settled(masked_desc());
   settled.tamper = [](RowScore& score) { predict(score, {4, 0.75}); };
   MethodRun run = two_blocks();
-  run.config.drain_rounds = 5;
+  run.config["drain_rounds"] = 5;
   EXPECT_EQ(run_method(settled, run).counters.nfe, 2 + 1) << "a round that changes nothing is the last";
 }
 
@@ -190,11 +190,11 @@ TEST(Revision, StopTokensCountOnceNothingBeforeThemIsOpen) {
 TEST(Revision, LeaveOneOutShowsTheMaskAndMendsTheRow) {
   FakeBackend backend(masked_desc());
   MethodRun run{.cache = "dual", .decoder = "revision"};
-  run.config.leave_one_out = true;
-  run.config.visible_threshold = 0.3;
-  run.config.stable_threshold = 2;
-  run.config.refresh_rows = 2;
-  run.config.drain_rounds = 0;
+  run.config["leave_one_out"] = true;
+  run.config["visible_threshold"] = 0.3;
+  run.config["stable_threshold"] = 2;
+  run.config["refresh_rows"] = 2;
+  run.config["drain_rounds"] = 0;
   const MethodResult result = run_method(backend, run);
   ASSERT_TRUE(result.finished);
   bool any = false;
@@ -211,14 +211,14 @@ TEST(Revision, LeaveOneOutShowsTheMaskAndMendsTheRow) {
 
 TEST(Revision, EndsWhateverThePredictions) {
   for (const bool remask : {false, true})
-    for (const auto& window : window_names())
-      for (const auto& cache : cache_policy_names()) {
+    for (const auto& window : method_names(windows()))
+      for (const auto& cache : method_names(caches())) {
         FakeBackend backend(masked_desc());
         MethodRun run{.window = window, .cache = cache, .decoder = "revision"};
-        run.config.remask_visible = remask;
-        run.config.reopen = true;
-        run.config.visible_threshold = 0.2;
-        run.config.remask_threshold = 0.5;
+        run.config["remask_visible"] = remask;
+        run.config["reopen"] = true;
+        run.config["visible_threshold"] = 0.2;
+        run.config["remask_threshold"] = 0.5;
         EXPECT_TRUE(run_method(backend, run).finished) << window << ' ' << cache;
       }
 }

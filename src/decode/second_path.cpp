@@ -4,8 +4,22 @@
 #include <chrono>
 
 #include "base/try.h"
+#include "decode/option_row.h"
+#include "decode/second_path_options.h"
 
 namespace dllm {
+
+OptionRows<SecondPathOptions> second_path_rows() {
+  using O = SecondPathOptions;
+  return {
+      option("refresh_merge", &O::refresh_merge, {{"fixed", O::Merge::kFixed}, {"ready", O::Merge::kReady}},
+             "results count after --merge-delay steps (the same tokens in every run), or when they are there"),
+      option("merge_delay", &O::merge_delay, 0, kMostInteger, "steps",
+             "until results count; 0: before the step at the same time as which they are made")
+          .only("with --refresh-merge fixed", [](const O& o) { return o.refresh_merge == O::Merge::kFixed; }),
+      option("refresh_threads", &O::refresh_threads, 1, 1024, "threads", "of the second path, besides --threads"),
+  };
+}
 
 // The pass writes to the side buffer, whose owner may go next.
 SecondPath::~SecondPath() {

@@ -30,12 +30,12 @@ struct SecondPathConfig {
   bool when_ready = false;       ///< merged at the first boundary at which they are there instead
 };
 
-/// The second path of progressive revision (llada.cpp; dllm-reference D.4): a refresh of a few rows runs beside the
-/// dense passes, on K/V of its own, and is merged at the boundary between two steps.
+/// The second path of progressive revision (llada.cpp, arXiv 2606.13740): a refresh of a few rows runs
+/// concurrently with the dense passes, on its own K/V, and is merged between two steps.
 ///
-/// A launch copies the sequence's K/V as the last pass left them (only rows written since the copy before), so the pass
-/// reads what nobody writes: its result depends on the moment of the launch alone, not on how fast anything runs. With
-/// a fixed delay the whole generation therefore is the same for any number of threads on either path. One pass at a
+/// A launch copies the sequence's K/V as the last pass left them (only rows written since the copy before), so no
+/// other thread writes what the pass reads: its result depends only on when it was launched, not on speed. With a fixed
+/// delay the whole generation is therefore the same for any number of threads on either path. There is one pass at a
 /// time: while it runs, nothing is launched.
 class SecondPath {
  public:

@@ -14,9 +14,9 @@
 namespace dllm {
 namespace {
 
-using testing::FakeBackend;
-using testing::masked_desc;
-using testing::MethodRun;
+using test::FakeBackend;
+using test::masked_desc;
+using test::MethodRun;
 
 enum class When { kAtOnce, kThread, kHeld };
 
@@ -76,11 +76,11 @@ void hesitant(RowScore& score) {
 
 MethodRun run_of(std::int32_t rows = 3) {
   MethodRun run{.cache = "dual", .decoder = "revision"};
-  run.config.second_path = true;
-  run.config.refresh_rows = rows;
-  run.config.drain_rounds = 0;
-  run.config.max_revisions = 2;
-  run.config.length = 32;
+  run.config["refresh_path"] = "second";
+  run.config["refresh_rows"] = rows;
+  run.config["drain_rounds"] = 0;
+  run.config["max_revisions"] = 2;
+  run.grid.length = 32;
   return run;
 }
 
@@ -104,10 +104,7 @@ Outcome run_second(MethodRun run, FakeRunner& runner, std::int32_t delay, bool w
   Canvas canvas = canvas_of(run, backend.desc());
   auto cache = *backend.make_cache(canvas.size()), side = *backend.make_cache(canvas.size());
   run.options.second = {&runner, side.get(), delay, when_ready};
-  Denoiser denoiser(backend.desc(), std::move(canvas),
-                    Method{*make_window(run.window, run.grid), *make_cache_policy(run.cache, run.cache_config),
-                           *make_decoder(run.decoder, run.config)},
-                    run.options, *cache, nullptr);
+  Denoiser denoiser(backend.desc(), std::move(canvas), test::method_of(run), run.options, *cache, nullptr);
   Outcome outcome;
   for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
     if (denoiser.counters().nfe > 300) return outcome;
@@ -132,7 +129,7 @@ class Reference {
   Reference(const MethodRun& run, std::int32_t delay, std::uint64_t salt)
       : run_(run), delay_(delay), prompt_(static_cast<Position>(5 + salt)), backend_(masked_desc()) {
     backend_.tamper = hesitant;
-    size_ = prompt_ + run.config.length;
+    size_ = prompt_ + run.grid.length;
     main_ = *backend_.make_cache(size_);
     for (Position p = 0; p < size_; ++p) cells_.push_back({p < prompt_ ? p + 1 : 99, p < prompt_ ? kFinal : kHidden});
   }
@@ -203,8 +200,8 @@ class Reference {
       return std::make_tuple(!at(a).dirty, at(a).looked, at(a).confidence) <
              std::make_tuple(!at(b).dirty, at(b).looked, at(b).confidence);
     });
-    if (behind.size() > static_cast<std::size_t>(run_.config.refresh_rows))
-      behind.resize(static_cast<std::size_t>(run_.config.refresh_rows));
+    const auto most = static_cast<std::size_t>(test::integer(run_.config, "refresh_rows"));
+    if (behind.size() > most) behind.resize(most);
     if (behind.empty()) return;
     std::sort(behind.begin(), behind.end());
     Job job{passes_, behind, cells_, {}, nullptr};
@@ -240,7 +237,7 @@ class Reference {
     cell.dirty = false;
     const double own = score.confidence * std::exp(static_cast<double>(own_logit) - static_cast<double>(score.logit));
     if (score.token != cell.token && score.confidence >= .7 && score.confidence > own &&
-        cell.revisions < run_.config.max_revisions) {
+        cell.revisions < test::integer(run_.config, "max_revisions")) {
       cell = {score.token, kVisible, score.confidence, cell.revisions + 1, counters_.nfe, true, cell.written};
       return;
     }
@@ -340,24 +337,23 @@ TEST(SecondPath, WithoutRowsItIsTheFoldedPath) {
   const Outcome second = run_second(run_of(0), runner, 1);
   EXPECT_EQ(runner.started, 0);
   MethodRun folded = run_of(0);
-  folded.config.second_path = false;
+  folded.config["refresh_path"] = "folded";
   EXPECT_EQ(second, run_second(folded, runner, 1));
 }
 
 TEST(SecondPath, EndsUnderEveryWindowAndCache) {
-  for (const auto& window : window_names())
-    for (const auto& cache : cache_policy_names())
+  for (const auto& window : method_names(windows()))
+    for (const auto& cache : test::names_for(caches(), masked_desc()))
       for (const std::int32_t delay : {0, 1, 4})
         for (const bool left_out : {false, true}) {
           SCOPED_TRACE(window + ' ' + cache + ' ' + std::to_string(delay));
-          if (cache == "block-causal") continue;  // an exact cache of models that refresh nothing
           FakeRunner runner;
           MethodRun run = run_of();
           run.window = window;
           run.cache = cache;
-          run.config.leave_one_out = left_out;
-          run.config.drain_rounds = 2;
-          run.config.refresh_sees_window = delay != 4;
+          run.config["leave_one_out"] = left_out;
+          run.config["drain_rounds"] = 2;
+          run.config["refresh_sees"] = delay != 4 ? "all" : "prefix";
           EXPECT_TRUE(run_second(run, runner, delay).finished);
         }
 }
@@ -371,10 +367,7 @@ TEST(SecondPath, APassUnderWayIsWaitedForWhenTheSequenceGoes) {
   auto cache = *backend.make_cache(canvas.size()), side = *backend.make_cache(canvas.size());
   run.options.second = {&runner, side.get(), 100, false};
   {
-    Denoiser denoiser(
-        backend.desc(), std::move(canvas),
-        Method{*make_window("block", run.grid), *make_cache_policy("dual"), *make_decoder("revision", run.config)},
-        run.options, *cache, nullptr);
+    Denoiser denoiser(backend.desc(), std::move(canvas), test::method_of(run), run.options, *cache, nullptr);
     while (runner.started == 0) {
       const auto batch = denoiser.prepare();
       ASSERT_FALSE(batch.empty());

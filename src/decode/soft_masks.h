@@ -7,10 +7,13 @@
 
 #include "backend/scores.h"
 #include "backend/step_plan.h"
+#include "decode/canvas.h"
 
 namespace dllm {
 
-/// dInfer's IterSmooth (dllm-reference C.7).
+struct DenoisePass;
+
+/// dInfer's IterSmooth (arXiv 2510.08666).
 struct SmoothConfig {
   double gain = 0;         ///< most weight of the expected embedding; 0: off (dInfer: 0.3)
   double first = 0.15;     ///< weight of the first pass
@@ -32,6 +35,12 @@ class SoftMasks {
   double least_threshold() const;
   /// w_n of the pass that was made last.
   double weight() const;
+
+  /// For the masks that are still there, keeps what a pass expects of them; forgets the others.
+  void learn(const DenoisePass& pass, const Canvas& canvas, const Scores& scores);
+
+  /// Adds the mixtures to a plan's rows that show the mask.
+  void mix_into(StepPlan& plan, const Canvas& canvas) const;
 
   /// Keeps what a pass predicted for a masked position. `top`: its list, best first; or `logits`, all of them.
   void record(Position position, const RowScore& row, std::span<const TopToken> top, std::span<const float> logits);

@@ -9,7 +9,7 @@
 namespace dllm {
 namespace {
 
-// dllm-reference G.5.
+// Worked by hand.
 TEST(SoftMasks, WeightsAndThresholdsOfTheReference) {
   SoftMasks masks({.gain = 0.3});
   const std::vector<double> weights = {.15, .17, .29, .30, .30}, floors = {1.0, .98, .86, .84, .80};
@@ -49,11 +49,11 @@ TEST(SoftMasks, TheListIsTheHeadOfTheDistribution) {
 }
 
 TEST(SoftMasks, OnlyMasksAreMixed) {
-  testing::FakeBackend backend(testing::masked_desc());
+  test::FakeBackend backend(test::masked_desc());
   backend.tops = true;
-  testing::MethodRun run{.cache = "dual"};
+  test::MethodRun run{.cache = "dual"};
   run.options.smooth = {.gain = 0.3, .top = 1};
-  const testing::MethodResult result = testing::run_method(backend, run);
+  const test::MethodResult result = test::run_method(backend, run);
   ASSERT_TRUE(result.finished);
   EXPECT_TRUE(backend.plans[0].mixtures.empty()) << "nothing has been predicted yet";
   std::size_t mixed = 0;
@@ -66,11 +66,11 @@ TEST(SoftMasks, OnlyMasksAreMixed) {
 }
 
 TEST(SoftMasks, OffTheyChangeNothing) {
-  testing::FakeBackend a(testing::masked_desc()), b(testing::masked_desc());
-  testing::MethodRun run;
-  const testing::MethodResult plain = testing::run_method(a, run);
+  test::FakeBackend a(test::masked_desc()), b(test::masked_desc());
+  test::MethodRun run;
+  const test::MethodResult plain = test::run_method(a, run);
   run.options.smooth = {.gain = 0, .first = 1, .per_pass = 1, .top = 3};
-  EXPECT_EQ(testing::run_method(b, run).tokens, plain.tokens);
+  EXPECT_EQ(test::run_method(b, run).tokens, plain.tokens);
 }
 
 }  // namespace

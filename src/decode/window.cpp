@@ -2,20 +2,40 @@
 
 #include <algorithm>
 
+#include "decode/method_entry.h"
+
 namespace dllm {
 
-Position block_origin(const WindowConfig& config, const Canvas& canvas) {
-  return config.origin == BlockOrigin::kAbsolute ? 0 : canvas.prompt_end();
+Position block_origin(const MethodContext& context, const Canvas& canvas) {
+  return context.origin == BlockOrigin::kAbsolute ? 0 : canvas.prompt_end();
 }
 
-PositionRange block_at(const WindowConfig& config, const Canvas& canvas, Position position) {
-  const Position origin = block_origin(config, canvas);
-  const Position begin = origin + (position - origin) / config.block_length * config.block_length;
-  return {begin, std::min(begin + config.block_length, canvas.size())};
+PositionRange block_at(const MethodContext& context, const Canvas& canvas, Position position) {
+  const Position origin = block_origin(context, canvas);
+  const Position begin = origin + (position - origin) / context.block_length * context.block_length;
+  return {begin, std::min(begin + context.block_length, canvas.size())};
 }
 
-Position widest_window(const WindowConfig& config) {
-  return std::max(config.block_length, config.max_rows > 0 ? config.max_rows : 4 * config.block_length);
+Position widest_window(const CostOptions& options, const MethodContext& context) {
+  return std::max(context.block_length, options.max_window.value_or(4 * context.block_length));
+}
+
+OptionRows<CostOptions> cost_rows() {
+  using O = CostOptions;
+  return {
+      option("latency", &O::latency,
+             "cost of a step. nominal: the same on every machine; a file of dllm bench latency: as measured; auto: "
+             "measured on this machine and kept, so answers may differ on others"),
+      option("objective", &O::objective, {{"allowance", WindowObjective::kAllowance}, {"rate", WindowObjective::kRate}},
+             "widen while a step stays within --allowance, or to the most commits per millisecond"),
+      option("allowance", &O::allowance, 0, 1e3, "", "share by which a wider window may make a step cost more")
+          .only("with --objective allowance", [](const O& o) { return o.objective == WindowObjective::kAllowance; }),
+      option("max_window", &O::max_window, 1, kMostPositions, "positions", "widest window, drafts included")
+          .otherwise("four blocks",
+                     [](const O&, const ModelDesc&, const MethodContext& context) {
+                       return OptionValue(std::int64_t{4} * context.block_length);
+                     }),
+  };
 }
 
 }  // namespace dllm

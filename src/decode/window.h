@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/latency_table.h"
@@ -9,6 +10,22 @@
 #include "model/model_desc.h"
 
 namespace dllm {
+
+template <class T>
+struct OptionRow;
+struct MethodContext;
+
+/// What happens to drafts when their block becomes current.
+enum class DraftAcceptance {
+  kRecheck,  ///< committed in the first pass if that predicts the same token at or above the draft threshold again
+  kInstant,  ///< committed without another look if the last draft was at or above the draft threshold
+};
+
+struct DraftConfig {
+  DraftAcceptance acceptance = DraftAcceptance::kRecheck;
+  double threshold = 0.7;
+  bool show = false;  ///< drafts at or above the threshold are shown to the model instead of masks (A5)
+};
 
 /// What a window says about the next step.
 struct WindowStep {
@@ -29,7 +46,7 @@ struct WindowFeedback {
   };
   PositionRange range;       ///< the window of the pass
   std::vector<Look> looks;   ///< its predicted masks by offset from range.begin; accepted: committed in this pass
-  std::vector<Look> drafts;  ///< drafts that became current, by offset from the end of the window they were made behind
+  std::vector<Look> drafts;  ///< drafts that became current, by offset from the end of the window they were made after
 };
 
 /// Which positions are being decoded now (dInfer: iteration manager).
@@ -41,30 +58,30 @@ class Window {
   virtual std::optional<WindowStep> next(const Canvas& canvas) = 0;
   /// Called once after every pass.
   virtual void observe(const WindowFeedback& feedback) { (void)feedback; }
+  /// What becomes of drafts, asked of windows that make some (WindowStep::ahead).
+  virtual DraftConfig drafts() const { return {}; }
 };
 
 /// How a window that may grow decides how far, from the measured cost of steps.
 enum class WindowObjective {
-  kAllowance,  ///< as far as a step stays within the allowance (llada.cpp, dllm-reference D.3)
+  kAllowance,  ///< as far as a step stays within the allowance (llada.cpp, arXiv 2606.13740)
   kRate,       ///< most expected commits per millisecond
 };
 
-struct WindowConfig {
-  BlockOrigin origin = BlockOrigin::kPromptEnd;
-  Position block_length = 32;
-  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine, borrowed; nullptr: unknown
+/// Options of windows that ask what steps cost.
+struct CostOptions {
+  std::string latency = "nominal";  ///< no machine's, the table's file, or "auto": measured here. The engine reads it.
   WindowObjective objective = WindowObjective::kAllowance;
-  double allowance = 0.1;          ///< share by which a grown window's step may cost more
-  Position max_rows = 0;           ///< widest window, drafts included; 0: four blocks
-  std::int32_t trigger_masks = 4;  ///< lookahead: looks behind a block that has at most so many masks left
-  bool slide_late = true;          ///< sliding: a committed position leaves one pass after its commit
+  double allowance = 0.1;              ///< share by which a grown window's step may cost more
+  std::optional<Position> max_window;  ///< widest window, drafts included; absent: four blocks
 };
+std::vector<OptionRow<CostOptions>> cost_rows();
 
 /// Start of the grid of blocks.
-Position block_origin(const WindowConfig& config, const Canvas& canvas);
-/// The block that `position` lies in, clipped to the canvas.
-PositionRange block_at(const WindowConfig& config, const Canvas& canvas, Position position);
-/// The widest window that `config` allows.
-Position widest_window(const WindowConfig& config);
+Position block_origin(const MethodContext& context, const Canvas& canvas);
+/// The block that contains `position`, clipped to the canvas.
+PositionRange block_at(const MethodContext& context, const Canvas& canvas, Position position);
+/// The widest window that the options allow; at least a block.
+Position widest_window(const CostOptions& options, const MethodContext& context);
 
 }  // namespace dllm

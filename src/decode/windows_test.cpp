@@ -8,11 +8,11 @@
 namespace dllm {
 namespace {
 
-using testing::FakeBackend;
-using testing::masked_desc;
-using testing::MethodResult;
-using testing::MethodRun;
-using testing::run_method;
+using test::FakeBackend;
+using test::masked_desc;
+using test::MethodResult;
+using test::MethodRun;
+using test::run_method;
 
 Canvas canvas_with(Position prompt, Position length, const std::vector<Position>& committed) {
   Canvas canvas(std::vector<TokenId>(static_cast<std::size_t>(prompt), 1), length, 99);
@@ -27,7 +27,7 @@ WindowStep step_of(Window& window, const Canvas& canvas) {
 }
 
 TEST(SlidingWindow, FollowsTheFrontierOnePassLate) {
-  const auto window = *make_window("sliding", {BlockOrigin::kPromptEnd, 8});
+  const auto window = *make_window({"sliding"}, {BlockOrigin::kPromptEnd, 8});
   EXPECT_EQ(step_of(*window, canvas_with(4, 30, {})).range, (PositionRange{4, 12}));
   window->observe({});
   const Canvas next = canvas_with(4, 30, {4, 5, 8});
@@ -36,23 +36,21 @@ TEST(SlidingWindow, FollowsTheFrontierOnePassLate) {
   EXPECT_EQ(step_of(*window, next).unit, 4);
   window->observe({});
   EXPECT_EQ(step_of(*window, next).range, (PositionRange{6, 14}));
-  WindowConfig at_once{BlockOrigin::kPromptEnd, 8};
-  at_once.slide_late = false;
-  const auto early = *make_window("sliding", at_once);
+  const auto early = *make_window({"sliding", {{"slide_at_once", true}}}, {BlockOrigin::kPromptEnd, 8});
   early->next(canvas_with(4, 30, {}));
   early->observe({});
   EXPECT_EQ(step_of(*early, next).range, (PositionRange{6, 14}));
 }
 
-// A2: whichever way it leaves, no row behind the window keeps the K/V of a mask.
+// Whichever way it leaves, no row behind the window keeps the K/V of a mask.
 TEST(SlidingWindow, RowsBehindItAreMadeFromTheirTokens) {
   for (const bool late : {true, false})
-    for (const char* cache : {"dual", "vicinity", "prefix"}) {
+    for (const auto& cache : test::names_for(caches(), masked_desc())) {
       MethodRun run{.window = "sliding", .cache = cache};
-      run.grid.slide_late = late;
-      run.cache_config.refresh_on_unit = false;
-      run.cache_config.prefix_look = run.cache_config.after_look = 0;
-      run.config.length = 40;
+      run.window_config["slide_at_once"] = !late;
+      run.cache_config["refresh"] = "once";
+      run.cache_config["prefix_look"] = run.cache_config["after_look"] = 0;
+      run.grid.length = 40;
       FakeBackend backend(masked_desc());
       const MethodResult result = run_method(backend, run);
       ASSERT_TRUE(result.finished);
@@ -68,29 +66,30 @@ TEST(SlidingWindow, RowsBehindItAreMadeFromTheirTokens) {
 
 TEST(AdaptiveWindow, AllowanceStopsWhereTheCostJumps) {
   const LatencyTable latency({{1, 10}, {8, 10}, {16, 10.5}, {17, 30}, {64, 40}}, 0);
-  WindowConfig config{BlockOrigin::kPromptEnd, 8, &latency};
-  config.max_rows = 64;
-  const auto window = *make_window("adaptive", config);
+  MethodContext grid{BlockOrigin::kPromptEnd, 8, &latency};
+  MethodChoice choice{"adaptive", {{"max_window", 64}}};
+  const auto window = *make_window(choice, grid);
   EXPECT_EQ(step_of(*window, canvas_with(4, 60, {})).range, (PositionRange{4, 20}));
-  config.allowance = 3.5;
-  EXPECT_EQ(step_of(**make_window("adaptive", config), canvas_with(4, 60, {})).range.size(), 60);
-  config.allowance = 0;
-  EXPECT_EQ(step_of(**make_window("adaptive", config), canvas_with(4, 60, {})).range.size(), 8);
-  config.latency = nullptr;
-  EXPECT_EQ(step_of(**make_window("adaptive", config), canvas_with(4, 60, {})).range.size(), 8) << "cost unknown";
+  choice.options["allowance"] = 3.5;
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 60);
+  choice.options["allowance"] = 0;
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 8);
+  grid.latency = nullptr;
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 8) << "cost unknown";
 }
 
 TEST(AdaptiveWindow, RateWeighsAcceptanceAgainstCost) {
   // Rows are free: as wide as allowed. Rows are all the cost: the likeliest few.
   const LatencyTable flat({{1, 10}, {64, 10}}, 0), steep({{1, 1}, {64, 64}}, 0);
-  WindowConfig config{BlockOrigin::kPromptEnd, 8, &flat, WindowObjective::kRate};
-  EXPECT_EQ(step_of(**make_window("adaptive", config), canvas_with(4, 60, {})).range.size(), 32);
-  config.latency = &steep;
-  EXPECT_EQ(step_of(**make_window("adaptive", config), canvas_with(4, 60, {})).range.size(), 4);
+  MethodContext grid{BlockOrigin::kPromptEnd, 8, &flat};
+  const MethodChoice choice{"adaptive", {{"objective", "rate"}}};
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 32);
+  grid.latency = &steep;
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 4);
   // A step costs as much as 20 rows; offsets 0 to 11 are always accepted, those behind never.
   const LatencyTable mixed({{1, 21}, {101, 121}}, 0);
-  config.latency = &mixed;
-  const auto window = *make_window("adaptive", config);
+  grid.latency = &mixed;
+  const auto window = *make_window(choice, grid);
   for (int pass = 0; pass < 200; ++pass) {
     WindowFeedback feedback;
     for (Position offset = 0; offset < 32; ++offset) feedback.looks.push_back({offset, offset < 12});
@@ -101,9 +100,9 @@ TEST(AdaptiveWindow, RateWeighsAcceptanceAgainstCost) {
 
 TEST(LookaheadWindow, DraftsBehindABlockThatIsNearlyDone) {
   const LatencyTable latency({{1, 10}, {13, 11}, {14, 20}, {64, 70}}, 0);
-  WindowConfig config{BlockOrigin::kPromptEnd, 8, &latency};
-  config.trigger_masks = 2;
-  const auto window = *make_window("lookahead", config);
+  MethodContext grid{BlockOrigin::kPromptEnd, 8, &latency};
+  const MethodChoice choice{"lookahead", {{"lookahead_masks", 2}}};
+  const auto window = *make_window(choice, grid);
   const WindowStep open = step_of(*window, canvas_with(4, 60, {}));
   EXPECT_EQ(open.range, (PositionRange{4, 12}));
   EXPECT_LE(open.ahead, 12);
@@ -111,16 +110,17 @@ TEST(LookaheadWindow, DraftsBehindABlockThatIsNearlyDone) {
   EXPECT_EQ(few.range, (PositionRange{4, 12}));
   EXPECT_EQ(few.ahead, 17) << "13 rows in all stay within a tenth";
   EXPECT_LE(step_of(*window, canvas_with(4, 10, {4, 5, 6, 7, 8, 9})).ahead, 14) << "the canvas ends";
-  config.latency = nullptr;
-  EXPECT_EQ(step_of(**make_window("lookahead", config), canvas_with(4, 60, {4, 5, 6, 7, 8, 9})).ahead, 18)
+  grid.latency = nullptr;
+  EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {4, 5, 6, 7, 8, 9})).ahead, 18)
       << "cost unknown: as many rows as the block no longer needs";
 }
 
 TEST(LookaheadWindow, RateStopsLookingWhereDraftsAreNeverAccepted) {
   const LatencyTable latency({{1, 10}, {64, 30}}, 0);
-  WindowConfig config{BlockOrigin::kPromptEnd, 8, &latency, WindowObjective::kRate};
+  const MethodContext grid{BlockOrigin::kPromptEnd, 8, &latency};
+  const MethodChoice choice{"lookahead", {{"objective", "rate"}}};
   const auto learns = [&](bool accepted) {
-    const auto window = *make_window("lookahead", config);
+    const auto window = *make_window(choice, grid);
     for (int pass = 0; pass < 200; ++pass) {
       WindowFeedback feedback;
       feedback.looks = {{0, true}};
@@ -139,7 +139,7 @@ TEST(Drafts, NeverTouchThePrefixAndAreLookedAtAgain) {
   for (const bool show : {false, true}) {
     MethodRun run{.window = "lookahead", .cache = "dual", .decoder = "low-confidence"};
     run.grid.latency = &latency;
-    run.options.drafts = {DraftAcceptance::kRecheck, 0.2, show};
+    run.window_config = {{"draft_threshold", 0.2}, {"show_drafts", show}};
     FakeBackend backend(masked_desc());
     const MethodResult result = run_method(backend, run);
     ASSERT_TRUE(result.finished);
@@ -170,31 +170,32 @@ void sure_tokens(RowScore& score) {
 TEST(Drafts, ConfirmedDraftsSavePasses) {
   const LatencyTable latency({{1, 10}, {64, 10}}, 0);
   MethodRun run{.window = "block", .decoder = "low-confidence"};
-  const auto passes = [&](const std::string& window, DraftAcceptance acceptance, double threshold) {
+  const auto passes = [&](const std::string& window, const char* acceptance, double threshold) {
     run.window = window;
     run.grid.latency = &latency;
-    run.grid.trigger_masks = 1;
-    run.grid.max_rows = 16;
-    run.options.drafts = {acceptance, threshold, false};
+    run.window_config["lookahead_masks"] = 1;
+    run.window_config["max_window"] = 16;
+    run.window_config["draft_acceptance"] = acceptance;
+    run.window_config["draft_threshold"] = threshold;
     FakeBackend backend(masked_desc());
     backend.tamper = sure_tokens;
     const MethodResult result = run_method(backend, run);
     for (Position p = 5; p < 29; ++p) EXPECT_EQ(result.tokens[static_cast<std::size_t>(p)], p % 40);
     return result.counters.nfe;
   };
-  EXPECT_EQ(passes("block", DraftAcceptance::kRecheck, 0.7), 24);
+  EXPECT_EQ(passes("block", "recheck", 0.7), 24);
   // The first block takes 8 passes, of which the last drafts the second block. That is confirmed in one pass, which
   // leaves no mask and so drafts nothing; the third takes 8 passes.
-  EXPECT_EQ(passes("lookahead", DraftAcceptance::kRecheck, 0.7), 8 + 1 + 8);
-  EXPECT_EQ(passes("lookahead", DraftAcceptance::kInstant, 0.7), 8 + 8) << "accepted without a pass";
-  EXPECT_EQ(passes("lookahead", DraftAcceptance::kRecheck, 0.9), 24) << "not sure enough";
-  EXPECT_EQ(passes("lookahead", DraftAcceptance::kInstant, 0.9), 24);
+  EXPECT_EQ(passes("lookahead", "recheck", 0.7), 8 + 1 + 8);
+  EXPECT_EQ(passes("lookahead", "instant", 0.7), 8 + 8) << "accepted without a pass";
+  EXPECT_EQ(passes("lookahead", "recheck", 0.9), 24) << "not sure enough";
+  EXPECT_EQ(passes("lookahead", "instant", 0.9), 24);
 }
 
 TEST(Drafts, WithTheTriggerOffLookaheadIsBlocks) {
-  for (const char* cache : {"none", "dual", "vicinity"}) {
+  for (const auto& cache : test::names_for(caches(), masked_desc())) {
     MethodRun run{.window = "lookahead", .cache = cache};
-    run.grid.trigger_masks = 0;
+    run.window_config["lookahead_masks"] = 0;
     FakeBackend a(masked_desc()), b(masked_desc());
     const MethodResult ours = run_method(a, run);
     run.window = "block";
@@ -223,11 +224,11 @@ TEST(Drafts, NothingIsDraftedBehindAStopToken) {
 
 TEST(Windows, TheSameTableGivesTheSameDecisions) {
   const LatencyTable latency({{1, 3}, {8, 3.3}, {16, 4}, {32, 9}}, 0.001);
-  for (const char* window : {"adaptive", "lookahead"})
-    for (const WindowObjective objective : {WindowObjective::kAllowance, WindowObjective::kRate}) {
+  for (const auto& window : method_names(windows()))
+    for (const char* objective : {"allowance", "rate"}) {
       MethodRun run{.window = window, .cache = "dual"};
       run.grid.latency = &latency;
-      run.grid.objective = objective;
+      run.window_config["objective"] = objective;
       FakeBackend a(masked_desc()), b(masked_desc());
       const MethodResult first = run_method(a, run), second = run_method(b, run);
       EXPECT_EQ(first.tokens, second.tokens);

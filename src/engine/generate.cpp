@@ -2,23 +2,20 @@
 
 #include <chrono>
 
+#include "base/hash.h"
 #include "base/try.h"
 #include "engine/sequence.h"
 
 namespace dllm {
 
 std::uint64_t hash_ids(const std::vector<TokenId>& ids) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (TokenId id : ids)
-    for (int shift = 0; shift < 32; shift += 8) {
-      hash ^= (static_cast<std::uint32_t>(id) >> shift) & 0xffu;
-      hash *= 0x100000001b3u;
-    }
-  return hash;
+  Fnv1a hash;
+  for (const TokenId id : ids) hash.add_word(static_cast<std::uint32_t>(id));
+  return hash.value();
 }
 
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
+                              const ResolvedOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
                               std::stop_token stop, PassRunner* second) {
   DLLM_TRY(const auto sequence, Sequence::start(backend, tokenizer, prompt, resolved, latency, second));
   const auto start = std::chrono::steady_clock::now();

@@ -9,7 +9,7 @@
 #include "decode/second_path.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
@@ -17,7 +17,7 @@ namespace dllm {
 /// then), and so may `latency` (what steps cost is unknown then) and `second` (there is no second path then).
 /// `resolved` comes from resolve_options(). Errors: kUsage (too long for the context), kResource.
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const GenerateOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
+                              const ResolvedOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
                               std::stop_token stop, PassRunner* second = nullptr);
 
 /// Many requests, at most `batch` of them in one forward pass: finished ones leave and the next ones join. Each answer
@@ -27,7 +27,7 @@ Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, cons
 /// generate(), with the request's index in `where`.
 Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
                                                  const std::vector<std::vector<TokenId>>& prompts,
-                                                 const GenerateOptions& resolved, const LatencyTable* latency,
+                                                 const ResolvedOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
                                                  std::stop_token stop, PassRunner* second = nullptr);
 

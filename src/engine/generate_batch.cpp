@@ -70,9 +70,7 @@ class Batch {
       }
       one.first = steps.size();
       one.count = mine.size();
-      steps.insert(steps.end(), mine.begin(), mine.end());
-      for (std::size_t i = one.first; i < steps.size(); ++i)
-        if (steps[i].guidance) steps[i].guidance->unconditional += static_cast<std::int32_t>(one.first);
+      append_steps(steps, mine);
       staying.push_back(std::move(one));
     }
     active_ = std::move(staying);
@@ -90,7 +88,7 @@ class Batch {
 
 Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
                                                  const std::vector<std::vector<TokenId>>& prompts,
-                                                 const GenerateOptions& resolved, const LatencyTable* latency,
+                                                 const ResolvedOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
                                                  std::stop_token stop, PassRunner* second) {
   Batch rounds(backend, on_answer, prompts.size());

@@ -26,8 +26,8 @@ TEST(GenerateBatch, AnswersAreThoseOfSingleRuns) {
   sampled.temperature = 0.7;
   sampled.seed = 3;
   guided.cfg_scale = 0.5;
-  cached.cache = "dual";
-  cached.window = "sliding";
+  cached.cache.name = "dual";
+  cached.window.name = "sliding";
   for (const GenerateOptions& options : {plain, sampled, guided, cached})
     for (const std::int32_t batch : {1, 3, 16}) {
       std::vector<std::size_t> order;

@@ -1,22 +1,19 @@
 #include "engine/latency_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/host.h"
+#include "base/cache_directory.h"
+#include "base/hash.h"
+#include "base/output_file.h"
 #include "base/try.h"
-#include "dllm/version.h"
-#include "engine/load.h"
 #include "format/mapped_file.h"
 #include "format/strict_json.h"
 
@@ -46,9 +43,7 @@ std::string text_of(const Json& json, int indent) {
 }
 
 std::string file_name(const LatencyKey& key) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text_of(json_of(key), -1)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return fmt::format("latency-{:016x}.json", hash);
+  return fmt::format("latency-{:016x}.json", Fnv1a().add(text_of(json_of(key), -1)).value());
 }
 
 /// The points of a well-formed file; nullopt for anything else.
@@ -82,42 +77,19 @@ std::optional<LatencyTable> read(const std::string& path, const LatencyKey& key)
   return table_of(*json);
 }
 
-/// Complete or absent: another process may read it at any time.
-bool write(const fs::path& path, const LatencyKey& key, const LatencyTable& table) {
+Expected<void> write(const fs::path& path, const LatencyKey& key, const LatencyTable& table) {
   std::error_code failure;
   fs::create_directories(path.parent_path(), failure);
   Json points = Json::array();
   for (const LatencyTable::Point& point : table.points()) points.push_back({point.rows, point.ms});
   const Json json = {
       {"format", kFormat}, {"key", json_of(key)}, {"points", points}, {"ms_per_pair", table.ms_per_pair()}};
-  const fs::path temporary = path.string() + fmt::format(".{}", ::getpid());
-  {
-    std::ofstream file(temporary);
-    file << text_of(json, 1) << '\n';
-    file.close();
-    if (!file) failure = std::make_error_code(std::errc::io_error);
-  }
-  if (!failure) fs::rename(temporary, path, failure);
-  if (!failure) return true;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  return false;
+  return write_file(path.string(), text_of(json, 1) + "\n");
 }
 
 }  // namespace
 
-LatencyKey latency_key(const std::string& model, const LoadOptions& load, const CpuBackend& backend) {
-  const SourceIdentity identity = source_identity(model);
-  return {.model = model.empty() ? "embedded" : model,
-          .model_size = identity.size,
-          .model_stamp = identity.stamp,
-          .cpu = cpu_name(),
-          .isa = std::string(backend.isa()),
-          .kv_type = std::string(backend.kv_type()),
-          .activations = load.activations.empty() ? "int8" : load.activations,
-          .threads = backend.threads(),
-          .version = DLLM_VERSION};
-}
+LatencyTable nominal_latency() { return {{{1, 5}, {2, 6}}, 0}; }
 
 Expected<LatencyTable> read_latency_file(const std::string& path) {
   DLLM_TRY(const auto file, MappedFile::open(path));
@@ -130,30 +102,25 @@ Expected<LatencyTable> read_latency_file(const std::string& path) {
   return *std::move(table);
 }
 
-std::string latency_directory(const char* xdg_cache_home, const char* home) {
-  // The XDG specification: a relative path is as good as none.
-  if (xdg_cache_home != nullptr && xdg_cache_home[0] == '/') return (fs::path(xdg_cache_home) / "dllm").string();
-  if (home != nullptr && home[0] != '\0') return (fs::path(home) / ".cache" / "dllm").string();
-  return {};
-}
-
 Expected<LatencyResult> latency_table(Backend& backend, const LatencyKey& key, const std::string& directory, bool renew,
                                       const LatencyOptions& options, const Log& log) {
   const std::string path = directory.empty() ? std::string() : (fs::path(directory) / file_name(key)).string();
   if (!path.empty() && !renew)
     if (auto known = read(path, key)) return LatencyResult{*std::move(known), path, false};
   DLLM_TRY(LatencyTable table, measure_latency(backend, options));
-  if (!path.empty() && !write(path, key, table)) log.warning("{}: cannot keep the latency table there", path);
+  if (!path.empty())
+    if (const auto kept = write(path, key, table); !kept)
+      log.warning("cannot keep the latency table: {}", kept.error().message());
   return LatencyResult{std::move(table), path, true};
 }
 
 Expected<LatencyTable> requested_latency(const std::string& name, Backend& backend, const LatencyKey& key,
                                          const Log& log, std::stop_token stop) {
+  if (name == "nominal") return nominal_latency();
   if (name != "auto") return read_latency_file(name);
   LatencyOptions measurement;
   measurement.stop = std::move(stop);
-  const std::string directory = latency_directory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
-  DLLM_TRY(LatencyResult result, latency_table(backend, key, directory, /*renew=*/false, measurement, log));
+  DLLM_TRY(LatencyResult result, latency_table(backend, key, cache_directory(), /*renew=*/false, measurement, log));
   return std::move(result.table);
 }
 

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/fuzz_replay.h"
+#include "engine/fuzz_entry.h"
+
 namespace dllm {
 namespace {
 
@@ -64,6 +67,10 @@ class LatencyFile : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
+TEST(FuzzCorpus, Caches) {
+  test::replay_corpus("caches", 100, [](std::string_view text) { fuzz_caches(test::bytes_of(text)); });
+}
+
 TEST_F(LatencyFile, IsMeasuredOncePerKey) {
   const LatencyResult first = get();
   EXPECT_TRUE(first.measured);
@@ -114,13 +121,6 @@ TEST_F(LatencyFile, GoesOnWhereItCannotWrite) {
   EXPECT_TRUE(get().measured);
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_NE(warnings_[0].find("cannot keep"), std::string::npos);
-}
-
-TEST(LatencyDirectory, FollowsTheXdgSpecification) {
-  EXPECT_EQ(latency_directory("/x/cache", "/home/u"), "/x/cache/dllm");
-  EXPECT_EQ(latency_directory(nullptr, "/home/u"), "/home/u/.cache/dllm");
-  EXPECT_EQ(latency_directory("relative", "/home/u"), "/home/u/.cache/dllm");
-  EXPECT_EQ(latency_directory("", nullptr), "");
 }
 
 }  // namespace

@@ -4,13 +4,11 @@
 
 #include <system_error>
 
-#include "base/try.h"
-
 namespace dllm {
 
-Expected<std::unique_ptr<ThreadedPassRunner>> ThreadedPassRunner::create(const CpuBackend& backend, int threads) {
-  DLLM_TRY(std::unique_ptr<CpuBackend> beside, backend.beside(threads));
-  std::unique_ptr<ThreadedPassRunner> runner(new ThreadedPassRunner(std::move(beside)));
+Expected<std::unique_ptr<ThreadedPassRunner>> ThreadedPassRunner::create(std::unique_ptr<Backend> backend,
+                                                                         CopyRows copy_rows) {
+  std::unique_ptr<ThreadedPassRunner> runner(new ThreadedPassRunner(std::move(backend), std::move(copy_rows)));
   try {
     runner->thread_ = std::thread([one = runner.get()] { one->work(); });
   } catch (const std::system_error& error) {
@@ -41,7 +39,7 @@ std::future<Expected<std::vector<Scores>>> ThreadedPassRunner::start(SequenceSte
 }
 
 void ThreadedPassRunner::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) {
-  backend_->copy_rows(from, to, rows);
+  copy_rows_(from, to, rows);
 }
 
 void ThreadedPassRunner::work() {

@@ -2,22 +2,26 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
 
-#include "cpu/cpu_backend.h"
+#include "backend/backend.h"
 #include "decode/second_path.h"
 
 namespace dllm {
 
-/// Runs passes on a thread group of its own, which shares the weights of a backend and nothing else. Passes of several
-/// sequences wait for each other.
+/// Runs passes on a thread of its own, by a backend that may run at the same time as the sequences' own. Passes of
+/// several sequences wait for each other.
 class ThreadedPassRunner final : public PassRunner {
  public:
-  /// `threads` >= 1, beside those of `backend`, which must outlive this. Errors: kUsage (threads), kResource.
-  static Expected<std::unique_ptr<ThreadedPassRunner>> create(const CpuBackend& backend, int threads);
+  /// Copies rows that `from` holds at these ascending positions, between caches of equal capacities.
+  using CopyRows = std::function<void(const KvCache& from, KvCache& to, std::span<const Position> positions)>;
+
+  /// Errors: kResource.
+  static Expected<std::unique_ptr<ThreadedPassRunner>> create(std::unique_ptr<Backend> backend, CopyRows copy_rows);
   /// Waits for what has been started.
   ~ThreadedPassRunner() override;
 
@@ -25,14 +29,16 @@ class ThreadedPassRunner final : public PassRunner {
   void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) override;
 
  private:
-  explicit ThreadedPassRunner(std::unique_ptr<CpuBackend> backend) : backend_(std::move(backend)) {}
+  ThreadedPassRunner(std::unique_ptr<Backend> backend, CopyRows copy_rows)
+      : backend_(std::move(backend)), copy_rows_(std::move(copy_rows)) {}
   void work();
 
   struct Job {
     SequenceStep step;
     std::promise<Expected<std::vector<Scores>>> promise;
   };
-  std::unique_ptr<CpuBackend> backend_;
+  std::unique_ptr<Backend> backend_;
+  CopyRows copy_rows_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;

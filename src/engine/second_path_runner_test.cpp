@@ -8,7 +8,8 @@
 namespace dllm {
 namespace {
 
-constexpr const char* kPrompt = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?";
+constexpr const char* kRunnerPrompt =
+    "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?";
 
 LanguageModel load(int threads) {
   LoadOptions options;
@@ -20,24 +21,24 @@ GenerateOptions revision() {
   GenerateOptions options;
   options.length = 64;
   options.block_length = 8;
-  options.algorithm = "revision";
-  options.cache = "dual";
-  options.visible_threshold = 0.3;
-  options.stable_threshold = 2;  // nothing is ever final, so there is always something to look at
-  options.refresh_path = "second";
+  options.decoder.name = "revision";
+  options.cache.name = "dual";
+  options.decoder.options["visible_threshold"] = 0.3;
+  options.decoder.options["stable_threshold"] = 2;  // nothing is ever final, so there is always something to look at
+  options.decoder.options["refresh_path"] = "second";
   return options;
 }
 
 TEST(SecondPathRunner, AFixedDelayGivesTheSameTokensOnAnyThreads) {
   for (const std::int32_t delay : {0, 1, 3}) {
     GenerateOptions options = revision();
-    options.merge_delay = delay;
-    const auto one = load(1).generate(kPrompt, options);
+    options.decoder.options["merge_delay"] = delay;
+    const auto one = load(1).generate(kRunnerPrompt, options);
     ASSERT_TRUE(one) << one.error().message();
     EXPECT_GT(one->stats.second_passes, 0);
     for (const int threads : {1, 2, 3}) {
-      options.refresh_threads = threads;
-      const auto other = load(4 - threads).generate(kPrompt, options);
+      options.decoder.options["refresh_threads"] = threads;
+      const auto other = load(4 - threads).generate(kRunnerPrompt, options);
       ASSERT_TRUE(other);
       EXPECT_EQ(other->ids, one->ids);
       EXPECT_EQ(other->confidence, one->confidence);
@@ -48,11 +49,11 @@ TEST(SecondPathRunner, AFixedDelayGivesTheSameTokensOnAnyThreads) {
 
 TEST(SecondPathRunner, MergedWhenReadyItAnswersToo) {
   GenerateOptions options = revision();
-  options.refresh_merge = "ready";
-  options.refresh_threads = 2;
+  options.decoder.options["refresh_merge"] = "ready";
+  options.decoder.options["refresh_threads"] = 2;
   const LanguageModel model = load(2);
   for (int i = 0; i < 5; ++i) {
-    const auto answer = model.generate(kPrompt, options);
+    const auto answer = model.generate(kRunnerPrompt, options);
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->finish, FinishReason::kStop);
   }
@@ -61,7 +62,7 @@ TEST(SecondPathRunner, MergedWhenReadyItAnswersToo) {
 TEST(SecondPathRunner, AnswersDoNotDependOnTheBatch) {
   const LanguageModel model = load(1);
   std::vector<std::vector<ChatTurn>> questions;
-  for (const char* text : {kPrompt, "Sort: 5 3 9 1", "7 + 8 = ?", "Reverse: abcdef", kPrompt})
+  for (const char* text : {kRunnerPrompt, "Sort: 5 3 9 1", "7 + 8 = ?", "Reverse: abcdef", kRunnerPrompt})
     questions.push_back({{"user", text}});
   const auto batch = model.generate_batch(questions, revision(), 3);
   ASSERT_TRUE(batch);
@@ -74,15 +75,15 @@ TEST(SecondPathRunner, AnswersDoNotDependOnTheBatch) {
 
 TEST(SecondPathRunner, WhatCannotBeIsRefused) {
   GenerateOptions options = revision();
-  options.algorithm = "threshold";
-  EXPECT_FALSE(load(1).generate(kPrompt, options));
+  options.decoder.name = "threshold";
+  EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));
   options = revision();
   options.cfg_scale = 1;
-  EXPECT_FALSE(load(1).generate(kPrompt, options));
+  EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));
   options = revision();
-  options.refresh_path = "folded";
-  options.refresh_sees = "prefix";
-  EXPECT_FALSE(load(1).generate(kPrompt, options));
+  options.decoder.options["refresh_path"] = "folded";
+  options.decoder.options["refresh_sees"] = "prefix";
+  EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));
 }
 
 }  // namespace

@@ -5,62 +5,128 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "engine/canvas_method.h"
 #include "engine/generate.h"
 #include "engine/method.h"
 
 namespace dllm {
 namespace {
 
-Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& prompt,
-                             const GenerateOptions& options) {
-  for (std::size_t i = 0; i < prompt.size(); ++i)
-    if (prompt[i] < 0 || prompt[i] >= desc.vocab)
-      return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", prompt[i], desc.vocab),
-                   fmt::format("prompt, position {}", i), ""};
-  const std::int64_t total = static_cast<std::int64_t>(prompt.size()) + options.length;
-  if (total > desc.context_length)
+Expected<void> check_ids(const ModelDesc& desc, const std::vector<TokenId>& ids, const char* what) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= desc.vocab)
+      return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", ids[i], desc.vocab),
+                   fmt::format("{}, position {}", what, i), ""};
+  return {};
+}
+
+Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& prompt, const ResolvedOptions& options,
+                             std::size_t suffix) {
+  DLLM_CHECK_OK(check_ids(desc, prompt, "prompt"));
+  const std::int64_t total = static_cast<std::int64_t>(prompt.size() + suffix) + options.length;
+  const bool bounded = options.context < desc.context_length;
+  if (const std::int64_t context = options.context; total > context)
     return Error{ErrorCode::kUsage,
-                 fmt::format("{} prompt tokens and {} to generate exceed the context of {}", prompt.size(),
-                             options.length, desc.context_length),
-                 "", "shorten the prompt or give a smaller --predict"};
+                 fmt::format("{} prompt tokens and {} to generate exceed the context of {}", prompt.size() + suffix,
+                             options.length, context),
+                 bounded ? "--ctx-size" : "",
+                 fmt::format("shorten the prompt or give a smaller --predict{}", bounded ? ", or a larger -c" : "")};
   if (prompt.empty() && desc.logit_shift > 0 && !desc.mask)
     return Error{ErrorCode::kUsage, "an autoregressive model needs at least one prompt token", "", ""};
   return {};
 }
 
+/// Bytes at the end of `text` that may be the beginning of a stop text: not to be shown before the next step.
+std::size_t unfinished_stop(const std::string& text, const std::vector<std::string>& stops) {
+  std::size_t longest = 0;
+  for (const std::string& stop : stops)
+    for (std::size_t size = std::min(stop.size() - 1, text.size()); size > longest; --size)
+      if (text.ends_with(std::string_view(stop).substr(0, size))) longest = size;
+  return longest;
+}
+
+/// Generated positions of the canvas. LLaDA2's generate() fills the last block of its grid up, and the model sees the
+/// masks that nobody asked for: under --compat they are there, and cut off in the end.
+Position filled_length(const ModelDesc& desc, std::size_t prompt, const ResolvedOptions& resolved) {
+  if (!resolved.compat || !desc.mask || resolved.block_origin != "absolute") return resolved.length;
+  const Position end = static_cast<Position>(prompt) + resolved.length, block = resolved.block_length;
+  return resolved.length + (block - end % block) % block;
+}
+
+/// Positions of the canvas, or of all canvases that may be refined.
+Position needed_capacity(const ModelDesc& desc, std::size_t prompt, const ResolvedOptions& resolved,
+                         std::size_t suffix) {
+  const auto end = static_cast<Position>(prompt);
+  return desc.canvas.length == 0 ? end + filled_length(desc, prompt, resolved) + static_cast<Position>(suffix)
+                                 : Refiner::capacity(end, resolved.length, desc.canvas.length);
+}
+
+/// Who can answer in front of a given text: models that see it, methods that leave it as it is.
+Expected<void> check_suffix(const ModelDesc& desc, const ResolvedOptions& resolved,
+                            const std::vector<TokenId>& suffix) {
+  DLLM_CHECK_OK(check_ids(desc, suffix, "suffix"));
+  if (!desc.mask || desc.causal_block > 0 || desc.canvas.length > 0)
+    return Error{ErrorCode::kUnsupported, "this model does not see text after its answer", "suffix",
+                 "models that fill masks and see in all directions do"};
+  if (std::find(suffix.begin(), suffix.end(), *desc.mask) != suffix.end())
+    return Error{ErrorCode::kUsage, "a given token is the mask", "suffix", ""};
+  DLLM_TRY(const Method method, make_method(resolved, desc));
+  if (method.decoder->revises())
+    return Error{ErrorCode::kUsage,
+                 fmt::format("'{}' revises tokens, and those given may not change", resolved.decoder.name),
+                 "--algorithm", "give one that does not"};
+  if (resolved.suffix.name != "full")
+    return Error{ErrorCode::kUsage, "the given text would be left out", "--suffix", "leave the option out"};
+  if (resolved.compat)
+    return Error{ErrorCode::kUsage, "no reference implementation has text after the answer", "--compat",
+                 "leave the option out"};
+  return {};
+}
+
 }  // namespace
 
+Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
+                               const ResolvedOptions& resolved, const std::vector<TokenId>& suffix) {
+  DLLM_CHECK_OK(check_request(desc, prompt, resolved, suffix.size()));
+  if (!suffix.empty()) DLLM_CHECK_OK(check_suffix(desc, resolved, suffix));
+  const Position capacity = needed_capacity(desc, prompt.size(), resolved, suffix.size());
+  if (capacity <= desc.context_length) return {};
+  return Error{
+      ErrorCode::kUsage,
+      fmt::format("the last canvas ends at position {}, beyond the context of {}", capacity, desc.context_length), "",
+      "shorten the prompt or give a smaller --predict"};
+}
+
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
-                                                    const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
-                                                    const LatencyTable* latency, PassRunner* second) {
+                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
+                                                    const LatencyTable* latency, PassRunner* second,
+                                                    const std::vector<TokenId>& suffix) {
   const ModelDesc& desc = backend.desc();
-  DLLM_CHECK_OK(check_request(desc, prompt, resolved));
+  DLLM_CHECK_OK(check(desc, prompt, resolved, suffix));
   std::unique_ptr<Sequence> sequence(new Sequence(tokenizer, prompt));
-  Canvas canvas(prompt, resolved.length, desc.mask.value_or(-1));
-  const Position capacity = desc.canvas.length == 0
-                                ? canvas.size()
-                                : Refiner::capacity(canvas.prompt_end(), resolved.length, desc.canvas.length);
-  if (capacity > desc.context_length)
-    return Error{
-        ErrorCode::kUsage,
-        fmt::format("the last canvas ends at position {}, beyond the context of {}", capacity, desc.context_length), "",
-        "shorten the prompt or give a smaller --predict"};
-  DLLM_TRY(sequence->cache_, backend.make_cache(capacity));
+  sequence->stop_texts_ = resolved.stop;
+  sequence->length_ = resolved.length;
+  const Position filled = filled_length(desc, prompt.size(), resolved);
+  Canvas canvas(prompt, filled + static_cast<Position>(suffix.size()), desc.mask.value_or(-1));
+  for (std::size_t i = 0; i < suffix.size(); ++i)
+    canvas.apply({.position = canvas.prompt_end() + filled + static_cast<Position>(i), .token = suffix[i]});
+  DLLM_TRY(sequence->cache_, backend.make_cache(needed_capacity(desc, prompt.size(), resolved, suffix.size())));
   if (resolved.cfg_scale != 0) {
     DLLM_TRY(sequence->unconditional_, backend.make_cache(canvas.size()));
   }
-  const auto length = static_cast<std::size_t>(resolved.length);
+  sequence->result_.options = resolved;
+  const auto length = static_cast<std::size_t>(canvas.size() - canvas.prompt_end());
   sequence->result_.commit_step.assign(length, -1);
   sequence->result_.confidence.assign(length, 0.0);
   if (desc.canvas.length > 0) {
-    sequence->loop_ =
-        std::make_unique<Refiner>(desc, std::move(canvas), refine_options(resolved, desc), *sequence->cache_);
+    DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
+    sequence->loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *sequence->cache_);
     return sequence;
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
-  DenoiseOptions denoise = denoise_options(resolved, desc, latency);
-  if (second != nullptr) {
+  DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency));
+  if (const auto path = second_path_of(*method.decoder); path && second != nullptr) {
+    denoise.second.delay = path->merge_delay;
+    denoise.second.when_ready = path->refresh_merge == SecondPathOptions::Merge::kReady;
     DLLM_TRY(sequence->side_, backend.make_cache(canvas.size()));
     denoise.second.runner = second;
     denoise.second.cache = sequence->side_.get();
@@ -71,6 +137,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
 }
 
 std::span<const SequenceStep> Sequence::prepare() {
+  if (stopped_) return {};
   pass_ = in_loop([](const auto& loop) { return loop.counters().nfe; });
   return in_loop([](auto& loop) { return loop.prepare(); });
 }
@@ -86,6 +153,8 @@ Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
     result_.commit_step[i] = pass_;
     result_.confidence[i] = edit.confidence;
   }
+  if (!stop_texts_.empty())
+    stopped_ = find_stop_text(in_loop([](const auto& loop) { return loop.settled(); })).has_value();
   return step;
 }
 
@@ -106,9 +175,13 @@ void Sequence::move_record(const Edit& edit) {
   move(result_.confidence, 0.0);
 }
 
-StepEvent Sequence::event(const DenoiseStep& step) const {
+DenoiseCounters Sequence::counters() const {
+  return in_loop([](const auto& loop) { return loop.counters(); });
+}
+
+StepEvent Sequence::event(const DenoiseStep& step, bool with_canvas) const {
   const Canvas& canvas = this->canvas();
-  const DenoiseCounters counters = in_loop([](const auto& loop) { return loop.counters(); });
+  const DenoiseCounters counters = this->counters();
   StepEvent event;
   event.step = counters.steps - 1;
   event.nfe = counters.nfe;
@@ -116,6 +189,20 @@ StepEvent Sequence::event(const DenoiseStep& step) const {
   event.block_end = step.window.end;
   event.prompt_length = canvas.prompt_end();
   event.masked = canvas.masked_count();
+  if (with_canvas) show_canvas(step, event);
+
+  const Position settled = in_loop([](const auto& loop) { return loop.settled(); });
+  const Position asked = std::min(settled, canvas.prompt_end() + length_);
+  event.text = text(asked, /*complete=*/false);
+  if (const auto stop = find_stop_text(asked))
+    event.text.resize(std::min(stop->at, event.text.size()));
+  else
+    event.text.resize(event.text.size() - unfinished_stop(event.text, stop_texts_));
+  return event;
+}
+
+void Sequence::show_canvas(const DenoiseStep& step, StepEvent& event) const {
+  const Canvas& canvas = this->canvas();
   event.canvas.resize(static_cast<std::size_t>(canvas.size()));
   for (Position p = 0; p < canvas.size(); ++p) {
     CanvasCell& cell = event.canvas[static_cast<std::size_t>(p)];
@@ -127,21 +214,31 @@ StepEvent Sequence::event(const DenoiseStep& step) const {
   for (const Edit& edit : step.edits)
     for (Position p = edit.position; p < (shifts(edit.kind) ? edit.end : edit.position + 1); ++p)
       event.canvas[static_cast<std::size_t>(p)].changed = true;
-  event.text = text(in_loop([](const auto& loop) { return loop.settled(); }), /*complete=*/false);
-  return event;
 }
 
 Generation Sequence::finish(bool cancelled, double seconds) {
   const Canvas& canvas = this->canvas();
-  for (Position p = canvas.prompt_end(); p < canvas.size(); ++p) result_.ids.push_back(canvas.token(p));
-  const Position end = answer_end();
+  const Position asked = canvas.prompt_end() + length_;
+  for (Position p = canvas.prompt_end(); p < asked; ++p) result_.ids.push_back(canvas.token(p));
+  result_.commit_step.resize(static_cast<std::size_t>(length_));
+  result_.confidence.resize(static_cast<std::size_t>(length_));
+  Position end = answer_end();
   result_.text = text(end, /*complete=*/true);
-  result_.finish = cancelled ? FinishReason::kCancelled : stop_position() ? FinishReason::kStop : FinishReason::kLength;
+  const auto stop_text = find_stop_text(end);
+  if (stop_text) {
+    end = stop_text->end;
+    result_.text.resize(std::min(stop_text->at, result_.text.size()));
+    result_.stop_text = *stop_text->text;
+  }
+  const bool stops = stop_text.has_value() || (stop_position() && *stop_position() < asked);
+  result_.finish = stops && (!cancelled || stopped_) ? FinishReason::kStop
+                   : cancelled                       ? FinishReason::kCancelled
+                                                     : FinishReason::kLength;
   result_.hash = hash_ids({result_.ids.begin(), result_.ids.begin() + (end - canvas.prompt_end())});
-  const DenoiseCounters counters = in_loop([](const auto& loop) { return loop.counters(); });
+  const DenoiseCounters counters = this->counters();
   result_.stats = {.prompt_tokens = canvas.prompt_end(),
                    .answer_tokens = end - canvas.prompt_end(),
-                   .committed_tokens = canvas.size() - canvas.prompt_end() - canvas.masked_count(),
+                   .committed_tokens = length_ - canvas.masked_count({canvas.prompt_end(), asked}),
                    .steps = counters.steps,
                    .nfe = counters.nfe,
                    .forced = counters.forced,
@@ -163,8 +260,27 @@ std::optional<Position> Sequence::stop_position() const {
 /// Behind the stop token, or behind the committed prefix.
 Position Sequence::answer_end() const {
   const Canvas& canvas = this->canvas();
-  if (const auto stop = stop_position()) return *stop + 1;
-  return canvas.first_masked(canvas.prompt_end());
+  const auto stop = stop_position();
+  const Position end = stop ? *stop + 1 : canvas.first_masked(canvas.prompt_end());
+  return std::min(end, canvas.prompt_end() + length_);
+}
+
+std::optional<Sequence::StopText> Sequence::find_stop_text(Position end) const {
+  if (!tokenizer_ || stop_texts_.empty()) return std::nullopt;
+  end = std::min(end, stop_position().value_or(end));
+  StreamDecoder decoder(*tokenizer_, /*with_special=*/false);
+  std::string seen;
+  for (Position p = canvas().prompt_end(); p < end; ++p) {
+    const std::size_t before = seen.size();
+    seen += decoder.push(canvas().token(p));
+    std::optional<StopText> first;
+    for (const std::string& text : stop_texts_)
+      if (const std::size_t at = seen.find(text, before - std::min(before, text.size() - 1));
+          at != std::string::npos && (!first || at < first->at))
+        first = StopText{at, p + 1, &text};
+    if (first) return first;
+  }
+  return std::nullopt;
 }
 
 /// Text of the answer up to `end`, cut in front of the stop token. A UTF-8 character that `end` cuts apart is left
@@ -178,6 +294,13 @@ std::string Sequence::text(Position end, bool complete) const {
   for (Position p = canvas.prompt_end(); p < end; ++p) result += decoder.push(canvas.token(p));
   if (complete) result += decoder.flush();
   return result;
+}
+
+void append_steps(std::vector<SequenceStep>& batch, std::span<const SequenceStep> steps) {
+  const std::size_t first = batch.size();
+  batch.insert(batch.end(), steps.begin(), steps.end());
+  for (std::size_t i = first; i < batch.size(); ++i)
+    if (batch[i].guidance) batch[i].guidance->unconditional += static_cast<std::int32_t>(first);
 }
 
 }  // namespace dllm

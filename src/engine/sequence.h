@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,7 +15,7 @@
 #include "decode/refiner.h"
 #include "decode/second_path.h"
 #include "dllm/generate.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
@@ -22,19 +23,30 @@ namespace dllm {
 /// the batch: prepare(), forward, absorb(), until prepare() has nothing more.
 class Sequence {
  public:
-  /// `tokenizer` may be null (no text then); `latency` and `second` too. `resolved` comes from resolve_options(). All
-  /// are borrowed. Errors: kUsage (an id outside the vocabulary, too long for the context), kResource.
-  static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
-                                                   const std::vector<TokenId>& prompt, const GenerateOptions& resolved,
-                                                   const LatencyTable* latency, PassRunner* second = nullptr);
+  /// What start() would refuse, without starting. Errors: kUsage; kUnsupported (a suffix).
+  static Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
+                              const ResolvedOptions& resolved, const std::vector<TokenId>& suffix = {});
 
-  /// See Denoiser::prepare() and Refiner::prepare().
+  /// `tokenizer` may be null (no text then); `latency` and `second` too. `resolved` comes from resolve_options(). All
+  /// are borrowed. `suffix`: tokens after the answer, which are given and never change; the model sees them from the
+  /// first step on. Errors: kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
+  static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
+                                                   const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
+                                                   const LatencyTable* latency, PassRunner* second = nullptr,
+                                                   const std::vector<TokenId>& suffix = {});
+
+  /// See Denoiser::prepare() and Refiner::prepare(). Empty also when a stop text is final.
   std::span<const SequenceStep> prepare();
   /// See their absorb(). The step is then in the record.
   Expected<DenoiseStep> absorb(std::span<const Scores> scores);
 
-  StepEvent event(const DenoiseStep& step) const;
-  /// The result as it stands; the sequence is of no further use. `cancelled`: stopped from outside.
+  /// `with_canvas`: false leaves StepEvent::canvas empty, which costs less.
+  StepEvent event(const DenoiseStep& step, bool with_canvas = true) const;
+  DenoiseCounters counters() const;
+  Position capacity() const { return cache_->capacity(); }  ///< K/V positions held, without those of guidance
+  Position length() const { return length_; }
+  Position decided() const { return length_ - std::min(length_, canvas().masked_count()); }
+  /// The result so far; the sequence must not be used afterwards. `cancelled`: stopped from outside.
   Generation finish(bool cancelled, double seconds);
 
  private:
@@ -42,8 +54,16 @@ class Sequence {
     result_.prompt_ids = std::move(prompt);
   }
   void move_record(const Edit& edit);
+  void show_canvas(const DenoiseStep& step, StepEvent& event) const;
   Position answer_end() const;
   std::string text(Position end, bool complete) const;
+  struct StopText {
+    std::size_t at = 0;  ///< byte of the answer's text
+    Position end = 0;    ///< after the token that completes it
+    const std::string* text = nullptr;
+  };
+  /// The first of the request's stop texts in the answer's tokens up to `end`.
+  std::optional<StopText> find_stop_text(Position end) const;
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
@@ -57,8 +77,14 @@ class Sequence {
   std::optional<Position> stop_position() const;
 
   Loop loop_;
+  std::vector<std::string> stop_texts_;
+  bool stopped_ = false;   ///< by one of these
+  Position length_ = 0;    ///< positions that were asked for; the canvas may end after them
   std::int32_t pass_ = 0;  ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;
 };
+
+/// Adds one sequence's steps to a batch, whose indices its guidance then has.
+void append_steps(std::vector<SequenceStep>& batch, std::span<const SequenceStep> steps);
 
 }  // namespace dllm

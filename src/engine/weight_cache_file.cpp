@@ -7,17 +7,14 @@
 #include <system_error>
 #include <vector>
 
+#include "base/hash.h"
+#include "engine/backend/cpu.h"
 #include "engine/load.h"
 
 namespace dllm {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 32);
-}
 
 /// Adds one file to the identity. A file that cannot be examined adds nothing: opening the model has its own errors.
 void add_file(const fs::path& path, SourceIdentity& identity) {
@@ -26,7 +23,7 @@ void add_file(const fs::path& path, SourceIdentity& identity) {
   identity.size += static_cast<std::uint64_t>(status.st_size);
   const auto stamp = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000u +
                      static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
-  identity.stamp = mix(mix(identity.stamp, static_cast<std::uint64_t>(status.st_size)), stamp);
+  identity.stamp = mix64(mix64(identity.stamp, static_cast<std::uint64_t>(status.st_size)), stamp);
 }
 
 }  // namespace
@@ -54,8 +51,8 @@ Expected<WeightCacheOptions> weight_cache_options(const std::string& model, cons
   if (load.weight_cache != "auto") {
     options.path = load.weight_cache;
   } else if (model.empty()) {
-    return Error{ErrorCode::kUsage, "the embedded model has no file to put a weight cache beside", "--weight-cache",
-                 "name a file"};
+    return Error{ErrorCode::kUsage, "the embedded model has no file name, so auto cannot name its weight cache",
+                 "--weight-cache", "name a file"};
   } else {
     // "models/llada/" is the directory "models/llada".
     const fs::path path = fs::path(model).lexically_normal();

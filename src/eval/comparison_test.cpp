@@ -99,13 +99,27 @@ TEST(AccuracyPlot, HoldsEveryConfiguration) {
   EXPECT_EQ(plot_axis("nfe"), PlotAxis::kPasses);
 }
 
-TEST(AccuracyPlot, NumbersManyConfigurations) {
-  std::vector<Contender> many;
-  for (int i = 0; i < 20; ++i) many.push_back({fmt::format("method {}", i), "", two()[i == 7 ? 1 : 0].report});
-  const std::string svg = accuracy_plot(compare(many), PlotAxis::kPasses, "t");
-  EXPECT_NE(svg.find(">method 19</text>"), std::string::npos);  // in the legend
-  EXPECT_NE(svg.find(">8</text>"), std::string::npos);          // alone
-  EXPECT_NE(svg.find(">1 2 3 4 5 6 7 9 "), std::string::npos);  // all at one place
+/// One line each, cheapest first, coloured where the interval excludes zero; what is off the scale has its value.
+TEST(AccuracyPlot, SortsByCostAndColoursWhatDiffers) {
+  std::vector<ComparisonRow> rows(4);
+  const auto set = [&rows](std::size_t i, const char* name, std::int64_t passes, double difference, double half) {
+    rows[i].name = name;
+    rows[i].score.items = 100, rows[i].score.correct = 90, rows[i].score.nfe = 100 * passes;
+    rows[i].against_first = {difference, {difference - half, difference + half}, 1};
+  };
+  set(0, "first", 30, 0, 0);
+  set(1, "same", 20, 0.01, 0.02);
+  set(2, "better", 10, 0.05, 0.02);
+  set(3, "far", 40, -0.6, 0.05);
+  const std::string svg = accuracy_plot(rows, PlotAxis::kPasses, "t");
+  const auto at = [&svg](const std::string& name, const std::string& colour) {
+    return svg.find("text-anchor=\"end\" fill=\"" + colour + "\">" + name + "</text>");
+  };
+  EXPECT_LT(at("better", "#2f7d4f"), at("same", "#777"));
+  EXPECT_LT(at("same", "#777"), at("first", "#000"));
+  EXPECT_LT(at("first", "#000"), at("far", "#c04020"));
+  EXPECT_NE(at("far", "#c04020"), std::string::npos);
+  EXPECT_NE(svg.find(">-60.0</text>"), std::string::npos);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace dllm {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Cell = std::function<std::string(const TaskScore&)>;
 
 struct ScoreColumn {
@@ -69,7 +69,7 @@ TextTable score_table(const EvalReport& report) {
   return table;
 }
 
-Json score_json(const TaskScore& score, Scoring scoring) {
+OrderedJson score_json(const TaskScore& score, Scoring scoring) {
   if (scoring == Scoring::kLikelihood)
     return {{"items", score.items},
             {"target_tokens", score.target_tokens},
@@ -78,10 +78,10 @@ Json score_json(const TaskScore& score, Scoring scoring) {
             {"nfe", score.nfe},
             {"seconds", score.seconds}};
   const Interval accuracy = wilson_interval(score.correct, score.items);
-  Json json = {{"items", score.items},
-               {"correct", score.correct},
-               {"accuracy", score.accuracy()},
-               {"accuracy_95", {accuracy.low, accuracy.high}}};
+  OrderedJson json = {{"items", score.items},
+                      {"correct", score.correct},
+                      {"accuracy", score.accuracy()},
+                      {"accuracy_95", {accuracy.low, accuracy.high}}};
   if (score.strict_items > 0) json["strict_accuracy"] = score.strict_accuracy();
   if (score.per_byte_items > 0) json["per_byte_accuracy"] = score.per_byte_accuracy();
   json["nfe"] = score.nfe;
@@ -98,11 +98,11 @@ Json score_json(const TaskScore& score, Scoring scoring) {
   return json;
 }
 
-Json record_json(const EvalRecord& record, Scoring scoring) {
-  Json json = {{"line", record.item.line},
-               {"task", record.item.task},
-               {"prompt", record.item.prompt},
-               {"answer", record.item.answer}};
+OrderedJson record_json(const EvalRecord& record, Scoring scoring) {
+  OrderedJson json = {{"line", record.item.line},
+                      {"task", record.item.task},
+                      {"prompt", record.item.prompt},
+                      {"answer", record.item.answer}};
   if (scoring != Scoring::kLikelihood) {
     json["text"] = record.text;
     json["extracted"] = record.extracted;
@@ -126,8 +126,8 @@ Json record_json(const EvalRecord& record, Scoring scoring) {
   return json;
 }
 
-Json report_json(const EvalReport& report) {
-  Json tasks = Json::object(), records = Json::array();
+OrderedJson report_json(const EvalReport& report) {
+  OrderedJson tasks = OrderedJson::object(), records = OrderedJson::array();
   for (const TaskScore& score : report.tasks) tasks[score.task] = score_json(score, report.scoring);
   for (const EvalRecord& record : report.records) records.push_back(record_json(record, report.scoring));
   return {{"scoring", scoring_name(report.scoring)},

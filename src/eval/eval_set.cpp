@@ -4,13 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/input_file.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -100,7 +97,7 @@ Expected<const TaskKind*> detect(const RawItem& item) {
 Expected<EvalItem> read_item(const TaskKind& kind, const RawItem& raw) {
   for (const auto& [name, value] : raw.object.items())
     if (!knows(kind, name))
-      return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is no field of {} items", name, kind.name), raw.where,
+      return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is not a field of {} items", name, kind.name), raw.where,
                    fmt::format("these have {}", fmt::join(field_names(kind), ", "))};
   DLLM_TRY(EvalItem item, kind.read(Fields(raw.object, raw.where)));
   item.line = raw.number;
@@ -139,13 +136,8 @@ Expected<EvalSet> parse_eval_set(std::string_view text, const std::string& name,
 }
 
 Expected<EvalSet> read_eval_set(const std::string& path, std::string_view format) {
-  std::error_code ignored;
-  // A stream opens a directory without complaint, and throws when it is read.
-  if (std::filesystem::is_directory(path, ignored)) return Error{ErrorCode::kIo, "is a directory", path, ""};
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kIo, errno != 0 ? std::strerror(errno) : "cannot be read", path, ""};
-  return parse_eval_set(std::string(std::istreambuf_iterator<char>(file), {}), path, format);
+  DLLM_TRY(const std::string text, read_input(path));
+  return parse_eval_set(text, path, format);
 }
 
 Expected<void> use_shots(EvalSet& set, std::int32_t shots) {

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "base/fuzz_replay.h"
+#include "eval/fuzz_entry.h"
+
 namespace dllm {
 namespace {
 
@@ -56,7 +59,7 @@ TEST(EvalSet, ErrorsNameTheLine) {
 TEST(EvalSet, NamesUnknownFieldsAndFormats) {
   const auto extra = parse_eval_set("{\"question\":\"q\",\"answer\":\"#### 1\",\"hint\":\"h\"}", "t");
   ASSERT_FALSE(extra);
-  EXPECT_NE(extra.error().message().find("'hint' is no field of gsm8k items"), std::string::npos);
+  EXPECT_NE(extra.error().message().find("'hint' is not a field of gsm8k items"), std::string::npos);
   const auto unknown = parse_eval_set("{\"q\":\"q\"}", "t");
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message().find("no known kind of item has the fields q"), std::string::npos);
@@ -156,7 +159,7 @@ TEST(TaskKinds, Humaneval) {
       "    assert candidate(9) == 3\\n\"}");
   EXPECT_EQ(set.kind->name, "humaneval");
   EXPECT_EQ(set.kind->judge(set.items[0], "x", {}).error().code, ErrorCode::kUsage);
-  const JudgeOptions allowed = {.run_code = true, .seconds = 20};
+  const JudgeOptions allowed = {.run_code = RunCode::kSandboxed, .seconds = 20};
   const auto run = [&](std::string_view text) { return set.kind->judge(set.items[0], text, allowed); };
   if (const auto first = run(""); !first) GTEST_SKIP() << first.error().message();
   for (const char* right : {"    return math.sqrt(x)\n", "    return math.sqrt(x)\n\nprint('more')\nassert False",
@@ -166,6 +169,8 @@ TEST(TaskKinds, Humaneval) {
   EXPECT_FALSE(wrong->correct);
   EXPECT_EQ(wrong->note, "AssertionError");
 }
+
+TEST(FuzzCorpus, EvalSet) { test::replay_corpus("eval_set", 100, fuzz_eval_set); }
 
 TEST(TaskKinds, EveryKindIsComplete) {
   for (const TaskKind* kind : task_kinds()) {

@@ -32,7 +32,7 @@ constexpr std::int32_t kMaxEnumerated = 12;
 
 /// The masks of an estimate. They are known before anything is scored, so any number of them can share a forward pass.
 ///
-/// LLaDA's estimator (Nie et al., arXiv 2502.09992, eq. 6; dllm-reference G.2): of L target tokens, k are masked
+/// LLaDA's estimator (Nie et al., arXiv 2502.09992, eq. 6): of L target tokens, k are masked
 /// uniformly at random, k itself uniform in 1..L, and the log-probabilities of the masked ones count L/k times. Its
 /// expectation is the mean over all orders of the chain rule, a lower bound that is tight if the model's conditionals
 /// belong to one distribution. Targets of one token need one pass. Within a group, k goes through 1..L in even steps

@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <signal.h>
-#include <sys/random.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,29 +22,58 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
+#include "base/system_error.h"
 #include "base/try.h"
-#include "eval/answer_text.h"
+#include "eval/sandbox_child.h"
+#include "eval/sandbox_python.h"
+#include "eval/sandbox_runner.h"
 
 namespace dllm {
 namespace {
 
 namespace fs = std::filesystem;
+using sandbox::Plan;
+using sandbox::Report;
+using sandbox::Step;
 
-// What the child could not do, as its exit status. Python uses 0, 1, 2 and 120.
-constexpr int kNoNamespace = 97, kNoPython = 98, kNoLimits = 99;
-constexpr std::size_t kKeptOutput = 1 << 16;
+constexpr std::size_t kMostVerdict = 1 << 16;
+constexpr uid_t kInsideUser = 1000;
+constexpr const char* kUnsafeHint =
+    "--run-code=unsafe runs them without it: with your files, your network and your rights";
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+  int get() const { return fd_; }
+  void reset() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
 
 class Directory {
  public:
   static Expected<Directory> create() {
     std::string path = (fs::temp_directory_path() / "dllm-sandbox-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) return Error{ErrorCode::kIo, std::strerror(errno), path, ""};
+    if (mkdtemp(path.data()) == nullptr) return system_error("cannot create", errno, path);
     return Directory(path);
   }
   Directory(Directory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Directory& operator=(Directory&&) = delete;
+  Directory& operator=(Directory&& other) noexcept {
+    std::swap(path_, other.path_);
+    return *this;
+  }
   ~Directory() {
     std::error_code ignored;
     if (!path_.empty()) fs::remove_all(path_, ignored);
@@ -52,127 +85,330 @@ class Directory {
   std::string path_;
 };
 
-bool limit(int resource, rlim_t value) {
-  const rlimit both{value, value};
-  return setrlimit(static_cast<__rlimit_resource_t>(resource), &both) == 0;
-}
-
-/// Between fork and exec of a program with threads: async-signal-safe calls only.
-[[noreturn]] void child(const char* directory, const char* python, int output, const SandboxLimits& limits,
-                        rlim_t seconds) {
-  setpgid(0, 0);
-  // Root may make a network namespace at once; others inside a user namespace of their own.
-  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(kNoNamespace);
-  const int null = open("/dev/null", O_RDONLY);
-  if (chdir(directory) != 0 || null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0)
-    _exit(kNoLimits);
-  for (int fd = 3; fd < 1024; ++fd) close(fd);
-  if (!limit(RLIMIT_AS, static_cast<rlim_t>(limits.memory_mb) << 20) || !limit(RLIMIT_CPU, seconds) ||
-      !limit(RLIMIT_FSIZE, 16 << 20) || !limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, 64))
-    _exit(kNoLimits);
-  limit(RLIMIT_NPROC, 64);  // counts the user's other processes too, and does not bind root
-  char* const arguments[] = {const_cast<char*>(python), const_cast<char*>("-I"), const_cast<char*>("-B"),
-                             const_cast<char*>("program.py"), nullptr};
-  char* const environment[] = {nullptr};
-  execve(python, arguments, environment);
-  _exit(kNoPython);
-}
-
-Expected<std::string> find_python() {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const auto colon = rest.find(':');
-    const std::string candidate = std::string(rest.substr(0, colon)) + "/python3";
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest.remove_prefix(colon == std::string_view::npos ? rest.size() : colon + 1);
+Expected<Descriptor> source_file(const std::string& text) {
+  Descriptor file(memfd_create("dllm-program", MFD_CLOEXEC));
+  if (file.get() < 0) return system_error("cannot create", errno, "memfd");
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t count = write(file.get(), rest.data(), rest.size());
+    if (count <= 0) return system_error("cannot write", errno, "memfd");
+    rest.remove_prefix(static_cast<std::size_t>(count));
   }
-  return Error{ErrorCode::kUnsupported, "there is no python3", "PATH", "programs are judged by running them"};
+  lseek(file.get(), 0, SEEK_SET);
+  return file;
 }
 
-bool has_ended(pid_t process) {
-  siginfo_t info{};
-  return waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == process;
+Expected<std::array<Descriptor, 2>> pipe_ends() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot create", errno, "pipe");
+  return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// What the program writes until it ends; false: the time was up first. Its own children may hold the pipe open after
-/// it, and it may close the pipe before it ends, so both are watched.
-bool collect(int fd, pid_t process, double seconds, std::string& text) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  std::array<char, 4096> buffer{};
-  bool open = true;
-  while (Clock::now() < deadline) {
-    const bool ended = has_ended(process);
-    pollfd wait{open ? fd : -1, POLLIN, 0};
-    const int ready = poll(&wait, 1, ended ? 0 : 20);
-    if (ready > 0) {
-      const ssize_t count = read(fd, buffer.data(), buffer.size());
-      open = count > 0;
-      if (open) text.append(buffer.data(), static_cast<std::size_t>(count));
-      if (text.size() > 2 * kKeptOutput) text.erase(0, text.size() - kKeptOutput);
-    } else if (ended) {
-      return true;
+/// What the processes may not call: to make or join namespaces and mounts, to watch or change other processes, to reach
+/// devices of the kernel that no program of an evaluation needs. Everything else stays, since interpreters differ.
+constexpr const char* kForbidden[] = {"unshare",
+                                      "setns",
+                                      "mount",
+                                      "umount2",
+                                      "pivot_root",
+                                      "chroot",
+                                      "open_tree",
+                                      "move_mount",
+                                      "fsopen",
+                                      "fsconfig",
+                                      "fsmount",
+                                      "fspick",
+                                      "mount_setattr",
+                                      "ptrace",
+                                      "process_vm_readv",
+                                      "process_vm_writev",
+                                      "process_madvise",
+                                      "kcmp",
+                                      "pidfd_getfd",
+                                      "bpf",
+                                      "perf_event_open",
+                                      "userfaultfd",
+                                      "io_uring_setup",
+                                      "io_uring_enter",
+                                      "io_uring_register",
+                                      "keyctl",
+                                      "add_key",
+                                      "request_key",
+                                      "kexec_load",
+                                      "kexec_file_load",
+                                      "init_module",
+                                      "finit_module",
+                                      "delete_module",
+                                      "reboot",
+                                      "swapon",
+                                      "swapoff",
+                                      "acct",
+                                      "syslog",
+                                      "quotactl",
+                                      "name_to_handle_at",
+                                      "open_by_handle_at",
+                                      "settimeofday",
+                                      "clock_settime",
+                                      "adjtimex",
+                                      "clock_adjtime",
+                                      "personality",
+                                      "fanotify_init",
+                                      "lookup_dcookie",
+                                      "mknod",
+                                      "mknodat",
+                                      "iopl",
+                                      "ioperm",
+                                      "vhangup",
+                                      "sethostname",
+                                      "setdomainname",
+                                      "nfsservctl",
+                                      "move_pages",
+                                      "migrate_pages",
+                                      "mbind",
+                                      "set_mempolicy"};
+
+Expected<std::vector<sock_filter>> forbidden_calls() {
+  constexpr std::uint64_t kNewSpaces =
+      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+  const std::unique_ptr<void, void (*)(void*)> filter(seccomp_init(SCMP_ACT_ALLOW),
+                                                      [](void* f) { seccomp_release(f); });
+  const auto failed = [](int code) {
+    return system_error("the filter of system calls cannot be made", -code, "libseccomp");
+  };
+  if (!filter) return failed(-ENOMEM);
+  for (const char* name : kForbidden) {
+    const int call = seccomp_syscall_resolve_name(name);
+    if (call == __NR_SCMP_ERROR) continue;  // a library older than the call
+    if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0); code != 0) return failed(code);
+  }
+  // clone3 hides its flags behind a pointer; the C library falls back to clone.
+  if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0); code != 0)
+    return failed(code);
+  for (std::uint64_t flag = 1; flag <= kNewSpaces; flag <<= 1)
+    if ((kNewSpaces & flag) != 0)
+      if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
+                                            SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
+          code != 0)
+        return failed(code);
+  // Sockets that a network namespace does not hold back: virtual machines, key rings, raw packets.
+  for (const int family : {AF_NETLINK, AF_PACKET, AF_KEY, AF_ALG, AF_VSOCK, AF_BLUETOOTH, AF_CAN, AF_TIPC, AF_XDP})
+    if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+                                          SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
+        code != 0)
+      return failed(code);
+  const Descriptor file(memfd_create("dllm-filter", MFD_CLOEXEC));
+  if (file.get() < 0) return failed(-errno);
+  if (const int code = seccomp_export_bpf(filter.get(), file.get()); code != 0) return failed(code);
+  const off_t size = lseek(file.get(), 0, SEEK_END);
+  std::vector<sock_filter> result(static_cast<std::size_t>(size) / sizeof(sock_filter));
+  if (pread(file.get(), result.data(), static_cast<std::size_t>(size), 0) != size) return failed(-EIO);
+  return result;
+}
+
+/// Whether the calling process's own namespace has `id`.
+bool is_mapped(const char* map, std::uint64_t id) {
+  std::ifstream file(map);
+  for (std::uint64_t inner = 0, outer = 0, count = 0; file >> inner >> outer >> count;)
+    if (id >= inner && id < inner + count) return true;
+  return false;
+}
+
+/// A user of its own for each sandbox, whose processes the kernel counts; only root may give one away.
+std::optional<std::uint64_t> spare_user(pid_t child) {
+  if (geteuid() != 0) return std::nullopt;
+  for (const std::uint64_t id : {std::uint64_t{0x60000000} + static_cast<std::uint64_t>(child), std::uint64_t{65534}})
+    if (is_mapped("/proc/self/uid_map", id) && is_mapped("/proc/self/gid_map", id)) return id;
+  return std::nullopt;
+}
+
+bool put(const std::string& path, const std::string& text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.get() >= 0 && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+/// Names the child's users. Setting up needs a user who may read the interpreter; running, one with no rights at all.
+bool name_users(pid_t child, bool several) {
+  const std::string place = fmt::format("/proc/{}/", child);
+  if (several) {
+    const std::string map = fmt::format("0 0 1\n{} {} 1\n", kInsideUser, *spare_user(child));
+    return put(place + "uid_map", map) && put(place + "gid_map", map);
+  }
+  return put(place + "uid_map", fmt::format("{} {} 1\n", kInsideUser, geteuid())) && put(place + "setgroups", "deny") &&
+         put(place + "gid_map", fmt::format("{} {} 1\n", kInsideUser, getegid()));
+}
+
+Error missing(Step step, int code) {
+  const auto what = [step] {
+    switch (step) {
+      case Step::kNamespaces:
+        return "namespaces of its own (user, PID, mount, network)";
+      case Step::kIdentity:
+        return "an unprivileged user of its own";
+      case Step::kMounts:
+        return "a file system of its own";
+      case Step::kPrivileges:
+        return "the loss of all privileges";
+      case Step::kFilter:
+        return "a filter of system calls (seccomp)";
+      case Step::kLimits:
+        return "limits of memory, time and processes";
+      case Step::kDirectory:
+      case Step::kStart:
+      case Step::kNone:
+        break;
     }
+    return "a start of python3";
+  }();
+  return {ErrorCode::kUnsupported,
+          fmt::format("this system does not grant the sandbox {}: {}", what, std::strerror(code)), "--run-code",
+          kUnsafeHint};
+}
+
+/// The processes of one run, from the outside.
+class Run {
+ public:
+  Run(Plan& plan, double seconds) : plan_(plan), seconds_(seconds) {}
+  ~Run() { end(); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Expected<SandboxResult> judge(Descriptor go, Descriptor report, Descriptor verdict, std::vector<Descriptor> theirs) {
+    const unsigned long spaces =
+        plan_.isolated ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS : 0;
+    plan_.several_users = plan_.isolated && spare_user(getpid()).has_value();
+    go_ = std::move(go);
+    // A raw clone: fork() knows no namespaces. The copy only makes system calls.
+    child_ = static_cast<pid_t>(syscall(SYS_clone, spaces | SIGCHLD, 0, 0, 0, 0));
+    if (child_ == 0) {
+      close(go_.get());  // or the child would wait for itself
+      sandbox::run_child(plan_);
+    }
+    if (child_ < 0) return missing(Step::kNamespaces, errno);
+    theirs.clear();
+    if (plan_.isolated && !name_users(child_, plan_.several_users)) return missing(Step::kIdentity, errno);
+    if (write(go_.get(), "g", 1) != 1) return missing(Step::kStart, errno);
+    return collect(report.get(), verdict.get());
   }
-  return has_ended(process);
-}
 
-std::string last_line(std::string_view text) {
-  text = strip_end(text);
-  const auto newline = text.rfind('\n');
-  return std::string(newline == std::string_view::npos ? text : text.substr(newline + 1)).substr(0, 200);
-}
+ private:
+  Expected<SandboxResult> collect(int report_fd, int verdict_fd) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
+    std::string verdict;
+    Report report;
+    for (bool told = false; !told;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      if (left <= 0) return SandboxResult{false, "timeout"};
+      pollfd sources[] = {{report_fd, POLLIN, 0}, {verdict_fd, POLLIN, 0}};
+      if (poll(sources, 2, static_cast<int>(std::min<long>(left, 60000))) < 0 && errno != EINTR)
+        return system_error("cannot wait for the sandbox", errno, "poll");
+      read_verdict(sources[1], verdict_fd, verdict);
+      if (sources[0].revents == 0) continue;
+      told = true;
+      if (read(report_fd, &report, sizeof report) != static_cast<ssize_t>(sizeof report))
+        return SandboxResult{false, "the sandbox was killed"};
+    }
+    end();
+    pollfd rest{verdict_fd, POLLIN, 0};
+    while (poll(&rest, 1, 0) > 0 && read_verdict(rest, verdict_fd, verdict)) {
+    }
+    if (report.failed != Step::kNone) return missing(report.failed, report.error);
+    return result(report, verdict);
+  }
 
-/// A word that a program cannot know, so that printing it proves nothing less than reaching the last line.
-std::string nonce() {
-  std::uint64_t value[2] = {};
-  if (getrandom(value, sizeof value, 0) != static_cast<ssize_t>(sizeof value))
-    value[0] = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  return fmt::format("{:016x}{:016x}", value[0], value[1]);
-}
+  /// False at the end.
+  static bool read_verdict(const pollfd& source, int& fd, std::string& verdict) {
+    if (source.revents == 0 || fd < 0) return false;
+    char text[4096];
+    const ssize_t count = read(fd, text, sizeof text);
+    if (count <= 0) {
+      fd = -1;  // poll() leaves it out from now on
+      return false;
+    }
+    if (verdict.size() < kMostVerdict) verdict.append(text, static_cast<std::size_t>(count));
+    return true;
+  }
+
+  static SandboxResult result(const Report& report, const std::string& verdict) {
+    constexpr std::string_view kFailed = "failed ";
+    const int status = report.test_status;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && verdict == "passed") return {true, ""};
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && verdict.starts_with(kFailed))
+      return {false, verdict.substr(kFailed.size())};
+    const bool program = WIFEXITED(status) && WEXITSTATUS(status) == 3;
+    const int ended = program ? report.program_status : status;
+    const std::string who = program ? "" : "the test: ";
+    if (ended >= 0 && WIFSIGNALED(ended)) return {false, fmt::format("{}killed by signal {}", who, WTERMSIG(ended))};
+    if (ended >= 0 && WIFEXITED(ended) && WEXITSTATUS(ended) != 0)
+      return {false, fmt::format("{}exit status {}", who, WEXITSTATUS(ended))};
+    return {false, who + "ended early"};
+  }
+
+  /// With the first process of a PID namespace the kernel ends all others. Without one, that process does it itself.
+  void end() {
+    if (child_ <= 0) return;
+    go_.reset();
+    if (!plan_.isolated)
+      for (int waited = 0; waited < 3000 && waitpid(child_, nullptr, WNOHANG) == 0; waited += 5) poll(nullptr, 0, 5);
+    kill(child_, SIGKILL);
+    while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+  }
+
+  Plan& plan_;
+  double seconds_;
+  Descriptor go_;
+  pid_t child_ = -1;
+};
 
 }  // namespace
 
-Expected<SandboxResult> run_python(const std::string& program, const SandboxLimits& limits) {
-  DLLM_TRY(const std::string python, find_python());
-  DLLM_TRY(const Directory directory, Directory::create());
-  const std::string mark = nonce();
-  {
-    std::ofstream file(directory.path() + "/program.py", std::ios::binary);
-    file << program << "\nprint(\"\\n" << mark << "\")\n";
-    if (!file.flush()) return Error{ErrorCode::kIo, "cannot write", directory.path(), ""};
+Expected<SandboxResult> run_python(const std::string& program, const std::string& test, const SandboxOptions& options) {
+  DLLM_TRY(const sandbox::Python python, sandbox::find_python());
+  Plan plan;
+  plan.isolated = !options.unsafe;
+  if (plan.isolated) {
+    DLLM_TRY(plan.filter, forbidden_calls());
   }
+  plan.python = python.executable;
+  plan.runner = kSandboxRunner;
+  plan.user = kInsideUser;
+  plan.memory = static_cast<rlim_t>(options.memory_mb) << 20;
+  plan.cpu_seconds = static_cast<rlim_t>(std::ceil(options.seconds)) + 1;
+  plan.processes = static_cast<rlim_t>(options.processes) + 3;  // and the three of the sandbox
+  plan.mount_options = fmt::format("mode=0777,size={}m,nr_inodes=4096", options.disk_mb);
+  plan.directory = "/tmp";
+  std::optional<Directory> directory;
+  if (options.unsafe) {
+    DLLM_TRY(directory, Directory::create());
+    plan.directory = directory->path();
+  } else {
+    plan.entries = sandbox::file_system(python);
+  }
+  DLLM_TRY(auto go, pipe_ends());
+  DLLM_TRY(auto report, pipe_ends());
+  DLLM_TRY(auto verdict, pipe_ends());
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Error{ErrorCode::kIo, std::strerror(errno), "pipe", ""};
-  const auto cpu_seconds = static_cast<rlim_t>(std::ceil(limits.seconds)) + 1;
-  const pid_t process = fork();
-  if (process == 0) child(directory.path().c_str(), python.c_str(), ends[1], limits, cpu_seconds);
-  close(ends[1]);
-  if (process < 0) {
-    close(ends[0]);
-    return Error{ErrorCode::kResource, std::strerror(errno), "fork", ""};
-  }
-  setpgid(process, process);  // in both processes: whoever comes first
-  std::string text;
-  const bool ended = collect(ends[0], process, limits.seconds, text);
-  close(ends[0]);
-  kill(-process, SIGKILL);
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!ended) return SandboxResult{false, "timeout"};
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (code == kNoNamespace)
-    return Error{ErrorCode::kUnsupported, "this system lets no program be cut off from the network", "sandbox",
-                 "run as root, or allow unprivileged user namespaces"};
-  if (code == kNoPython || code == kNoLimits)
-    return Error{ErrorCode::kUnsupported, "the sandbox cannot be set up", python, ""};
-  if (WIFSIGNALED(status)) return SandboxResult{false, fmt::format("killed by signal {}", WTERMSIG(status))};
-  if (code == 0 && last_line(text) == mark) return SandboxResult{true, ""};
-  const std::string line = last_line(text);
-  return SandboxResult{false, code == 0 ? "ended early" : line.empty() ? fmt::format("exit status {}", code) : line};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("cannot create", errno, "socket");
+  std::vector<Descriptor> theirs;
+  const auto hand_over = [&theirs](Descriptor descriptor) {
+    theirs.push_back(std::move(descriptor));
+    return theirs.back().get();
+  };
+  plan.program_socket = hand_over(Descriptor(ends[0]));
+  plan.test_socket = hand_over(Descriptor(ends[1]));
+  plan.go = hand_over(std::move(go[0]));
+  plan.report = hand_over(std::move(report[1]));
+  plan.verdict = hand_over(std::move(verdict[1]));
+  DLLM_TRY(Descriptor program_file, source_file(program));
+  DLLM_TRY(Descriptor test_file, source_file(test));
+  plan.program = hand_over(std::move(program_file));
+  plan.test = hand_over(std::move(test_file));
+  plan.null = hand_over(Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
+  return Run(plan, options.seconds)
+      .judge(std::move(go[1]), std::move(report[0]), std::move(verdict[0]), std::move(theirs));
 }
 
 }  // namespace dllm

@@ -38,10 +38,13 @@ struct Verdict {
   std::string note = {};            ///< why it is wrong, where that is not plain (a program's error)
 };
 
+/// Whether a model's programs may run, and where (sandbox.h).
+enum class RunCode { kNo, kSandboxed, kUnsafe };
+
 /// Limits and permission for judges that run programs.
 struct JudgeOptions {
-  bool run_code = false;  ///< without it such a judge gives an error
-  double seconds = 10;    ///< wall clock per program
+  RunCode run_code = RunCode::kNo;  ///< kNo: such a judge gives an error
+  double seconds = 10;              ///< wall clock per program
   std::int64_t memory_mb = 512;
 };
 

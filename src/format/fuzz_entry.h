@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "format/gguf.h"
+#include "format/npy.h"
 #include "format/safetensors.h"
 #include "format/safetensors_index.h"
 
@@ -63,6 +64,17 @@ inline void fuzz_safetensors(std::span<const std::byte> bytes) {
     fuzz_require(file->find(tensor.name) == &tensor);
     fuzz_decode(tensor.type, tensor.shape, tensor.data);
   }
+}
+
+inline void fuzz_npy(std::span<const std::byte> bytes) {
+  const auto array = parse_npy({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "input");
+  if (!array) {
+    fuzz_require(!array.error().what.empty());
+    return;
+  }
+  std::size_t count = 1;
+  for (const std::size_t extent : array->shape) count *= extent;
+  fuzz_require(count == array->values.size());
 }
 
 }  // namespace dllm

@@ -41,6 +41,7 @@ void replay(const std::string& name, Entry entry) {
 }
 
 TEST(FuzzReplay, Gguf) { replay("gguf", fuzz_gguf); }
+TEST(FuzzReplay, Npy) { replay("npy", fuzz_npy); }
 TEST(FuzzReplay, Safetensors) { replay("safetensors", fuzz_safetensors); }
 
 }  // namespace

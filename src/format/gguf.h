@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/output_file.h"
 #include "dllm/error.h"
 #include "format/mapped_file.h"
 #include "format/metadata.h"
@@ -71,11 +72,10 @@ class GgufWriter {
   Expected<void> add_stream(std::string name, TensorType type, Shape shape, Stream stream);
   /// Bytes of the file that write() will make, for a look at the free space beforehand. Errors: as write()'s.
   Expected<std::uint64_t> file_bytes() const;
-  /// Writes to `path + ".part"`, then renames: an existing file is replaced only by a complete one, and a failure
-  /// leaves no .part behind. The bytes depend on metadata, tensors and their order only. Errors: kIo; kUsage (a
-  /// metadata value that its declared type cannot hold); kMismatch (a producer's bytes are not as many as the
-  /// tensor's); the producers'.
-  Expected<void> write(const std::string& path);
+  /// Replaces the file by a complete one or leaves it alone (OutputFile). The bytes depend on metadata, tensors and
+  /// their order only. Errors: of OutputFile; kUsage (a metadata value that its declared type cannot hold); kMismatch
+  /// (a producer's bytes are not as many as the tensor's); the producers'.
+  Expected<void> write(const std::string& path, OutputOptions options = {});
 
  private:
   struct Entry {

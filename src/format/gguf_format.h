@@ -8,7 +8,7 @@
 #include "dllm/error.h"
 #include "format/metadata.h"
 
-/// What reader and writer of GGUF share (ggml, docs/gguf.md).
+/// What reader and writer of GGUF share (ggml, gguf.md of its docs).
 namespace dllm::gguf {
 
 inline constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"

@@ -376,7 +376,9 @@ Expected<void> GgufParser::refuse_overlaps() const {
 
 Expected<GgufFile> GgufFile::open(const std::string& path) {
   DLLM_TRY(auto file, MappedFile::open(path));
-  return parse(std::move(file));
+  auto parsed = parse(file);
+  DLLM_CHECK_OK(file->check());  // first: a file that changed may look damaged
+  return parsed;
 }
 
 Expected<GgufFile> GgufFile::parse(std::shared_ptr<const MappedFile> file) {

@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <limits>
-#include <system_error>
 
+#include "base/output_file.h"
 #include "base/try.h"
 #include "format/gguf.h"
 #include "format/gguf_format.h"
@@ -132,52 +130,10 @@ bool put_value(std::string& out, const MetaValue& value) {
   return std::visit(ScalarWriter{out, value.type}, value.payload);
 }
 
-/// The temporary file of a write: removed unless it was committed.
-class PartFile {
- public:
-  explicit PartFile(const std::string& target)
-      : target_(target), path_(target + ".part"), file_(std::fopen(path_.c_str(), "wb")) {}
-  ~PartFile() {
-    if (file_ != nullptr) {
-      std::fclose(file_);
-      std::remove(path_.c_str());
-    }
-  }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-
-  bool is_open() const { return file_ != nullptr; }
-  std::uint64_t size() const { return size_; }
-  Error failure(std::string_view action, int code) const {
-    return {ErrorCode::kIo, fmt::format("{}: {}", action, std::generic_category().message(code)), path_,
-            code == ENOSPC ? "free some space on this file system" : ""};
-  }
-
-  Expected<void> append(const void* data, std::size_t size) {
-    if (size != 0 && std::fwrite(data, 1, size, file_) != size) return failure("cannot write", errno);
-    size_ += size;
-    return {};
-  }
-  Expected<void> pad_to(std::uint64_t alignment) {
-    const std::string zeros((alignment - size_ % alignment) % alignment, '\0');
-    return append(zeros.data(), zeros.size());
-  }
-  Expected<void> commit() {
-    const int closed = std::fclose(std::exchange(file_, nullptr));
-    const int close_error = errno;
-    if (closed == 0 && std::rename(path_.c_str(), target_.c_str()) == 0) return {};
-    Error error = failure(closed == 0 ? "cannot rename to " + quote_name(target_) : "cannot write",
-                          closed == 0 ? errno : close_error);
-    std::remove(path_.c_str());
-    return error;
-  }
-
- private:
-  std::string target_;
-  std::string path_;
-  std::FILE* file_;
-  std::uint64_t size_ = 0;
-};
+Expected<void> pad_to(OutputFile& file, std::uint64_t alignment) {
+  const std::string zeros((alignment - file.size() % alignment) % alignment, '\0');
+  return file.append(zeros.data(), zeros.size());
+}
 
 std::uint64_t data_bytes(TensorType type, const Shape& shape) {
   return static_cast<std::uint64_t>(codec(type).row_bytes(element_count(shape)));
@@ -251,13 +207,12 @@ Expected<std::uint64_t> GgufWriter::file_bytes() const {
   return size;
 }
 
-Expected<void> GgufWriter::write(const std::string& path) {
+Expected<void> GgufWriter::write(const std::string& path, OutputOptions options) {
   DLLM_TRY(const std::uint64_t alignment, gguf::alignment_of(metadata_));
   DLLM_TRY(const std::string head, header(alignment));
-  PartFile file(path);
-  if (!file.is_open()) return file.failure("cannot create", errno);
+  DLLM_TRY(OutputFile file, OutputFile::create(path, std::move(options)));
   DLLM_CHECK_OK(file.append(head.data(), head.size()));
-  DLLM_CHECK_OK(file.pad_to(alignment));
+  DLLM_CHECK_OK(pad_to(file, alignment));
   for (const Entry& entry : entries_) {
     const std::uint64_t expected = data_bytes(entry.type, entry.shape);
     std::uint64_t produced = 0;
@@ -273,7 +228,7 @@ Expected<void> GgufWriter::write(const std::string& path) {
       return file.append(bytes.data(), bytes.size());
     }));
     if (produced != expected) return mismatch();
-    DLLM_CHECK_OK(file.pad_to(alignment));
+    DLLM_CHECK_OK(pad_to(file, alignment));
   }
   return file.commit();
 }

@@ -1,59 +1,140 @@
 #include "format/mapped_file.h"
 
-#include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdint>
-#include <system_error>
+#include <mutex>
 #include <utility>
 
-namespace dllm {
-namespace {
+#include "base/file_descriptor.h"
+#include "base/system_error.h"
+#include "base/try.h"
 
-Error io_error(const std::string& path, std::string_view action, int code) {
-  std::string hint = code == ENOENT ? "check the path" : code == EACCES ? "check the file's permissions" : "";
-  return {ErrorCode::kIo, std::string(action) + ": " + std::generic_category().message(code), path, std::move(hint)};
+namespace dllm {
+
+/// A map, for the handler. Nodes are reused, never freed, so that the handler may walk their list at any time.
+struct MappedFile::Range {
+  std::atomic<std::uintptr_t> begin{0}, end{0};  ///< 0 when free; whole pages
+  std::atomic<bool> damaged{false};
+  std::atomic<bool> taken{false};
+  Range* next = nullptr;
+
+  static std::atomic<Range*> first;
+  static std::uintptr_t page;
+  static struct sigaction previous;
+
+  static Range* take(std::uintptr_t begin, std::size_t size);
+  void release();
+  static void on_sigbus(int signal, siginfo_t* info, void*);
+  static void install();
+};
+
+std::atomic<MappedFile::Range*> MappedFile::Range::first{nullptr};
+std::uintptr_t MappedFile::Range::page = 4096;
+struct sigaction MappedFile::Range::previous;
+static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+MappedFile::Range* MappedFile::Range::take(std::uintptr_t begin, std::size_t size) {
+  Range* range = first.load();
+  while (range != nullptr && range->taken.exchange(true)) range = range->next;
+  if (range == nullptr) {
+    range = new Range;
+    range->taken = true;
+    range->next = first.load();
+    while (!first.compare_exchange_weak(range->next, range)) {
+    }
+  }
+  range->damaged = false;
+  range->begin = begin;
+  range->end = (begin + size + page - 1) / page * page;
+  return range;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
+void MappedFile::Range::release() {
+  end = 0;
+  begin = 0;
+  taken = false;
+}
 
- private:
-  int fd_;
-};
+/// Async-signal-safe: atomics and system calls. Replacing the rest of the map at once spares a truncated model a fault
+/// per page; it is worthless as a whole.
+void MappedFile::Range::on_sigbus(int signal, siginfo_t* info, void*) {
+  const int kept = errno;
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  if (info->si_code == BUS_ADRERR)
+    for (Range* range = first.load(); range != nullptr; range = range->next) {
+      const std::uintptr_t begin = range->begin, end = range->end;
+      if (address < begin || address >= end || end != range->end || begin != range->begin) continue;
+      const std::uintptr_t from = address / page * page;
+      range->damaged = true;
+      if (::mmap(reinterpret_cast<void*>(from), end - from, PROT_READ,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        break;
+      errno = kept;
+      return;
+    }
+  errno = kept;
+  // Somebody else's fault: what the process had before us decides, as if we had never been there.
+  ::sigaction(SIGBUS, &previous, nullptr);
+  if (info->si_code <= 0) ::raise(signal);  // one that was sent; a fault happens again when we return
+}
+
+void MappedFile::Range::install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    struct sigaction action{};
+    action.sa_sigaction = &on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(SIGBUS, &action, &previous);
+  });
+}
+
+namespace {
+
+std::int64_t modified_at(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
 
 }  // namespace
 
 Expected<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  // O_NONBLOCK: opening a named pipe must fail below, not wait for a writer.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return io_error(path, "cannot open", errno);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return io_error(path, "cannot examine", errno);
-  if (S_ISDIR(status.st_mode)) return io_error(path, "cannot read as a file", EISDIR);
+  DLLM_TRY(OpenFile file, open_for_reading(path));
+  const struct stat& status = file.status;
+  if (S_ISDIR(status.st_mode)) return system_error("cannot read as a file", EISDIR, path);
   if (!S_ISREG(status.st_mode))
     return Error{ErrorCode::kIo, "not a regular file", path, "copy it to a regular file: it has to be mapped"};
 
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0)  // mmap refuses a length of 0
-    return std::shared_ptr<const MappedFile>(new MappedFile({}, path, false));
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return io_error(path, "cannot map", errno);
-  return std::shared_ptr<const MappedFile>(new MappedFile({static_cast<const std::byte*>(address), size}, path, true));
+  const std::shared_ptr<MappedFile> result(new MappedFile({}, path));
+  result->identity_ = {status.st_dev, status.st_ino};
+  result->modified_ = modified_at(status);
+  if (size == 0) return std::shared_ptr<const MappedFile>(result);  // mmap refuses a length of 0
+  Range::install();
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
+  if (address == MAP_FAILED) return system_error("cannot map", errno, path);
+  result->bytes_ = {static_cast<const std::byte*>(address), size};
+  result->range_ = Range::take(reinterpret_cast<std::uintptr_t>(address), size);
+  result->fd_ = file.descriptor.release();
+  return std::shared_ptr<const MappedFile>(result);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::wrap(std::span<const std::byte> bytes, std::string name) {
-  return std::shared_ptr<const MappedFile>(new MappedFile(bytes, std::move(name), false));
+  return std::shared_ptr<const MappedFile>(new MappedFile(bytes, std::move(name)));
+}
+
+Expected<void> MappedFile::check() const {
+  if (range_ == nullptr) return {};
+  struct stat status{};
+  if (!range_->damaged && ::fstat(fd_, &status) == 0 && static_cast<std::size_t>(status.st_size) == bytes_.size() &&
+      modified_at(status) == modified_)
+    return {};
+  return Error{ErrorCode::kIo, "the file changed while it was read", name_,
+               "is another program writing it? begin again when it has finished"};
 }
 
 void MappedFile::drop_pages(std::span<const std::byte> bytes) {
@@ -64,7 +145,15 @@ void MappedFile::drop_pages(std::span<const std::byte> bytes) {
 }
 
 MappedFile::~MappedFile() {
-  if (owned_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (range_ == nullptr) return;
+  range_->release();
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  ::close(fd_);
+}
+
+Expected<void> check_unchanged(std::span<const std::shared_ptr<const MappedFile>> files) {
+  for (const auto& file : files) DLLM_CHECK_OK(file->check());
+  return {};
 }
 
 }  // namespace dllm

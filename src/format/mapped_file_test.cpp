@@ -1,9 +1,17 @@
 #include "format/mapped_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
 
 #include "format/test_files.h"
 
@@ -44,6 +52,66 @@ TEST(MappedFile, DroppedPagesAreReadAgain) {
     EXPECT_TRUE(std::ranges::equal((*file)->bytes(), test::as_bytes(content)));
   }
   MappedFile::drop_pages({});
+}
+
+TEST(MappedFile, ATruncatedFileIsAnErrorNotASignal) {
+  const test::TempDir dir;
+  const std::string content(1000000, 'x');
+  test::write_file(dir / "file", content);
+  test::write_file(dir / "other", content);
+  const auto file = MappedFile::open(dir / "file"), other = MappedFile::open(dir / "other");
+  ASSERT_TRUE(file && other && (*file)->check());
+  ASSERT_EQ(::truncate((dir / "file").c_str(), 5000), 0);
+  std::atomic<int> zeroes{0};
+  std::vector<std::thread> readers;
+  for (std::size_t from : {0u, 300000u, 600000u, 999999u})
+    readers.emplace_back([&, from] {
+      for (std::size_t i = from; i < content.size(); i += 997) zeroes += (*file)->bytes()[i] == std::byte{0} ? 1 : 0;
+    });
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_GT(zeroes, 0);
+  const auto changed = (*file)->check();
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().code, ErrorCode::kIo);
+  EXPECT_EQ(changed.error().what, "the file changed while it was read");
+  EXPECT_TRUE((*other)->check());
+  EXPECT_TRUE(std::ranges::equal((*other)->bytes(), test::as_bytes(content)));
+}
+
+TEST(MappedFile, ARewrittenFileIsFoundAReplacedOneKept) {
+  const test::TempDir dir;
+  test::write_file(dir / "file", "aaaa");
+  const auto file = MappedFile::open(dir / "file");
+  ASSERT_TRUE(file);
+  test::write_file(dir / "new", "bbbb");
+  std::filesystem::rename(dir / "new", dir / "file");
+  EXPECT_TRUE((*file)->check());
+  EXPECT_TRUE(std::ranges::equal((*file)->bytes(), test::as_bytes("aaaa")));
+  const auto next = MappedFile::open(dir / "file");
+  ASSERT_TRUE(next);
+  EXPECT_FALSE((*file)->identity() == (*next)->identity());
+  std::fstream(dir / "file", std::ios::in | std::ios::out | std::ios::binary) << "cccc";
+  const timespec times[2] = {{1, 0}, {1, 0}};  // the clock of file systems may be coarser than this test is quick
+  ASSERT_EQ(::utimensat(AT_FDCWD, (dir / "file").c_str(), times, 0), 0);
+  EXPECT_FALSE((*next)->check());
+  const std::shared_ptr<const MappedFile> files[] = {*file, *next};
+  EXPECT_FALSE(check_unchanged(files));
+  EXPECT_TRUE(MappedFile::wrap(test::as_bytes("x"), "x")->check());
+}
+
+TEST(MappedFile, OtherFaultsEndTheProcess) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer reports the fault in its own way";
+#endif
+  EXPECT_EXIT(
+      {
+        const test::TempDir dir;
+        test::write_file(dir / "file", "x");
+        const auto file = MappedFile::open(dir / "file");
+        ::raise(SIGBUS);
+        ::_exit(file ? 0 : 1);
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST(MappedFile, ReportsWhatCannotBeMapped) {

@@ -60,7 +60,7 @@ Expected<std::vector<std::size_t>> parse_shape(std::string_view text, const std:
     if (text.empty()) break;
     std::size_t size = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-    if (error != std::errc()) return damaged(name, "the shape is no list of numbers");
+    if (error != std::errc()) return damaged(name, "the shape is not a list of numbers");
     shape.push_back(size);
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   }
@@ -85,7 +85,7 @@ std::string write(const std::vector<T>& values, std::string_view type) {
 }  // namespace
 
 Expected<NpyArray> parse_npy(std::string_view bytes, const std::string& name) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < 12) return damaged(name, "this is no NumPy file");
+  if (!bytes.starts_with(kMagic) || bytes.size() < 12) return damaged(name, "this is not a NumPy file");
   const int version = bytes[6];
   const std::size_t length_bytes = version == 1 ? 2 : 4, start = 8 + length_bytes;
   std::size_t length = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/try.h"
@@ -101,9 +102,8 @@ Expected<SafeTensor> FileParser::parse_tensor(const std::string& key, const Json
   const auto begin = (*range)[0].get<std::uint64_t>(), end = (*range)[1].get<std::uint64_t>();
   const std::uint64_t space = bytes_.size() - data_begin_;
   if (begin > end || end > space)
-    return invalid(
-        data_begin_ + std::min(begin, space),
-        fmt::format("{} lies at bytes {} to {} of the data, but the file has {}", subject, begin, end, space));
+    return invalid(data_begin_ + std::min(begin, space),
+                   fmt::format("{} is at bytes {} to {} of the data, but the file has {}", subject, begin, end, space));
   const auto size = static_cast<std::uint64_t>(codec(tensor.type).row_bytes(element_count(tensor.shape)));
   if (end - begin != size)
     return invalid(data_begin_ + begin,

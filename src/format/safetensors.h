@@ -33,6 +33,7 @@ class Safetensors {
   /// Sorted by name.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
   const SafeTensor* find(std::string_view name) const;
+  const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
 
  private:
   static Expected<Safetensors> open_index(const std::string& path);

@@ -23,7 +23,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 
 std::string object(const std::vector<std::string>& members) { return fmt::format("{{{}}}", fmt::join(members, ",")); }
 
-Expected<Safetensors> parse(const std::string& bytes) {
+Expected<Safetensors> parse_safetensors(const std::string& bytes) {
   return Safetensors::parse(MappedFile::wrap(as_bytes(bytes), "test.safetensors"));
 }
 
@@ -64,7 +64,7 @@ TEST(Safetensors, ReadsADirectoryWithOneFile) {
 }
 
 TEST(Safetensors, ReadsAnEmptyFileOfNoTensors) {
-  const auto file = parse(file_of("{}", 0));
+  const auto file = parse_safetensors(file_of("{}", 0));
   ASSERT_TRUE(file) << file.error().message();
   EXPECT_TRUE(file->tensors().empty());
 }
@@ -73,7 +73,7 @@ TEST(Safetensors, EveryTruncationIsAnError) {
   const std::string bytes = read_file(fixture("python.safetensors"));
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     const std::string cut = bytes.substr(0, size);
-    const auto file = parse(cut);
+    const auto file = parse_safetensors(cut);
     ASSERT_FALSE(file) << size;
     ASSERT_EQ(file.error().code, ErrorCode::kInvalidFile);
     ASSERT_TRUE(file.error().where.starts_with("test.safetensors, offset 0x")) << file.error().where;
@@ -81,17 +81,17 @@ TEST(Safetensors, EveryTruncationIsAnError) {
   }
 }
 
-struct Damage {
+struct HeaderDamage {
   std::string name;
   std::string bytes;
   ErrorCode code;
   std::vector<std::string> mentions;
 };
 
-class DamagedSafetensors : public testing::TestWithParam<Damage> {};
+class DamagedSafetensors : public testing::TestWithParam<HeaderDamage> {};
 
 TEST_P(DamagedSafetensors, IsExplained) {
-  const auto file = parse(GetParam().bytes);
+  const auto file = parse_safetensors(GetParam().bytes);
   ASSERT_FALSE(file);
   EXPECT_EQ(file.error().code, GetParam().code) << file.error().message();
   EXPECT_TRUE(file.error().where.starts_with("test.safetensors, offset 0x")) << file.error().where;
@@ -100,46 +100,49 @@ TEST_P(DamagedSafetensors, IsExplained) {
     EXPECT_NE(file.error().message().find(part), std::string::npos) << part << " in " << file.error().message();
 }
 
-std::vector<Damage> damages() {
-  constexpr auto kInvalid = ErrorCode::kInvalidFile, kUnsupported = ErrorCode::kUnsupported;
+std::vector<HeaderDamage> damages() {
+  constexpr auto kInvalidHeader = ErrorCode::kInvalidFile, kUnsupportedType = ErrorCode::kUnsupported;
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets,
                       std::size_t data = 8) { return file_of(object({entry("x", dtype, shape, offsets)}), data); };
   const std::string good = entry("x", "F32", "[2]", "[0,8]");
   return {
-      {"HugeHeader", u64(~std::uint64_t{0}) + "{}", kInvalid, {"header", "0x0"}},
-      {"HeaderPastTheEnd", u64(50) + "{}", kInvalid, {"header", "50 bytes"}},
-      {"NoJson", file_of("{\"x\":", 0), kInvalid, {"JSON"}},
-      {"NoUtf8", file_of("{\"\xff\":1}", 0), kInvalid, {"JSON"}},
-      {"NoObject", file_of("[]", 0), kInvalid, {"object"}},
-      {"DeepJson", file_of(std::string(1000, '['), 0), kInvalid, {"nested"}},
-      {"MetadataNoObject", file_of(R"({"__metadata__":3})", 0), kInvalid, {"__metadata__"}},
-      {"DuplicateTensor", file_of(object({good, good}), 8), kInvalid, {"'x'", "twice"}},
+      {"HugeHeader", u64(~std::uint64_t{0}) + "{}", kInvalidHeader, {"header", "0x0"}},
+      {"HeaderPastTheEnd", u64(50) + "{}", kInvalidHeader, {"header", "50 bytes"}},
+      {"NoJson", file_of("{\"x\":", 0), kInvalidHeader, {"JSON"}},
+      {"NoUtf8", file_of("{\"\xff\":1}", 0), kInvalidHeader, {"JSON"}},
+      {"NoObject", file_of("[]", 0), kInvalidHeader, {"object"}},
+      {"DeepJson", file_of(std::string(1000, '['), 0), kInvalidHeader, {"nested"}},
+      {"MetadataNoObject", file_of(R"({"__metadata__":3})", 0), kInvalidHeader, {"__metadata__"}},
+      {"DuplicateTensor", file_of(object({good, good}), 8), kInvalidHeader, {"'x'", "twice"}},
       {"DuplicateField",
        file_of(R"({"x":{"dtype":"F32","dtype":"F16","shape":[2],"data_offsets":[0,8]}})", 8),
-       kInvalid,
+       kInvalidHeader,
        {"'dtype'", "twice"}},
-      {"TensorNoObject", file_of(R"({"x":[1]})", 0), kInvalid, {"'x'", "dtype"}},
-      {"NoDtype", file_of(R"({"x":{"shape":[2],"data_offsets":[0,8]}})", 8), kInvalid, {"'x'", "dtype"}},
-      {"OffsetsNotTwo", one("F32", "[2]", "[0,8,9]"), kInvalid, {"'x'", "data_offsets"}},
-      {"OffsetsNegative", one("F32", "[2]", "[-8,0]"), kInvalid, {"'x'", "data_offsets"}},
-      {"OffsetsFractional", one("F32", "[2]", "[0.5,8]"), kInvalid, {"'x'", "data_offsets"}},
-      {"OffsetsReversed", one("F32", "[2]", "[8,0]"), kInvalid, {"'x'", "8 to 0"}},
-      {"OffsetsPastTheEnd", one("F32", "[2]", "[0,8]", 7), kInvalid, {"'x'", "0 to 8", "the file has 7"}},
-      {"OffsetsHuge", one("F32", "[2]", "[18446744073709551608,18446744073709551615]"), kInvalid, {"'x'"}},
-      {"SizeDisagrees", one("F32", "[3]", "[0,8]"), kInvalid, {"'x'", "[3]", "12 bytes", "span 8"}},
-      {"DimNegative", one("F32", "[-2]", "[0,8]"), kInvalid, {"'x'", "dimension"}},
-      {"DimHuge", one("F32", "[18446744073709551615]", "[0,8]"), kInvalid, {"'x'", "dimension"}},
-      {"DimsOverflow", one("F32", "[4294967296,4294967296]", "[0,8]"), kUnsupported, {"'x'", "too large"}},
-      {"DimZero", one("F32", "[0]", "[0,0]", 0), kUnsupported, {"'x'", "[0]"}},
-      {"FiveDims", one("F32", "[1,1,1,1,2]", "[0,8]"), kUnsupported, {"'x'", "5 dimensions"}},
-      {"DtypeI64", one("I64", "[1]", "[0,8]"), kUnsupported, {"'x'", "'I64'", "BF16"}},
-      {"DtypeOfGguf", one("Q8_0", "[32]", "[0,34]", 34), kUnsupported, {"'x'", "'Q8_0'"}},
+      {"TensorNoObject", file_of(R"({"x":[1]})", 0), kInvalidHeader, {"'x'", "dtype"}},
+      {"NoDtype", file_of(R"({"x":{"shape":[2],"data_offsets":[0,8]}})", 8), kInvalidHeader, {"'x'", "dtype"}},
+      {"OffsetsNotTwo", one("F32", "[2]", "[0,8,9]"), kInvalidHeader, {"'x'", "data_offsets"}},
+      {"OffsetsNegative", one("F32", "[2]", "[-8,0]"), kInvalidHeader, {"'x'", "data_offsets"}},
+      {"OffsetsFractional", one("F32", "[2]", "[0.5,8]"), kInvalidHeader, {"'x'", "data_offsets"}},
+      {"OffsetsReversed", one("F32", "[2]", "[8,0]"), kInvalidHeader, {"'x'", "8 to 0"}},
+      {"OffsetsPastTheEnd", one("F32", "[2]", "[0,8]", 7), kInvalidHeader, {"'x'", "0 to 8", "the file has 7"}},
+      {"OffsetsHuge", one("F32", "[2]", "[18446744073709551608,18446744073709551615]"), kInvalidHeader, {"'x'"}},
+      {"SizeDisagrees", one("F32", "[3]", "[0,8]"), kInvalidHeader, {"'x'", "[3]", "12 bytes", "span 8"}},
+      {"DimNegative", one("F32", "[-2]", "[0,8]"), kInvalidHeader, {"'x'", "dimension"}},
+      {"DimHuge", one("F32", "[18446744073709551615]", "[0,8]"), kInvalidHeader, {"'x'", "dimension"}},
+      {"DimsOverflow", one("F32", "[4294967296,4294967296]", "[0,8]"), kUnsupportedType, {"'x'", "too large"}},
+      {"DimZero", one("F32", "[0]", "[0,0]", 0), kUnsupportedType, {"'x'", "[0]"}},
+      {"FiveDims", one("F32", "[1,1,1,1,2]", "[0,8]"), kUnsupportedType, {"'x'", "5 dimensions"}},
+      {"DtypeI64", one("I64", "[1]", "[0,8]"), kUnsupportedType, {"'x'", "'I64'", "BF16"}},
+      {"DtypeOfGguf", one("Q8_0", "[32]", "[0,34]", 34), kUnsupportedType, {"'x'", "'Q8_0'"}},
       {"Overlap",
        file_of(object({good, entry("y", "F32", "[2]", "[4,12]")}), 12),
-       kInvalid,
+       kInvalidHeader,
        {"'y'", "'x'", "overlaps"}},
-      {"Hole", file_of(object({good, entry("y", "F32", "[1]", "[12,16]")}), 16), kInvalid, {"'y'", "4 bytes before"}},
-      {"TrailingBytes", one("F32", "[2]", "[0,8]", 9), kInvalid, {"last 1 bytes"}},
+      {"Hole",
+       file_of(object({good, entry("y", "F32", "[1]", "[12,16]")}), 16),
+       kInvalidHeader,
+       {"'y'", "4 bytes before"}},
+      {"TrailingBytes", one("F32", "[2]", "[0,8]", 9), kInvalidHeader, {"last 1 bytes"}},
   };
 }
 
@@ -155,7 +158,7 @@ class DamagedIndex : public testing::Test {
 
   /// Opens the directory with this weight_map and expects an error that contains `reason`.
   void expect_error(const std::string& index, ErrorCode code, const std::string& reason) {
-    write_file(dir_ / "model.safetensors.index.json", index);
+    ASSERT_TRUE(write_file(dir_ / "model.safetensors.index.json", index));
     const auto file = Safetensors::open(dir_ / "");
     ASSERT_FALSE(file) << index;
     EXPECT_EQ(file.error().code, code) << file.error().message();

@@ -57,6 +57,9 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
 
   std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+  }
 
  private:
   std::filesystem::path path_;

@@ -57,9 +57,9 @@ ValueId GraphBuilder::attention(ValueId q, op::Attention spec, std::string name)
   return spec.out;
 }
 
-ValueId GraphBuilder::swiglu(ValueId gate, ValueId up, std::string name, Activation activation) {
+ValueId GraphBuilder::glu(ValueId gate, ValueId up, std::string name, Activation activation) {
   const ValueId out = value(std::move(name), rows(gate), width(gate));
-  graph_.ops.push_back(op::SwiGlu{gate, up, out, activation});
+  graph_.ops.push_back(op::Glu{gate, up, out, activation});
   return out;
 }
 

@@ -34,10 +34,11 @@ struct WeightDecl {
 };
 
 /// RoPE pairs: half-split (j, j + dims/2) as in Hugging Face checkpoints, or interleaved (2j, 2j+1) as in GGUFs whose
-/// Q/K rows were permuted at conversion (dllm-reference 0.1).
+/// Q/K rows were permuted by llama.cpp's converter.
 enum class RopeLayout { kHalfSplit, kInterleaved };
 
-/// What turns a router's logits into scores: softmax over the experts, or a sigmoid of each (dllm-reference A.3).
+/// What turns a router's logits into scores: softmax over the experts, or a sigmoid of each (LLaDA-MoE, arXiv
+/// 2509.24389; LLaDA2.0, arXiv 2512.15745).
 enum class GateScore { kSoftmax, kSigmoid };
 
 /// What gates a product: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016),
@@ -115,8 +116,8 @@ struct Attention {
   std::int32_t window = 0;  ///< W; 0: none
 };
 
-/// out = activation(gate) * up
-struct SwiGlu {
+/// Gated linear unit: out = activation(gate) * up. With SiLU it is SwiGLU, with GELU GEGLU (Shazeer 2020).
+struct Glu {
   ValueId gate;
   ValueId up;
   ValueId out;
@@ -200,7 +201,7 @@ struct ScoreHead {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::SwiGlu, op::Add,
+using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::Glu, op::Add,
                         op::Scale, op::Select, op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.

@@ -17,7 +17,7 @@ Graph small_graph() {
   const ValueId n = b.rms_norm(x, gain, 1e-5f, "n");
   const ValueId g = b.linear(n, wide, "g");
   const ValueId u = b.linear(n, wide, "u");
-  const ValueId d = b.linear(b.swiglu(g, u, "s"), narrow, "d");
+  const ValueId d = b.linear(b.glu(g, u, "s"), narrow, "d");
   const ValueId sum = b.add(x, d, "sum");
   b.score_head(b.gather_scored(sum, "scored"), table);
   return b.take();

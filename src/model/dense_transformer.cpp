@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "graph/builder.h"
@@ -98,7 +99,7 @@ class DenseBuilder {
   ValueId dense(ValueId x, std::int64_t layer) {
     const ValueId gate = linear(x, layer, "ffn_gate", desc_.width, desc_.ffn_width);
     const ValueId up = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width);
-    return linear(b_.swiglu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
+    return linear(b_.glu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
   }
 
   const ModelDesc& desc_;
@@ -166,7 +167,7 @@ Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std
   DLLM_TRY(dims.kv_heads, config.integer_or("num_key_value_heads", dims.heads));
   if (dims.heads <= 0 || dims.width % dims.heads != 0)
     return Error{ErrorCode::kInvalidFile,
-                 fmt::format("hidden_size {} is no multiple of num_attention_heads {}", dims.width, dims.heads),
+                 fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", dims.width, dims.heads),
                  config.file(), ""};
   DLLM_TRY(dims.head_dim, config.integer_or("head_dim", dims.width / dims.heads));
   DLLM_TRY(dims.ffn_width,

@@ -13,8 +13,8 @@
 
 namespace dllm {
 
-/// Pre-norm transformer with RoPE, GQA and SwiGLU (dllm-reference A.2): the body that all architectures share. What
-/// differs (mask, shift, rope layout, biases, q/k norms, experts) is in the description.
+/// Pre-norm transformer with RoPE, GQA and SwiGLU (LLaDA, arXiv 2502.09992): the body that all architectures share.
+/// What differs (mask, shift, rope layout, biases, q/k norms, experts) is in the description.
 Graph build_dense_transformer(const ModelDesc& desc, StepShape shape);
 
 /// The `{arch}.*` keys of a dense transformer in llama.cpp's names.

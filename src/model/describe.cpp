@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <vector>
 
 #include "base/try.h"
 #include "model/key_reader.h"
@@ -37,7 +39,7 @@ Expected<void> read_dims(KeyReader& keys, const Architecture& architecture, Mode
                  keys.key("attention.value_length"), ""};
   if (desc.heads % desc.kv_heads != 0)
     return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{} heads are no multiple of {} kv heads", desc.heads, desc.kv_heads),
+                 fmt::format("{} heads are not a multiple of {} kv heads", desc.heads, desc.kv_heads),
                  keys.key("attention.head_count_kv"), ""};
   return {};
 }
@@ -46,7 +48,7 @@ Expected<void> read_rope(KeyReader& keys, ModelDesc& desc) {
   DLLM_TRY(const auto theta, keys.number("rope.freq_base"));
   if (theta) desc.rope_theta = static_cast<float>(*theta);
   if (!(desc.rope_theta > 0))
-    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no rope base", desc.rope_theta),
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid rope base", desc.rope_theta),
                  keys.key("rope.freq_base"), ""};
   DLLM_TRY(desc.rope_dims, keys.dim("rope.dimension_count", desc.head_dim));
   if (desc.rope_dims > desc.head_dim || desc.rope_dims % 2 != 0)
@@ -60,7 +62,7 @@ Expected<void> read_rope(KeyReader& keys, ModelDesc& desc) {
                  keys.key("rope.scaling.type"), "none and linear are"};
   if (factor && (!scaling || *scaling == "linear")) {
     if (!(*factor > 0))
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no scaling factor", *factor),
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid scaling factor", *factor),
                    keys.key("rope.scaling.factor"), ""};
     desc.rope_scale = static_cast<float>(1.0 / *factor);
   }
@@ -71,7 +73,7 @@ Expected<void> check_experts(const KeyReader& keys, const ExpertsDesc& e, std::i
   const auto wrong = [&](std::string what, std::string_view tail) {
     return Error{ErrorCode::kInvalidFile, std::move(what), keys.key(tail), ""};
   };
-  if (!std::isfinite(e.scale)) return wrong("the scale is no number", "expert_weights_scale");
+  if (!std::isfinite(e.scale)) return wrong("the scale is not a number", "expert_weights_scale");
   if (e.used > e.count) return wrong(fmt::format("{} of {} experts are used", e.used, e.count), "expert_used_count");
   if (e.leading_dense < 0 || e.leading_dense > layers)
     return wrong(fmt::format("{} of {} layers are dense", e.leading_dense, layers), "leading_dense_block_count");
@@ -120,7 +122,7 @@ Expected<void> read_experts(KeyReader& keys, ModelDesc& desc) {
   DLLM_TRY(const auto shared_width, keys.integer("expert_shared_feed_forward_length"));
   if (shared && *shared > 0) e.shared_width = shared_width.value_or(*shared * e.width);
   if (e.shared_width < 0 || e.shared_width > kMaxModelDim)
-    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size", e.shared_width),
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid size", e.shared_width),
                  keys.key("expert_shared_feed_forward_length"), ""};
   DLLM_TRY(const auto dense, keys.integer("leading_dense_block_count"));
   e.leading_dense = dense.value_or(0);
@@ -153,7 +155,7 @@ Expected<void> read_attention(KeyReader& keys, ModelDesc& desc) {
   DLLM_TRY(const auto eps, keys.number("attention.layer_norm_rms_epsilon"));
   if (eps) desc.norm_eps = static_cast<float>(*eps);
   if (!(desc.norm_eps > 0 && desc.norm_eps < 1))
-    return Error{ErrorCode::kInvalidFile, fmt::format("{} is no epsilon", desc.norm_eps),
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid epsilon", desc.norm_eps),
                  keys.key("attention.layer_norm_rms_epsilon"), ""};
   DLLM_TRY(const auto causal, keys.boolean("attention.causal"));
   if (causal && *causal) desc.causal_block = 1;
@@ -162,21 +164,38 @@ Expected<void> read_attention(KeyReader& keys, ModelDesc& desc) {
   return {};
 }
 
-Expected<void> check_token(std::optional<TokenId>& token, std::string_view what, std::int64_t vocab, bool from_file) {
-  if (!token || (*token >= 0 && *token < vocab)) return {};
-  if (!from_file) {  // a default of the full-size vocabulary means nothing to a small one
-    token.reset();
-    return {};
-  }
-  return Error{ErrorCode::kInvalidFile, fmt::format("{} id {} is outside the vocabulary of {}", what, *token, vocab),
-               "tokenizer.ggml", ""};
-}
-
 Expected<void> read_token(const Metadata& metadata, std::string_view name, std::string_view what, std::int64_t vocab,
                           std::optional<TokenId>& token) {
-  DLLM_TRY(const auto value, metadata.integer(fmt::format("tokenizer.ggml.{}_token_id", name)));
-  if (value) token = value < 0 || *value > kMaxModelDim ? -1 : static_cast<TokenId>(*value);
-  return check_token(token, what, vocab, value.has_value());
+  const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+  DLLM_TRY(const auto value, metadata.integer(key));
+  // Some converters write 2^32-1 for "none".
+  const bool given = value && *value != std::numeric_limits<std::uint32_t>::max() && *value != -1;
+  if (given && (*value < 0 || *value >= vocab))
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} id {} is outside the vocabulary of {}", what, *value, vocab),
+                 key, ""};
+  if (given) token = static_cast<TokenId>(*value);
+  // A default of the full-size vocabulary means nothing to a small one.
+  if (token && *token >= vocab) token.reset();
+  return {};
+}
+
+/// A canvas is full of the mask's id; were it a word or the end of answers, no answer could have that token.
+Expected<void> check_mask(const ModelDesc& desc, const Tokenizer* tokenizer) {
+  if (!desc.mask) return {};
+  const auto wrong = [&](std::string_view what) {
+    return Error{ErrorCode::kInvalidFile, fmt::format("the mask id {} {}", *desc.mask, what),
+                 "tokenizer.ggml.mask_token_id", "set the key to the id of the model's mask token"};
+  };
+  if (std::find(desc.stop_ids.begin(), desc.stop_ids.end(), *desc.mask) != desc.stop_ids.end())
+    return wrong("is also one that ends answers");
+  if (desc.bos == desc.mask) return wrong("is also the one that begins texts");
+  if (!tokenizer || *desc.mask >= tokenizer->vocab_size()) return {};
+  const std::vector<TokenKind>& kinds = tokenizer->spec().kinds;
+  const auto ordinary = [](TokenKind kind) { return kind == TokenKind::kNormal || kind == TokenKind::kByte; };
+  // A vocabulary without any special token does not tell them apart.
+  if (ordinary(kinds[static_cast<std::size_t>(*desc.mask)]) && !std::all_of(kinds.begin(), kinds.end(), ordinary))
+    return wrong("is an ordinary token's");
+  return {};
 }
 
 Expected<void> read_tokens(const Architecture& architecture, const Metadata& metadata, const Tokenizer* tokenizer,
@@ -208,10 +227,13 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   DLLM_TRY(const auto block, metadata.integer("diffusion.block_length"));
   if (block) {
     if (*block < 1 || *block > kMaxModelDim)
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no block length", *block), "diffusion.block_length", ""};
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid block length", *block),
+                   "diffusion.block_length", ""};
     desc.block_length = static_cast<std::int32_t>(*block);
     if (desc.causal_block > 1) desc.causal_block = desc.block_length;  // the mask's grid is that of the blocks
   }
+  DLLM_TRY(const std::int32_t checked, canvas_length(metadata));
+  static_cast<void>(checked);
   return {};
 }
 
@@ -231,6 +253,15 @@ Expected<void> check_whole(const Architecture& architecture, const Metadata& met
 
 }  // namespace
 
+Expected<std::int32_t> canvas_length(const Metadata& metadata) {
+  DLLM_TRY(const auto length, metadata.integer("dllm.canvas_length"));
+  if (!length) return 0;
+  if (*length < 1 || *length > kMaxModelDim)
+    return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid canvas length", *length), "dllm.canvas_length",
+                 ""};
+  return static_cast<std::int32_t>(*length);
+}
+
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
                              const Tokenizer* tokenizer, const Log& log) {
   ModelDesc desc;
@@ -243,7 +274,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   DLLM_CHECK_OK(read_dims(keys, architecture, desc));
   if (desc.layers > facts.tensors)
     return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{} layers cannot stand in {} tensors", desc.layers, facts.tensors),
+                 fmt::format("{} layers need more than {} tensors", desc.layers, facts.tensors),
                  keys.key("block_count"), ""};
   DLLM_TRY(desc.vocab, keys.dim("vocab_size", facts.embedding_rows));
   if (desc.vocab != facts.embedding_rows)
@@ -262,6 +293,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
   if (desc.canvas.length > 0) desc.mask.reset();  // files name one; the model never reads it
+  DLLM_CHECK_OK(check_mask(desc, tokenizer));
   DLLM_CHECK_OK(check_whole(architecture, metadata, keys, desc));
   keys.report_unread(log);
   return desc;

@@ -5,7 +5,7 @@
 #include "format/metadata.h"
 #include "model/architecture.h"
 #include "model/model_desc.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
@@ -21,5 +21,10 @@ struct TensorFacts {
 /// Keys of the architecture's own name that nobody reads are reported to `log`.
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
                              const Tokenizer* tokenizer, const Log& log);
+
+/// `dllm.canvas_length`: the canvas behind the prompt that the model recommends, in which answers were trained to fit;
+/// 0: the file does not say. Not `diffusion.canvas_length`: to llama.cpp a file with that key refines whole canvases
+/// (DiffusionGemma). Errors: kInvalidFile.
+Expected<std::int32_t> canvas_length(const Metadata& metadata);
 
 }  // namespace dllm

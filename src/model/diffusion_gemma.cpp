@@ -46,7 +46,7 @@ class GemmaBuilder {
   ValueId gated(ValueId x, const std::string& prefix) {
     const ValueId gate = linear(x, prefix + "gate", desc_.width, desc_.ffn_width);
     const ValueId up = linear(x, prefix + "up", desc_.width, desc_.ffn_width);
-    return linear(b_.swiglu(gate, up, prefix + "act", Activation::kGeluTanh), prefix + "down", desc_.ffn_width,
+    return linear(b_.glu(gate, up, prefix + "act", Activation::kGeluTanh), prefix + "down", desc_.ffn_width,
                   desc_.width);
   }
 
@@ -163,7 +163,7 @@ class GemmaBuilder {
 
 Graph build_diffusion_gemma(const ModelDesc& desc, StepShape shape) { return GemmaBuilder(desc, shape).build(); }
 
-void set_defaults(ModelDesc& desc) {
+void set_diffusion_gemma_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
   desc.rope_theta = 1e6f;
   desc.context_length = 262144;
@@ -208,7 +208,7 @@ Expected<void> read_kv_heads(KeyReader& keys, ModelDesc& desc) {
     const std::int64_t own = heads[static_cast<std::size_t>(layer)];
     std::int64_t& kind = desc.sliding.has(layer) ? desc.sliding.kv_heads : desc.kv_heads;
     if (own < 1 || desc.heads % own != 0)
-      return wrong(keys, fmt::format("{} heads are no multiple of {} kv heads", desc.heads, own), kTail);
+      return wrong(keys, fmt::format("{} heads are not a multiple of {} kv heads", desc.heads, own), kTail);
     if (kind != 0 && kind != own)
       return wrong(keys, fmt::format("layer {} has {} kv heads, others of its kind {}", layer, own, kind), kTail,
                    ErrorCode::kUnsupported);
@@ -289,7 +289,7 @@ Architecture diffusion_gemma_architecture() {
   return {.name = "diffusion-gemma",
           .hf_architectures = {"DiffusionGemmaForBlockDiffusion", "DiffusionGemma4ModelForBlockDiffusion"},
           .experts = true,
-          .set_defaults = set_defaults,
+          .set_defaults = set_diffusion_gemma_defaults,
           .read_layers = read_layers,
           .stop_texts = {"<eos>", "<turn|>"},
           .build = build_diffusion_gemma,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "model/diffusion_gemma.h"
@@ -53,7 +54,7 @@ Expected<Heads> global_heads(const HfConfig& text, std::int64_t kv_heads, const 
   DLLM_TRY(heads.kv_heads, text.integer_or("num_global_key_value_heads", kv_heads));
   if (!text.contains("per_layer_config")) return heads;
   const Json& by_layer = text.json()["per_layer_config"];
-  if (!by_layer.is_object()) return invalid(text, "'per_layer_config' is no object");
+  if (!by_layer.is_object()) return invalid(text, "'per_layer_config' is not an object");
   for (std::size_t layer = 0; layer < slides.size(); ++layer) {
     const auto own = by_layer.find(std::to_string(layer));
     if (own == by_layer.end()) continue;

@@ -7,7 +7,7 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_dream_defaults(ModelDesc& desc) {
   set_qwen2_defaults(desc);
   desc.context_length = 2048;
   desc.logit_shift = 1;  // row i-1 predicts token i; files without diffusion.shift_logits rely on it
@@ -15,7 +15,7 @@ void set_defaults(ModelDesc& desc) {
   desc.eos = 151643;
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+Expected<Metadata> dream_metadata(const HfConfig& config) {
   DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
   Metadata meta = dense_metadata("dream", dims);
   meta.set("dream.attention.causal", MetaValue::boolean(false));
@@ -28,10 +28,10 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
 Architecture dream_architecture() {
   return {.name = "dream",
           .hf_architectures = {"DreamModel", "DreamForMaskedDiffusion"},
-          .set_defaults = set_defaults,
+          .set_defaults = set_dream_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
+          .metadata_from_hf = dream_metadata,
           .renames = dense_renames(),
           .permute_qk = false};
 }

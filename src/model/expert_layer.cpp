@@ -35,7 +35,7 @@ ValueId build_expert_layer(GraphBuilder& b, const ModelDesc& desc, ValueId x, st
   const ValueId shared_gate = linear(x, "ffn_gate_shexp", desc.width, e.shared_width);
   const ValueId shared_up = linear(x, "ffn_up_shexp", desc.width, e.shared_width);
   const ValueId shared =
-      linear(b.swiglu(shared_gate, shared_up, name("ffn_act_shexp")), "ffn_down_shexp", e.shared_width, desc.width);
+      linear(b.glu(shared_gate, shared_up, name("ffn_act_shexp")), "ffn_down_shexp", e.shared_width, desc.width);
   return b.add(routed, shared, name("ffn_experts"));
 }
 

@@ -120,7 +120,7 @@ TEST(ExpertKeys, AutoregressiveModelsHaveNoMask) {
     EXPECT_FALSE(described(metadata_of(shape))->autoregressive());
 }
 
-struct Damage {
+struct ExpertDamage {
   const char* name;
   const char* shape;
   const char* key;
@@ -128,7 +128,7 @@ struct Damage {
   const char* text;
 };
 
-class DamagedExperts : public ::testing::TestWithParam<Damage> {};
+class DamagedExperts : public ::testing::TestWithParam<ExpertDamage> {};
 
 TEST_P(DamagedExperts, AreAnErrorThatNamesTheKey) {
   Metadata meta = metadata_of(GetParam().shape);
@@ -138,7 +138,7 @@ TEST_P(DamagedExperts, AreAnErrorThatNamesTheKey) {
   EXPECT_NE(desc.error().message().find(GetParam().text), std::string::npos) << desc.error().message();
 }
 
-const Damage kDamages[] = {
+const ExpertDamage kDamages[] = {
     {"NoExperts", "llada-moe-tiny", "llada-moe.expert_count", MetaValue::u32(0), "llada-moe.expert_count"},
     {"MoreUsedThanThere", "llada-moe-tiny", "llada-moe.expert_used_count", MetaValue::u32(17),
      "17 of 16 experts are used"},
@@ -151,7 +151,8 @@ const Damage kDamages[] = {
     {"TooManyDense", "llada2-tiny", "llada2.leading_dense_block_count", MetaValue::u32(4), "4 of 3 layers are dense"},
     {"WidthIsText", "llada2-tiny", "llada2.expert_feed_forward_length", MetaValue::string("1"),
      "expert_feed_forward_length"},
-    {"NegativeShared", "llada2-tiny", "llada2.expert_shared_feed_forward_length", MetaValue::i32(-1), "-1 is no size"},
+    {"NegativeShared", "llada2-tiny", "llada2.expert_shared_feed_forward_length", MetaValue::i32(-1),
+     "-1 is not a valid size"},
     {"PredictionLayers", "llada2-tiny", "llada2.nextn_predict_layers", MetaValue::u32(1), "nextn_predict_layers"},
 };
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <span>
+
 #include "base/try.h"
+#include "format/strict_json.h"
 
 namespace dllm {
 
@@ -11,16 +15,24 @@ using Json = nlohmann::json;
 Expected<HfConfig> HfConfig::parse(const std::string& text, std::string file) {
   HfConfig config;
   config.file_ = std::move(file);
-  config.json_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (config.json_.is_discarded() || !config.json_.is_object())
+  // Nesting is bounded there: copies of a value take stack for each level.
+  auto json = parse_strict_json(std::as_bytes(std::span(text)), config.file_);
+  if (!json || !json->is_object())
     return Error{ErrorCode::kInvalidFile, "not a JSON object", config.file_,
                  "the file is damaged or cut short: fetch it again"};
+  config.json_ = std::make_shared<const Json>(*std::move(json));
   return config;
 }
 
+void HfConfig::attach(const std::string& key, const HfConfig& other) {
+  Json changed = *json_;
+  changed[key] = *other.json_;
+  json_ = std::make_shared<const Json>(std::move(changed));
+}
+
 const Json* HfConfig::find(std::string_view key) const {
-  const auto it = json_.find(key);
-  return it == json_.end() || it->is_null() ? nullptr : &*it;
+  const auto it = json_->find(key);
+  return it == json_->end() || it->is_null() ? nullptr : &*it;
 }
 
 bool HfConfig::contains(std::string_view key) const { return find(key) != nullptr; }

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,16 +33,16 @@ class HfConfig {
   Expected<void> expect(std::string_view key, const nlohmann::json& expected) const;
 
   /// Another file's object under a key of its own.
-  void attach(const std::string& key, const HfConfig& other) { json_[key] = other.json_; }
+  void attach(const std::string& key, const HfConfig& other);
 
   const std::string& file() const { return file_; }
-  const nlohmann::json& json() const { return json_; }
+  const nlohmann::json& json() const { return *json_; }
 
  private:
   const nlohmann::json* find(std::string_view key) const;
   Error wrong_type(std::string_view key, std::string_view wanted) const;
 
-  nlohmann::json json_;
+  std::shared_ptr<const nlohmann::json> json_;  ///< an object; shared by copies, which replace it when they change
   std::string file_;
 };
 

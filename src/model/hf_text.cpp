@@ -8,10 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/try.h"
 #include "format/mapped_file.h"
-#include "text/hf_vocabulary.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/hf_vocabulary.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 namespace {
@@ -167,9 +168,7 @@ Expected<std::string> read_hf_file(const std::string& directory, const std::stri
   const std::string path = path_of(directory, name);
   std::error_code ignored;
   if (!required && !std::filesystem::exists(path, ignored)) return std::string();
-  DLLM_TRY(const auto file, MappedFile::open(path));
-  const auto bytes = file->bytes();
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return read_input(path);
 }
 
 Expected<void> add_hf_text(const std::string& directory, const HfConfig& config, const HfTextFacts& facts,

@@ -51,7 +51,7 @@ class KeyReader {
     if (!found && !fallback) return Error{ErrorCode::kInvalidFile, "the key is missing", key(tail), ""};
     const std::int64_t value = found.value_or(fallback.value_or(0));
     if (value < 1 || value > kMaxModelDim)
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is no size between 1 and {}", value, kMaxModelDim),
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a size between 1 and {}", value, kMaxModelDim),
                    key(tail), ""};
     return value;
   }

@@ -1,6 +1,8 @@
 // LLaDA-8B, LLaDA-1.5 and descendants: full bidirectional attention, no shift, blocks from the end of the prompt.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
@@ -8,17 +10,17 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_llada_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
   desc.rope_theta = 500000.f;
-  desc.rope_layout = RopeLayout::kInterleaved;  // GGUFs hold permuted Q/K rows (dllm-reference 0.1)
+  desc.rope_layout = RopeLayout::kInterleaved;  // GGUFs hold permuted Q/K rows (llama.cpp's converter permutes them)
   desc.context_length = 4096;
   desc.mask = 126336;  // <|mdm_mask|> of the 126k vocabulary
   desc.eos = 126081;
 }
 
 /// Switches of LLaDA's (OLMo's) configuration that would make another network of it.
-Expected<void> check_switches(const HfConfig& config) {
+Expected<void> check_llada_switches(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("block_type", "llama"));
   DLLM_CHECK_OK(config.expect("layer_norm_type", "rms"));
   DLLM_CHECK_OK(config.expect("layer_norm_with_affine", true));
@@ -33,8 +35,8 @@ Expected<void> check_switches(const HfConfig& config) {
   return {};
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
-  DLLM_CHECK_OK(check_switches(config));
+Expected<Metadata> llada_metadata(const HfConfig& config) {
+  DLLM_CHECK_OK(check_llada_switches(config));
   DenseDims dims{};
   DLLM_TRY(dims.vocab, config.integer("embedding_size"));  // vocab_size may be smaller than the table
   DLLM_TRY(dims.width, config.integer("d_model"));
@@ -44,7 +46,7 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
   DLLM_TRY(dims.kv_heads, config.integer_or("n_kv_heads", multi_query ? 1 : dims.heads));
   if (dims.heads <= 0 || dims.width % dims.heads != 0)
     return Error{ErrorCode::kInvalidFile,
-                 fmt::format("d_model {} is no multiple of n_heads {}", dims.width, dims.heads), config.file(), ""};
+                 fmt::format("d_model {} is not a multiple of n_heads {}", dims.width, dims.heads), config.file(), ""};
   dims.head_dim = dims.width / dims.heads;
   DLLM_TRY(const std::int64_t ratio, config.integer_or("mlp_ratio", 4));
   DLLM_TRY(dims.ffn_width, config.integer_or("mlp_hidden_size", ratio * dims.width));
@@ -59,7 +61,7 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
   return meta;
 }
 
-std::vector<TensorRename> renames() {
+std::vector<TensorRename> llada_renames() {
   return {
       {"model.transformer.wte", "token_embd"},
       {"model.transformer.blocks.{}.attn_norm", "blk.{}.attn_norm"},
@@ -81,11 +83,11 @@ std::vector<TensorRename> renames() {
 Architecture llada_architecture() {
   return {.name = "llada",
           .hf_architectures = {"LLaDAModelLM", "LLaDAModel"},
-          .set_defaults = set_defaults,
+          .set_defaults = set_llada_defaults,
           .stop_texts = {"<|endoftext|>", "<|eot_id|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
-          .renames = renames(),
+          .metadata_from_hf = llada_metadata,
+          .renames = llada_renames(),
           .permute_qk = true};
 }
 

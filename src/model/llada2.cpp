@@ -3,6 +3,8 @@
 // groups (2.0, 2.1) or to a pool per block (2.2), one shared expert.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
@@ -11,17 +13,17 @@
 namespace dllm {
 namespace {
 
-constexpr std::int32_t kBlock = 32;
+constexpr std::int32_t kLlada2Block = 32;
 
-void set_defaults(ModelDesc& desc) {
+void set_llada2_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
   desc.rope_theta = 600000.f;
   desc.context_length = 32768;
   desc.qk_norm = true;
   desc.mask = 156895;  // <|mask|> of the 157k vocabulary
   desc.eos = 156892;
-  desc.causal_block = kBlock;
-  desc.block_length = kBlock;
+  desc.causal_block = kLlada2Block;
+  desc.block_length = kLlada2Block;
   desc.block_origin = BlockOrigin::kAbsolute;
   desc.experts.score = GateScore::kSigmoid;
   desc.experts.normalize = true;
@@ -30,7 +32,7 @@ void set_defaults(ModelDesc& desc) {
   desc.experts.groups_used = 4;
 }
 
-Expected<ExpertsDesc> read_experts(const HfConfig& config) {
+Expected<ExpertsDesc> read_llada2_experts(const HfConfig& config) {
   DLLM_TRY(ExpertsDesc experts, experts_from_hf(config));
   DLLM_CHECK_OK(config.expect("score_function", "sigmoid"));
   experts.score = GateScore::kSigmoid;
@@ -48,12 +50,12 @@ Expected<ExpertsDesc> read_experts(const HfConfig& config) {
   return experts;
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+Expected<Metadata> llada2_metadata(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("use_qk_norm", true));
   DLLM_CHECK_OK(config.expect("use_qkv_bias", false));
   DLLM_CHECK_OK(config.expect("use_bias", false));
   DLLM_CHECK_OK(config.expect("norm_head", false));
-  DLLM_TRY(const ExpertsDesc experts, read_experts(config));
+  DLLM_TRY(const ExpertsDesc experts, read_llada2_experts(config));
   DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, experts.width));
   DLLM_TRY(const double rotary, config.number_or("partial_rotary_factor", 0.5));
   const auto rope_dims = static_cast<std::int64_t>(static_cast<double>(dims.head_dim) * rotary);
@@ -63,7 +65,7 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
   // Not causal within a block; the grid is in diffusion.block_length.
   meta.set("llada2.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
-  DLLM_TRY(const std::int64_t block, config.integer_or("block_size", kBlock));
+  DLLM_TRY(const std::int64_t block, config.integer_or("block_size", kLlada2Block));
   // The version with block routing edits the length of a block by two tokens of its vocabulary; no published file
   // names them.
   constexpr std::uint32_t kDelete = 156930, kInsert = 156931;
@@ -75,7 +77,7 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
   return meta;
 }
 
-std::vector<TensorRename> renames() {
+std::vector<TensorRename> llada2_renames() {
   std::vector<TensorRename> all = {
       {"model.word_embeddings", "token_embd"},
       {"model.layers.{}.input_layernorm", "blk.{}.attn_norm"},
@@ -100,11 +102,11 @@ Architecture llada2_architecture() {
   return {.name = "llada2",
           .hf_architectures = {"LLaDA2MoeModelLM"},
           .experts = true,
-          .set_defaults = set_defaults,
+          .set_defaults = set_llada2_defaults,
           .stop_texts = {"<|endoftext|>", "<|role_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
-          .renames = renames(),
+          .metadata_from_hf = llada2_metadata,
+          .renames = llada2_renames(),
           .permute_qk = false};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "model/architecture.h"
@@ -12,7 +13,7 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_llada_moe_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
   desc.rope_theta = 50000.f;
   desc.context_length = 8192;
@@ -22,7 +23,7 @@ void set_defaults(ModelDesc& desc) {
 }
 
 /// Switches that no published checkpoint sets otherwise.
-Expected<void> check_switches(const HfConfig& config) {
+Expected<void> check_llada_moe_switches(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("attention_bias", false));
   DLLM_CHECK_OK(config.expect("qk_layernorm", true));
   DLLM_CHECK_OK(config.expect("partial_rotary_factor", 1));
@@ -37,16 +38,16 @@ Expected<void> check_switches(const HfConfig& config) {
 }
 
 /// `moe_layer_freq`: 1 for every layer with experts.
-Expected<void> check_layers(const HfConfig& config) {
+Expected<void> check_llada_moe_layers(const HfConfig& config) {
   const auto it = config.json().find("moe_layer_freq");
   if (it == config.json().end() || it->is_null() || *it == 1) return {};
   if (it->is_array() && std::ranges::all_of(*it, [](const auto& layer) { return layer == 1; })) return {};
   return Error{ErrorCode::kUnsupported, "'moe_layer_freq' names layers without experts", config.file(), ""};
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
-  DLLM_CHECK_OK(check_switches(config));
-  DLLM_CHECK_OK(check_layers(config));
+Expected<Metadata> llada_moe_metadata(const HfConfig& config) {
+  DLLM_CHECK_OK(check_llada_moe_switches(config));
+  DLLM_CHECK_OK(check_llada_moe_layers(config));
   ExpertsDesc experts;
   DLLM_TRY(experts.count, config.integer("num_experts"));
   DLLM_TRY(experts.used, config.integer("num_experts_per_tok"));
@@ -66,10 +67,10 @@ Architecture llada_moe_architecture() {
   return {.name = "llada-moe",
           .hf_architectures = {"LLaDAMoEModelLM", "LLaDAMoEModel"},
           .experts = true,
-          .set_defaults = set_defaults,
+          .set_defaults = set_llada_moe_defaults,
           .stop_texts = {"<|endoftext|>", "<|role_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
+          .metadata_from_hf = llada_moe_metadata,
           .renames = dense_renames(true, expert_renames(false)),
           .permute_qk = false};
 }

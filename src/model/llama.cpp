@@ -7,7 +7,7 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_llama_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
   desc.rope_layout = RopeLayout::kInterleaved;
   desc.context_length = 2048;
@@ -16,7 +16,7 @@ void set_defaults(ModelDesc& desc) {
   desc.block_length = 1;
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+Expected<Metadata> llama_metadata(const HfConfig& config) {
   DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
   return dense_metadata("llama", dims);
 }
@@ -26,10 +26,10 @@ Expected<Metadata> metadata_from_hf(const HfConfig& config) {
 Architecture llama_architecture() {
   return {.name = "llama",
           .hf_architectures = {"LlamaForCausalLM"},
-          .set_defaults = set_defaults,
+          .set_defaults = set_llama_defaults,
           .stop_texts = {"<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "</s>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
+          .metadata_from_hf = llama_metadata,
           .renames = dense_renames(),
           .permute_qk = true};
 }

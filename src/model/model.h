@@ -11,7 +11,7 @@
 #include "model/source.h"
 #include "model/weights.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
@@ -28,6 +28,9 @@ class Model {
   const Metadata& metadata() const { return source_.metadata; }
   const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
   const Weights& weights() const { return weights_; }
+  const std::vector<std::shared_ptr<const MappedFile>>& files() const { return source_.files; }
+  /// As ModelSource::check().
+  Expected<void> check() const { return source_.check(); }
   /// Null if the file has none, or none that this build reads (reported when the model was loaded).
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// The tokenizer, or why there is none.

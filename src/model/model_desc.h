@@ -13,7 +13,8 @@ namespace dllm {
 /// Where the grid of blocks begins: at the end of the prompt (LLaDA) or at position 0 (LLaDA2, SDAR).
 enum class BlockOrigin { kPromptEnd, kAbsolute };
 
-/// Feed-forward layers made of experts (dllm-reference A.3). See op::Route for the terms.
+/// Feed-forward layers made of experts (LLaDA-MoE, arXiv 2509.24389; LLaDA2.0, arXiv 2512.15745). See op::Route for the
+/// terms.
 struct ExpertsDesc {
   std::int64_t count = 0;          ///< experts of a layer; 0: every layer is dense
   std::int64_t used = 0;           ///< of them per row
@@ -49,7 +50,7 @@ struct CanvasDesc {
   double confidence = 0.005;        ///< if the mean entropy is below this (nats)
 };
 
-/// Everything that defines a model's forward pass and the facts its samplers need (dllm-reference H.1). Read from the
+/// Everything that defines a model's forward pass and the facts its samplers need. Read from the
 /// file's metadata; keys a file lacks come from the architecture's defaults.
 struct ModelDesc {
   std::string architecture;  ///< GGUF `general.architecture`

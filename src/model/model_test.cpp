@@ -7,16 +7,18 @@
 #include <functional>
 #include <stdexcept>
 
+#include "base/fuzz_replay.h"
+#include "model/fuzz_entry.h"
 #include "model/testing/hf_directory.h"
 
 namespace dllm {
 namespace {
 
-using testing::make_checkpoint;
-using testing::TempDirectory;
+using test::make_checkpoint;
+using test::TempDirectory;
 
 /// A sound source whose bytes outlive the test's directory.
-ModelSource sound_source(const testing::HfSpec& spec = {}) {
+ModelSource sound_source(const test::HfSpec& spec = {}) {
   const TempDirectory directory;
   make_checkpoint(spec).write(directory.path());
   auto source = source_from_hf(directory.path());
@@ -33,6 +35,12 @@ SourceTensor& tensor(ModelSource& source, std::string_view name) {
 
 void drop(ModelSource& source, std::string_view name) {
   std::erase_if(source.tensors, [&](const SourceTensor& candidate) { return candidate.name == name; });
+}
+
+TEST(FuzzCorpus, Config) { test::replay_corpus("config", 100, fuzz_config); }
+
+TEST(FuzzCorpus, Model) {
+  test::replay_corpus("model", 20, [](std::string_view text) { fuzz_model(test::bytes_of(text)); });
 }
 
 TEST(Model, LoadsAndBindsWeightsToTheGraph) {
@@ -115,7 +123,7 @@ TEST(Model, TrailingDimensionsOfOneAreTolerated) {
   EXPECT_TRUE(model) << model.error().message();
 }
 
-struct Damage {
+struct MetadataDamage {
   const char* name;
   std::function<void(ModelSource&)> apply;
   ErrorCode code;
@@ -127,10 +135,10 @@ auto set(const char* key, Value value) {
   return [=](ModelSource& source) { source.metadata.set(key, value); };
 }
 
-const std::vector<Damage>& damages() {
+const std::vector<MetadataDamage>& metadata_damages() {
   using enum ErrorCode;
   using V = MetaValue;
-  static const std::vector<Damage> all = {
+  static const std::vector<MetadataDamage> all = {
       {"NoArchitecture", [](auto& s) { s.metadata.erase("general.architecture"); }, kInvalidFile,
        "general.architecture: the key is missing"},
       {"UnknownArchitecture", set("general.architecture", V::string("mamba")), kUnsupported,
@@ -152,16 +160,16 @@ const std::vector<Damage>& damages() {
       {"EmbeddingIsAVector", [](auto& s) { tensor(s, "token_embd.weight").shape = {64}; }, kInvalidFile,
        "embedding matrix is missing"},
       {"NoLayers", set("llada.block_count", V::u32(0)), kInvalidFile, "llada.block_count"},
-      {"NegativeLayers", set("llada.block_count", V::i32(-2)), kInvalidFile, "-2 is no size"},
+      {"NegativeLayers", set("llada.block_count", V::i32(-2)), kInvalidFile, "-2 is not a size between"},
       {"TooManyLayers", set("llada.block_count", V::u32(16000000)), kInvalidFile,
-       "16000000 layers cannot stand in 21 tensors"},
-      {"HugeWidth", set("llada.embedding_length", V::u64(std::uint64_t{1} << 40)), kInvalidFile, "is no size between"},
+       "16000000 layers need more than 21 tensors"},
+      {"HugeWidth", set("llada.embedding_length", V::u64(std::uint64_t{1} << 40)), kInvalidFile, "not a size between"},
       {"WidthIsText", set("llada.embedding_length", V::string("64")), kInvalidFile, "llada.embedding_length"},
       {"WidthMissing", [](auto& s) { s.metadata.erase("llada.embedding_length"); }, kInvalidFile,
        "llada.embedding_length: the key is missing"},
       {"NoHeads", set("llada.attention.head_count", V::u32(0)), kInvalidFile, "llada.attention.head_count"},
       {"KvHeadsDoNotDivide", set("llada.attention.head_count_kv", V::u32(3)), kInvalidFile,
-       "4 heads are no multiple of 3 kv heads"},
+       "4 heads are not a multiple of 3 kv heads"},
       {"HeadsDoNotDivideWidth", set("llada.attention.head_count", V::u32(7)), kInvalidFile, "attention.key_length"},
       {"OtherValueHeads", set("llada.attention.value_length", V::u32(8)), kUnsupported, "value heads of 8 differ"},
       {"VocabContradicts", set("llada.vocab_size", V::u32(300)), kInvalidFile,
@@ -174,21 +182,23 @@ const std::vector<Damage>& damages() {
          s.metadata.set("tokenizer.ggml.token_type", V::i32s(std::vector<std::int32_t>(tokens.size(), 1)));
        },
        kInvalidFile, "273 tokens, but token_embd.weight has 272 rows"},
-      {"RopeBaseIsZero", set("llada.rope.freq_base", V::f32(0.f)), kInvalidFile, "0 is no rope base"},
+      {"RopeBaseIsZero", set("llada.rope.freq_base", V::f32(0.f)), kInvalidFile, "0 is not a valid rope base"},
       {"OddRope", set("llada.rope.dimension_count", V::u32(15)), kInvalidFile, "15 rotated dims"},
       {"RopeWiderThanHeads", set("llada.rope.dimension_count", V::u32(32)), kInvalidFile, "32 rotated dims"},
       {"Yarn", set("llada.rope.scaling.type", V::string("yarn")), kUnsupported, "rope scaling 'yarn'"},
-      {"EpsilonIsZero", set("llada.attention.layer_norm_rms_epsilon", V::f32(0.f)), kInvalidFile, "no epsilon"},
+      {"EpsilonIsZero", set("llada.attention.layer_norm_rms_epsilon", V::f32(0.f)), kInvalidFile, "valid epsilon"},
       {"Experts", set("llada.expert_count", V::u32(8)), kUnsupported, "expert_count = 8"},
       {"SlidingWindow", set("llada.attention.sliding_window", V::u32(4096)), kUnsupported, "sliding_window"},
       {"MaskOutside", set("tokenizer.ggml.mask_token_id", V::u32(272)), kInvalidFile, "272"},
-      {"BlockLengthIsZero", set("diffusion.block_length", V::u32(0)), kInvalidFile, "0 is no block length"},
+      {"BlockLengthIsZero", set("diffusion.block_length", V::u32(0)), kInvalidFile, "0 is not a valid block length"},
+      {"CanvasLengthIsZero", set("dllm.canvas_length", V::u32(0)), kInvalidFile, "0 is not a valid canvas length"},
+      {"CanvasLengthIsText", set("dllm.canvas_length", V::string("64")), kInvalidFile, "dllm.canvas_length"},
       {"ShiftIsANumber", set("diffusion.shift_logits", V::u32(1)), kInvalidFile, "diffusion.shift_logits"},
   };
   return all;
 }
 
-class DamagedModel : public ::testing::TestWithParam<Damage> {};
+class DamagedModel : public ::testing::TestWithParam<MetadataDamage> {};
 
 TEST_P(DamagedModel, IsAnErrorThatNamesThePlace) {
   ModelSource source = sound_source();
@@ -199,7 +209,7 @@ TEST_P(DamagedModel, IsAnErrorThatNamesThePlace) {
   EXPECT_NE(model.error().message().find(GetParam().text), std::string::npos) << model.error().message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, DamagedModel, ::testing::ValuesIn(damages()),
+INSTANTIATE_TEST_SUITE_P(Model, DamagedModel, ::testing::ValuesIn(metadata_damages()),
                          [](const auto& damage) { return std::string(damage.param.name); });
 
 }  // namespace

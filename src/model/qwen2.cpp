@@ -8,13 +8,13 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_causal_qwen2_defaults(ModelDesc& desc) {
   set_qwen2_defaults(desc);
   desc.causal_block = 1;
   desc.block_length = 1;
 }
 
-Expected<Metadata> metadata_from_hf(const HfConfig& config) {
+Expected<Metadata> qwen2_metadata(const HfConfig& config) {
   DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
   return dense_metadata("qwen2", dims);
 }
@@ -33,10 +33,10 @@ void set_qwen2_defaults(ModelDesc& desc) {
 Architecture qwen2_architecture() {
   return {.name = "qwen2",
           .hf_architectures = {"Qwen2ForCausalLM"},
-          .set_defaults = set_defaults,
+          .set_defaults = set_causal_qwen2_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = metadata_from_hf,
+          .metadata_from_hf = qwen2_metadata,
           .renames = dense_renames(),
           .permute_qk = false};
 }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/try.h"
 #include "model/dense_transformer.h"
 #include "model/expert_layer.h"
@@ -11,7 +13,7 @@
 namespace dllm {
 namespace {
 
-void set_defaults(ModelDesc& desc) {
+void set_causal_qwen3_defaults(ModelDesc& desc) {
   set_qwen3_defaults(desc);
   desc.causal_block = 1;
   desc.logit_shift = 1;
@@ -19,7 +21,7 @@ void set_defaults(ModelDesc& desc) {
 }
 
 /// `mlp_only_layers` and `decoder_sparse_step` can put dense layers between those of experts; no release does.
-Expected<void> check_layers(const HfConfig& config) {
+Expected<void> check_qwen3_layers(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("decoder_sparse_step", 1));
   return config.expect("mlp_only_layers", nlohmann::json::array());
 }
@@ -41,7 +43,7 @@ Expected<Metadata> qwen3_metadata(std::string_view architecture, const HfConfig&
     DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
     return dense_metadata(architecture, dims);
   }
-  DLLM_CHECK_OK(check_layers(config));
+  DLLM_CHECK_OK(check_qwen3_layers(config));
   DLLM_TRY(const ExpertsDesc moe, experts_from_hf(config));
   DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, moe.width));
   Metadata meta = dense_metadata(architecture, dims);
@@ -56,7 +58,7 @@ std::vector<TensorRename> qwen3_renames(bool experts) {
 Architecture qwen3_architecture() {
   return {.name = "qwen3",
           .hf_architectures = {"Qwen3ForCausalLM"},
-          .set_defaults = set_defaults,
+          .set_defaults = set_causal_qwen3_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
           .metadata_from_hf = [](const HfConfig& config) { return qwen3_metadata("qwen3", config, false); },
@@ -68,7 +70,7 @@ Architecture qwen3moe_architecture() {
   return {.name = "qwen3moe",
           .hf_architectures = {"Qwen3MoeForCausalLM"},
           .experts = true,
-          .set_defaults = set_defaults,
+          .set_defaults = set_causal_qwen3_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
           .metadata_from_hf = [](const HfConfig& config) { return qwen3_metadata("qwen3moe", config, true); },

@@ -1,5 +1,5 @@
 // SDAR (1.7B, 4B, 8B, 30B-A3B): Qwen3's weights; small blocks that tile from position 0, full attention within a block,
-// causal between blocks, no shift (dllm-reference A.1, B.12). Checkpoints differ in the block they were trained with
+// causal between blocks, no shift (arXiv 2510.06303). Checkpoints differ in the block they were trained with
 // (4 to 64); not all say it in their configuration.
 #include <fmt/format.h>
 
@@ -10,12 +10,12 @@
 namespace dllm {
 namespace {
 
-constexpr std::int32_t kBlock = 4;
+constexpr std::int32_t kSdarBlock = 4;
 
-void set_defaults(ModelDesc& desc) {
+void set_sdar_defaults(ModelDesc& desc) {
   set_qwen3_defaults(desc);
-  desc.causal_block = kBlock;
-  desc.block_length = kBlock;
+  desc.causal_block = kSdarBlock;
+  desc.block_length = kSdarBlock;
   desc.block_origin = BlockOrigin::kAbsolute;
   desc.mask = 151669;  // <|MASK|>
 }
@@ -24,7 +24,7 @@ Expected<Metadata> metadata(std::string_view architecture, const HfConfig& confi
   DLLM_TRY(Metadata meta, qwen3_metadata(architecture, config, experts));
   meta.set(fmt::format("{}.attention.causal", architecture), MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
-  DLLM_TRY(const std::int64_t length, config.integer_or("block_length", kBlock));
+  DLLM_TRY(const std::int64_t length, config.integer_or("block_length", kSdarBlock));
   DLLM_TRY(const std::int64_t block, config.integer_or("block_size", length));
   meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block)));
   return meta;
@@ -34,7 +34,7 @@ Architecture architecture(std::string_view name, std::string_view hf_name, bool 
   return {.name = name,
           .hf_architectures = {hf_name},
           .experts = experts,
-          .set_defaults = set_defaults,
+          .set_defaults = set_sdar_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
           .metadata_from_hf = [=](const HfConfig& config) { return metadata(name, config, experts); },

@@ -11,8 +11,8 @@
 #include "model/architecture.h"
 #include "model/describe.h"
 #include "model/hf_config.h"
-#include "text/byte_alphabet.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 namespace {
@@ -82,7 +82,7 @@ Expected<Metadata> model_metadata(const Architecture& architecture, const HfConf
   return meta;
 }
 
-Expected<bool> is_tied(const HfConfig& config) {
+Expected<bool> is_tied_shape(const HfConfig& config) {
   if (config.contains("weight_tying")) return config.boolean_or("weight_tying", false);
   return config.boolean_or("tie_word_embeddings", false);
 }
@@ -110,7 +110,7 @@ Expected<ModelSource> shape_source(const ModelShape& shape, const ShapeOverrides
   DLLM_TRY(const Metadata model, model_metadata(*architecture, config, overrides));
   DLLM_TRY(const auto vocab, model.integer(fmt::format("{}.vocab_size", architecture->name)));
   if (!vocab) return Error{ErrorCode::kInvalidFile, "the importer gives no vocab_size", std::string(shape.name), ""};
-  DLLM_TRY(const bool tied, is_tied(config));
+  DLLM_TRY(const bool tied, is_tied_shape(config));
 
   ModelSource source;
   source.name = fmt::format("shape {}", shape.name);

@@ -1,4 +1,4 @@
-// Facts of published checkpoints: their config.json and special tokens (dllm-reference A.1). A row is complete when
+// Facts of published checkpoints: their config.json and special tokens. A row is complete when
 // shape_test.cpp knows its number of parameters.
 #include "model/shape.h"
 

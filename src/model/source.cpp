@@ -22,6 +22,7 @@ Expected<ModelSource> source_from_gguf(GgufFile file) {
   source.name = file.file().name();
   source.metadata = file.metadata();
   source.owner = file.shared_file();
+  source.files = {file.shared_file()};
   source.tensors.reserve(file.tensors().size());
   for (const GgufTensor& tensor : file.tensors())
     source.tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.data, 0, file.file().mapped()});

@@ -36,9 +36,13 @@ struct ModelSource {
   std::string name;  ///< path, for messages
   Metadata metadata;
   std::vector<SourceTensor> tensors;
-  std::shared_ptr<const void> owner;  ///< keeps the tensors' bytes alive
+  std::shared_ptr<const void> owner;                       ///< keeps the tensors' bytes alive
+  std::vector<std::shared_ptr<const MappedFile>> files{};  ///< that the bytes are in
 
   const SourceTensor* find(std::string_view tensor) const;
+  /// Whether the files are still those that were opened; to be asked after the bytes were read, before the result is
+  /// given away. Errors: kIo.
+  Expected<void> check() const { return check_unchanged(files); }
 };
 
 /// A .gguf file, a Hugging Face directory (config.json, *.safetensors, tokenizer.json), told apart by looking.

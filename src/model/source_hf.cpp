@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
 
@@ -249,6 +251,23 @@ Expected<const Architecture*> find_model(const HfConfig& config) {
                config.file(), ""};
 }
 
+/// What generation_config.json recommends, in the words of LLaDA's generate().
+Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
+  const auto it = config.json().find("generation_config");
+  if (it == config.json().end()) return {};
+  DLLM_TRY(const HfConfig generation, HfConfig::parse(it->dump(), "generation_config.json"));
+  for (const auto& [name, key] :
+       {std::pair("gen_length", "dllm.canvas_length"), std::pair("block_length", "diffusion.block_length")}) {
+    DLLM_TRY(const auto value, generation.optional_integer(name));
+    if (!value || meta.contains(key)) continue;
+    if (*value < 1 || *value > std::numeric_limits<std::int32_t>::max())
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid length", *value),
+                   fmt::format("{}, {}", generation.file(), name), ""};
+    meta.set(key, MetaValue::u32(static_cast<std::uint32_t>(*value)));
+  }
+  return {};
+}
+
 Expected<void> set_metadata(const Architecture& architecture, const HfConfig& config, ModelSource& source) {
   Metadata& meta = source.metadata;
   DLLM_TRY(std::string name, model_name(config, source.name));
@@ -272,7 +291,7 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   // What the architecture says of the tokenizer holds over what its files say.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
-  return {};
+  return set_lengths(config, meta);
 }
 
 /// What Model::load() will hold against the model, before gigabytes are converted.
@@ -323,6 +342,7 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
   const auto owner = std::make_shared<CheckpointBytes>();
   owner->files = std::make_shared<const Safetensors>(std::move(files));
   source.owner = owner;
+  source.files = owner->files->files();
   DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
   DLLM_CHECK_OK(drop_tied_head(config, source));
@@ -333,6 +353,7 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
     error.where = error.where.empty() ? directory : directory + ", " + error.where;
     return error;
   }
+  DLLM_CHECK_OK(source.check());
   return source;
 }
 

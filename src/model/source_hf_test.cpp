@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,11 +18,11 @@
 namespace dllm {
 namespace {
 
-using testing::HfCheckpoint;
-using testing::HfSpec;
-using testing::make_checkpoint;
-using testing::TempDirectory;
-using testing::tiny_value;
+using test::HfCheckpoint;
+using test::HfSpec;
+using test::make_checkpoint;
+using test::TempDirectory;
+using test::tiny_value;
 
 Expected<ModelSource> convert(const HfCheckpoint& checkpoint, const TempDirectory& directory, int shards = 1) {
   checkpoint.write(directory.path(), shards);
@@ -79,7 +80,7 @@ TEST(SourceHf, NamesAndShapesOfLlada) {
   EXPECT_EQ(names, expected);
   EXPECT_EQ(source.find("blk.0.attn_k.weight")->shape, (Shape{64, 32}));
   EXPECT_EQ(source.find("blk.0.ffn_down.weight")->shape, (Shape{96, 64}));
-  EXPECT_EQ(source.find("token_embd.weight")->shape, (Shape{64, testing::kTinyRows}));
+  EXPECT_EQ(source.find("token_embd.weight")->shape, (Shape{64, test::kTinyRows}));
   EXPECT_EQ(values_of(source, "blk.1.ffn_gate.weight"),
             hf_values("model.transformer.blocks.1.ff_proj.weight", 96 * 64));
 }
@@ -99,7 +100,7 @@ TEST(SourceHf, MetadataOfLlada) {
   EXPECT_EQ(integer(source, "general.quantization_version"), 2);
   EXPECT_EQ(integer(source, "general.file_type"), 0);
   EXPECT_EQ(integer(source, "llada.attention.head_count_kv"), 2);
-  EXPECT_EQ(integer(source, "llada.vocab_size"), testing::kTinyRows);
+  EXPECT_EQ(integer(source, "llada.vocab_size"), test::kTinyRows);
   EXPECT_EQ(integer(source, "llada.rope.dimension_count"), 16);
   EXPECT_EQ(source.metadata.find("llada.attention.causal")->payload, MetaValue::boolean(false).payload);
   EXPECT_EQ(source.metadata.find("diffusion.shift_logits")->payload, MetaValue::boolean(false).payload);
@@ -114,13 +115,22 @@ TEST(SourceHf, MetadataOfLlada) {
   EXPECT_EQ(text(source, "tokenizer.chat_template"), "{{ messages[0]['content'] }}");
 }
 
+TEST(SourceHf, GenerationConfigRecommendsLengths) {
+  const TempDirectory directory;
+  auto checkpoint = make_checkpoint({});
+  checkpoint.generation_config = {{"gen_length", 96}, {"block_length", 16}};
+  const ModelSource source = convert_ok(checkpoint, directory);
+  EXPECT_EQ(integer(source, "dllm.canvas_length"), 96);
+  EXPECT_EQ(integer(source, "diffusion.block_length"), 16);
+}
+
 TEST(SourceHf, VocabularyIsFilledUpToTheEmbedding) {
   const TempDirectory directory;
   const ModelSource source = convert_ok(make_checkpoint({}), directory);
   const auto tokens = source.metadata.strings("tokenizer.ggml.tokens");
   const auto kinds = source.metadata.integers("tokenizer.ggml.token_type");
   ASSERT_TRUE(tokens && *tokens && kinds && *kinds);
-  ASSERT_EQ((*tokens)->size(), static_cast<std::size_t>(testing::kTinyRows));
+  ASSERT_EQ((*tokens)->size(), static_cast<std::size_t>(test::kTinyRows));
   EXPECT_EQ((**tokens)[261], "<|end_of_text|>");
   EXPECT_EQ((**kinds)[261], static_cast<int>(TokenKind::kControl));
   EXPECT_EQ((**tokens)[262], "[PAD262]");
@@ -179,7 +189,7 @@ TEST(SourceHf, TiedHeadIsDropped) {
     const TempDirectory directory;
     HfCheckpoint checkpoint = make_checkpoint({.family = "llama", .dtype = "F16", .tied = true});
     if (stored) {
-      testing::HfTensor head = *checkpoint.find("model.embed_tokens.weight");
+      test::HfTensor head = *checkpoint.find("model.embed_tokens.weight");
       head.name = "lm_head.weight";
       checkpoint.tensors.push_back(head);
     }
@@ -212,7 +222,7 @@ TEST(SourceHf, DirectoriesRunWithoutConversion) {
   const auto model = Model::load(directory.path());
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_EQ((*model)->desc().kv_heads, 2);
-  EXPECT_EQ((*model)->desc().vocab, testing::kTinyRows);
+  EXPECT_EQ((*model)->desc().vocab, test::kTinyRows);
   EXPECT_EQ((*model)->desc().stop_ids, (std::vector<TokenId>{258, 259}));
   EXPECT_NE((*model)->chat_template(), nullptr);
 }
@@ -304,7 +314,7 @@ const std::vector<Damage>& damages() {
       {"WidthIsText", [](auto& c) { c.config["d_model"] = "64"; }, kInvalidFile, "wanted an integer"},
       {"WidthContradictsWeights", [](auto& c) { c.config["d_model"] = 128; }, kInvalidFile, "contradicts the metadata"},
       {"HeadsDoNotDivideRows", [](auto& c) { c.config["n_kv_heads"] = 3; }, kInvalidFile, "64 rows cannot be 3 heads"},
-      {"TooManyLayers", [](auto& c) { c.config["n_layers"] = 1000000; }, kInvalidFile, "layers cannot stand in"},
+      {"TooManyLayers", [](auto& c) { c.config["n_layers"] = 1000000; }, kInvalidFile, "layers need more than"},
       {"OneLayerMissing", [](auto& c) { c.config["n_layers"] = 3; }, kInvalidFile, "blk.2.attn_norm.weight"},
       {"OneLayerTooMany", [](auto& c) { c.config["n_layers"] = 1; }, kUnsupported, "blk.1."},
       {"MissingTensor", [](auto& c) { c.erase("model.transformer.blocks.1.up_proj.weight"); }, kInvalidFile,
@@ -336,6 +346,7 @@ const std::vector<Damage>& damages() {
        kInvalidFile, "'mask_token_id' is missing"},
       {"EosIsText", [](auto& c) { c.generation_config = {{"eos_token_id", {"x"}}}; }, kInvalidFile,
        "'eos_token_id' holds \"x\""},
+      {"CanvasIsEmpty", [](auto& c) { c.generation_config = {{"gen_length", 0}}; }, kInvalidFile, "gen_length"},
       {"TooManyStops", [](auto& c) { c.generation_config = {{"eos_token_id", {1, 2, 3, 4}}}; }, kUnsupported,
        "3 more tokens end an answer"},
       {"NoDefaultTemplate", [](auto& c) { c.tokenizer_config["chat_template"] = {{{"name", "a"}, {"template", "b"}}}; },
@@ -364,8 +375,8 @@ INSTANTIATE_TEST_SUITE_P(SourceHf, DamagedCheckpoint, ::testing::ValuesIn(damage
 /// The checkpoint with the files of a Python tokenizer in place of tokenizer.json, whose pattern is Qwen2's.
 HfCheckpoint with_vocabulary_files(const TempDirectory& directory, const std::string& merges) {
   HfCheckpoint checkpoint = make_checkpoint({.family = "dream"});
-  testing::write_text(directory.file("vocab.json"), checkpoint.tokenizer["model"]["vocab"].dump());
-  testing::write_text(directory.file("merges.txt"), merges);
+  test::write_text(directory.file("vocab.json"), checkpoint.tokenizer["model"]["vocab"].dump());
+  test::write_text(directory.file("merges.txt"), merges);
   checkpoint.tokenizer_config["tokenizer_class"] = "DreamTokenizer";
   checkpoint.tokenizer_config["added_tokens_decoder"] = nlohmann::json::object();
   for (const auto& token : checkpoint.tokenizer["added_tokens"])
@@ -399,13 +410,12 @@ TEST(SourceHf, AddedTokensFileCountsWithoutAListInTheConfig) {
     added[token["content"].get<std::string>()] = std::stoi(id);
     names.push_back(token["content"]);
   }
-  testing::write_text(directory.file("added_tokens.json"), R"({"<other name>": 260})");
+  test::write_text(directory.file("added_tokens.json"), R"({"<other name>": 260})");
   expect_tokens_of(convert_ok(checkpoint, directory), converted);  // the config's list wins
   checkpoint.tokenizer_config.erase("added_tokens_decoder");
-  testing::write_text(directory.file("added_tokens.json"), added.dump());
-  testing::write_text(
-      directory.file("special_tokens_map.json"),
-      nlohmann::json{{"eos_token", {{"content", names[0]}}}, {"additional_special_tokens", names}}.dump());
+  test::write_text(directory.file("added_tokens.json"), added.dump());
+  test::write_text(directory.file("special_tokens_map.json"),
+                   nlohmann::json{{"eos_token", {{"content", names[0]}}}, {"additional_special_tokens", names}}.dump());
   expect_tokens_of(convert_ok(checkpoint, directory), converted);
 }
 
@@ -414,7 +424,7 @@ TEST(SourceHf, DamagedVocabularyFiles) {
     const TempDirectory directory;
     HfCheckpoint checkpoint = with_vocabulary_files(directory, merges);
     checkpoint.tokenizer_config["tokenizer_class"] = tokenizer_class;
-    if (vocabulary) testing::write_text(directory.file("vocab.json"), vocabulary);
+    if (vocabulary) test::write_text(directory.file("vocab.json"), vocabulary);
     const auto source = convert(checkpoint, directory);
     return source ? std::string() : source.error().message();
   };

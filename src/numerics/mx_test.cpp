@@ -11,7 +11,7 @@
 namespace dllm {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kFloatInf = std::numeric_limits<float>::infinity();
 
 MxFormat format(MxElement element, MxRule rule = MxRule::kOcp, int block = 8) { return {element, rule, block}; }
 
@@ -36,7 +36,7 @@ Block quantize(MxFormat f, std::vector<float> x) {
   return block;
 }
 
-// The worked blocks of the reference (E.9).
+// Blocks worked by hand.
 const std::vector<float> kMixed = {0.1f, -0.7f, 2.5f, 7.9f};
 const std::vector<float> kPowerOfTwo = {1.0f, -4.0f, 0.3f, 2.2f};
 
@@ -174,7 +174,7 @@ TEST(Mx, ZerosInfinitiesAndExtremes) {
   const MxFormat f = format(MxElement::kInt8);
   EXPECT_EQ(quantize(f, {0, 0, 0, 0}).scales[0], 0);
   EXPECT_EQ(quantize(f, {0, -0.0f, 0, 0}).fixed, (std::vector<int>{0, 0, 0, 0}));
-  for (const float bad : {kInf, -kInf, std::nanf("")}) {
+  for (const float bad : {kFloatInf, -kFloatInf, std::nanf("")}) {
     const Block block = quantize(f, {1, bad, 2, 3});
     EXPECT_EQ(block.scales[0], kMxScaleNan);
     EXPECT_TRUE(std::isnan(block.values[0]));

@@ -7,6 +7,7 @@
 #include "numerics/block_codec.h"
 
 namespace dllm {
+namespace mxfp4 {
 namespace {
 
 constexpr int kElems = 32, kHalf = kElems / 2;
@@ -57,7 +58,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace mxfp4
 
-extern constexpr Codec kMXFP4Codec = make_codec<Block, kElems, decode, encode>(TensorType::kMXFP4, "MXFP4");
+extern constexpr Codec kMXFP4Codec =
+    make_codec<mxfp4::Block, mxfp4::kElems, mxfp4::decode, mxfp4::encode>(TensorType::kMXFP4, "MXFP4");
 
 }  // namespace dllm

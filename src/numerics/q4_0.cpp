@@ -5,6 +5,7 @@
 #include "numerics/half.h"
 
 namespace dllm {
+namespace q4_0 {
 namespace {
 
 constexpr int kElems = 32, kHalf = kElems / 2;
@@ -39,7 +40,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q4_0
 
-extern constexpr Codec kQ4_0Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ4_0, "Q4_0");
+extern constexpr Codec kQ4_0Codec =
+    make_codec<q4_0::Block, q4_0::kElems, q4_0::decode, q4_0::encode>(TensorType::kQ4_0, "Q4_0");
 
 }  // namespace dllm

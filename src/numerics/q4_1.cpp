@@ -4,6 +4,7 @@
 #include "numerics/half.h"
 
 namespace dllm {
+namespace q4_1 {
 namespace {
 
 constexpr int kElems = 32, kHalf = kElems / 2, kTop = 15;
@@ -39,7 +40,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q4_1
 
-extern constexpr Codec kQ4_1Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ4_1, "Q4_1");
+extern constexpr Codec kQ4_1Codec =
+    make_codec<q4_1::Block, q4_1::kElems, q4_1::decode, q4_1::encode>(TensorType::kQ4_1, "Q4_1");
 
 }  // namespace dllm

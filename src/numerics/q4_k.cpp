@@ -6,6 +6,7 @@
 #include "numerics/k_scales.h"
 
 namespace dllm {
+namespace q4_k {
 namespace {
 
 constexpr AffineCandidates kCandidates{.top = 15, .first = -1.0f, .step = 0.1f, .steps = 20};
@@ -43,7 +44,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q4_k
 
-extern constexpr Codec kQ4_KCodec = make_codec<Block, kSuperBlock, decode, encode>(TensorType::kQ4_K, "Q4_K");
+extern constexpr Codec kQ4_KCodec =
+    make_codec<q4_k::Block, kSuperBlock, q4_k::decode, q4_k::encode>(TensorType::kQ4_K, "Q4_K");
 
 }  // namespace dllm

@@ -5,6 +5,7 @@
 #include "numerics/half.h"
 
 namespace dllm {
+namespace q5_0 {
 namespace {
 
 constexpr int kElems = 32, kHalf = kElems / 2;
@@ -44,7 +45,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q5_0
 
-extern constexpr Codec kQ5_0Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ5_0, "Q5_0");
+extern constexpr Codec kQ5_0Codec =
+    make_codec<q5_0::Block, q5_0::kElems, q5_0::decode, q5_0::encode>(TensorType::kQ5_0, "Q5_0");
 
 }  // namespace dllm

@@ -4,6 +4,7 @@
 #include "numerics/half.h"
 
 namespace dllm {
+namespace q5_1 {
 namespace {
 
 constexpr int kElems = 32, kHalf = kElems / 2, kTop = 31;
@@ -46,7 +47,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q5_1
 
-extern constexpr Codec kQ5_1Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ5_1, "Q5_1");
+extern constexpr Codec kQ5_1Codec =
+    make_codec<q5_1::Block, q5_1::kElems, q5_1::decode, q5_1::encode>(TensorType::kQ5_1, "Q5_1");
 
 }  // namespace dllm

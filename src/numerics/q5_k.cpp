@@ -6,6 +6,7 @@
 #include "numerics/k_scales.h"
 
 namespace dllm {
+namespace q5_k {
 namespace {
 
 constexpr AffineCandidates kCandidates{.top = 31, .first = -0.5f, .step = 0.1f, .steps = 15};
@@ -52,7 +53,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q5_k
 
-extern constexpr Codec kQ5_KCodec = make_codec<Block, kSuperBlock, decode, encode>(TensorType::kQ5_K, "Q5_K");
+extern constexpr Codec kQ5_KCodec =
+    make_codec<q5_k::Block, kSuperBlock, q5_k::decode, q5_k::encode>(TensorType::kQ5_K, "Q5_K");
 
 }  // namespace dllm

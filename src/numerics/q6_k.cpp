@@ -9,6 +9,7 @@
 #include "numerics/k_search.h"
 
 namespace dllm {
+namespace q6_k {
 namespace {
 
 constexpr int kSubBlocks = 16, kSubElems = 16;
@@ -74,7 +75,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q6_k
 
-extern constexpr Codec kQ6_KCodec = make_codec<Block, kSuperBlock, decode, encode>(TensorType::kQ6_K, "Q6_K");
+extern constexpr Codec kQ6_KCodec =
+    make_codec<q6_k::Block, kSuperBlock, q6_k::decode, q6_k::encode>(TensorType::kQ6_K, "Q6_K");
 
 }  // namespace dllm

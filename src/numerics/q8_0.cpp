@@ -4,6 +4,7 @@
 #include "numerics/half.h"
 
 namespace dllm {
+namespace q8_0 {
 namespace {
 
 constexpr int kElems = 32, kTop = 127;
@@ -37,7 +38,9 @@ Block encode(const float* x) {
 }
 
 }  // namespace
+}  // namespace q8_0
 
-extern constexpr Codec kQ8_0Codec = make_codec<Block, kElems, decode, encode>(TensorType::kQ8_0, "Q8_0");
+extern constexpr Codec kQ8_0Codec =
+    make_codec<q8_0::Block, q8_0::kElems, q8_0::decode, q8_0::encode>(TensorType::kQ8_0, "Q8_0");
 
 }  // namespace dllm

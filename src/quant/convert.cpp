@@ -15,15 +15,19 @@
 namespace dllm {
 namespace {
 
-constexpr std::uint32_t kQuantizationVersion = 2;  // GGML's version of its block formats
-
-Expected<void> check_target(const ModelSource& source, const std::string& path) {
+/// The files that the model is made of, those of a directory that are read rather than mapped too.
+Expected<std::vector<FileIdentity>> sources_of(const ModelSource& source) {
+  std::vector<FileIdentity> result;
+  for (const auto& file : source.files) result.push_back(file->identity());
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return Error{ErrorCode::kUsage, "the target is a directory", path, "name a file, such as model.gguf"};
-  if (std::filesystem::equivalent(source.name, path, ignored))
-    return Error{ErrorCode::kUsage, "the target is the source", path, "write to another file"};
-  return {};
+  if (!std::filesystem::is_directory(source.name, ignored)) return result;
+  std::filesystem::directory_iterator it(source.name, ignored), end;
+  for (; !ignored && it != end; it.increment(ignored)) {
+    const auto extension = it->path().extension();
+    if (extension != ".json" && extension != ".txt" && extension != ".jinja") continue;
+    if (const auto identity = file_identity(it->path().string())) result.push_back(*identity);
+  }
+  return result;
 }
 
 Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeChoice>& choices) {
@@ -38,6 +42,11 @@ Metadata target_metadata(const ModelSource& source, const WriteOptions& options,
   Metadata result = source.metadata;
   result.set("general.file_type", MetaValue::u32(recipe.file_type));
   result.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));
+  const auto set_length = [&result](const char* key, std::int32_t length) {
+    if (length > 0) result.set(key, MetaValue::u32(static_cast<std::uint32_t>(length)));
+  };
+  set_length("dllm.canvas_length", options.canvas_length);
+  set_length("diffusion.block_length", options.block_length);
   if (!options.model_name.empty()) result.set("general.name", MetaValue::string(options.model_name));
   return result;
 }
@@ -74,13 +83,13 @@ class ModelWriter {
   ModelWriter(const ModelSource& source, const WriteOptions& options, const std::vector<TypeChoice>& choices)
       : source_(source), options_(options), choices_(choices), encoder_(options.threads) {}
 
-  Expected<void> write(Metadata metadata, const std::string& path) {
+  Expected<void> write(Metadata metadata, const std::string& path, OutputOptions output) {
     GgufWriter writer(std::move(metadata));
     for (std::size_t i = 0; i < source_.tensors.size(); ++i) {
       const SourceTensor& tensor = source_.tensors[i];
       DLLM_CHECK_OK(writer.add(tensor.name, choices_[i].type, tensor.shape, [this, i] { return produce(i); }));
     }
-    DLLM_CHECK_OK(writer.write(path));
+    DLLM_CHECK_OK(writer.write(path, std::move(output)));
     tell("", source_.tensors.size());
     return {};
   }
@@ -110,13 +119,19 @@ class ModelWriter {
 Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path) {
   DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
   if (options.threads < 1)
-    return Error{ErrorCode::kUsage, fmt::format("{} is no number of threads", options.threads), "", "at least 1"};
-  DLLM_CHECK_OK(check_target(source, path));
+    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "",
+                 "at least 1"};
+  OutputOptions output{.replace = options.replace, .check = [&source] { return source.check(); }};
+  DLLM_TRY(output.sources, sources_of(source));
+  DLLM_CHECK_OK(check_output(path, output));
   DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
   DLLM_CHECK_OK(check_encoders(source, choices));
   WriteReport report = plan_report(source, choices);
-  DLLM_CHECK_OK(ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path));
-  return report;
+  auto written =
+      ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path, std::move(output));
+  if (written) return report;
+  DLLM_CHECK_OK(source.check());  // first: what changed may also look damaged
+  return std::move(written).error();
 }
 
 }  // namespace dllm

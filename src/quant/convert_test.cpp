@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 
@@ -17,10 +19,10 @@ namespace dllm {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::make_checkpoint;
-using testing::read_text;
-using testing::TempDirectory;
-using testing::write_text;
+using test::make_checkpoint;
+using test::read_text;
+using test::TempDirectory;
+using test::write_text;
 
 const std::string kShipped = DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf";
 const std::string kTestdata = DLLM_SOURCE_DIR "/src/model/testdata/tiny-llada/";
@@ -89,7 +91,7 @@ TEST(WriteModel, ReportCountsWhatWasWritten) {
   make_checkpoint({}).write(directory.path());
   const ModelSource source = open_ok(directory.path());
   std::vector<std::pair<std::string, std::int64_t>> seen;
-  WriteOptions options{.type = "Q4_K_M", .model_name = "renamed"};
+  WriteOptions options{.type = "Q4_K_M", .model_name = "renamed", .canvas_length = 96, .block_length = 16};
   options.progress = [&](std::string_view tensor, std::int64_t done, std::int64_t total) {
     EXPECT_EQ(total, 21);
     seen.emplace_back(tensor, done);
@@ -108,6 +110,8 @@ TEST(WriteModel, ReportCountsWhatWasWritten) {
   for (const SourceTensor& tensor : written.tensors) bytes += static_cast<std::int64_t>(tensor.data.size());
   EXPECT_EQ(report.bytes_out, bytes);
   EXPECT_EQ(**written.metadata.string("general.name"), "renamed");
+  EXPECT_EQ(**written.metadata.integer("dllm.canvas_length"), 96);
+  EXPECT_EQ(**written.metadata.integer("diffusion.block_length"), 16);
   EXPECT_EQ(**written.metadata.integer("general.file_type"), 15);
   EXPECT_EQ(**written.metadata.integer("general.quantization_version"), 2);
 }
@@ -196,6 +200,50 @@ TEST(WriteModel, AFailedWriteLeavesTheTargetAlone) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1) << "a partial file was left behind";
 }
 
+TEST(WriteModel, ASourceThatChangesMeanwhileIsAnError) {
+  for (const bool truncated : {false, true}) {
+    SmallSource small;
+    const TempDirectory directory;
+    const std::string from = directory.file("from.gguf"), to = directory.file("to.gguf");
+    write_ok(small.source, {.type = "F32"}, from);
+    write_text(to, "precious");
+    WriteOptions options{.type = "F16"};
+    options.progress = [&](std::string_view, std::int64_t done, std::int64_t) {
+      if (done != 1) return;
+      if (truncated) return fs::resize_file(from, 6000);
+      std::fstream(from, std::ios::in | std::ios::out | std::ios::binary).seekp(-64, std::ios::end) << "other";
+      fs::last_write_time(from, fs::last_write_time(from) + std::chrono::seconds(1));
+    };
+    const auto report = write_model(open_ok(from), options, to);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, ErrorCode::kIo);
+    EXPECT_EQ(report.error().what, "the file changed while it was read");
+    EXPECT_EQ(read_text(to), "precious");
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 2);
+  }
+}
+
+TEST(WriteModel, ReplacesNeitherASourceNorWhatAppears) {
+  SmallSource small;
+  const TempDirectory directory;
+  const std::string target = directory.file("x.gguf");
+  WriteOptions options{.type = "F32", .replace = false};
+  options.progress = [&](std::string_view, std::int64_t done, std::int64_t) {
+    if (done == 1) write_text(target, "first");
+  };
+  EXPECT_FALSE(write_model(small.source, options, target));
+  EXPECT_EQ(read_text(target), "first");
+
+  const TempDirectory checkpoint;
+  make_checkpoint({.kv_heads = 2}).write(checkpoint.path());
+  const ModelSource source = open_ok(checkpoint.path());
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    const auto report = write_model(source, {.type = "F32"}, checkpoint.file(name));
+    ASSERT_FALSE(report) << name;
+    EXPECT_EQ(report.error().code, ErrorCode::kUsage);
+  }
+}
+
 TEST(WriteModel, RefusesBadArguments) {
   SmallSource small;
   const TempDirectory directory;
@@ -214,8 +262,8 @@ TEST(WriteModel, RefusesBadArguments) {
 }
 
 /// The shipped model as the Hugging Face checkpoint it was converted from: rows of Q and K back in half-split order.
-testing::HfCheckpoint checkpoint_of(const ModelSource& gguf) {
-  testing::HfCheckpoint checkpoint;
+test::HfCheckpoint checkpoint_of(const ModelSource& gguf) {
+  test::HfCheckpoint checkpoint;
   const auto name_of = [](std::string name) {
     const std::pair<const char*, const char*> renames[] = {{"blk.", "model.transformer.blocks."},
                                                            {"attn_output", "attn_out"},
@@ -253,7 +301,8 @@ TEST(TinyLlada, ShippedFileIsTheConversionOfItsCheckpoint) {
   checkpoint_of(open_ok(kShipped)).write(directory.path());
   for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
     fs::copy_file(kTestdata + name, directory.file(name));
-  write_ok(open_ok(directory.path()), {.type = "F32", .threads = 2, .model_name = "tiny-llada"},
+  write_ok(open_ok(directory.path()),
+           {.type = "F32", .threads = 2, .model_name = "tiny-llada", .canvas_length = 64, .block_length = 32},
            directory.file("x.gguf"));
   EXPECT_TRUE(read_text(directory.file("x.gguf")) == read_text(kShipped));
 }
@@ -265,7 +314,9 @@ TEST(TinyLlada, ShippedFileIsTheConversionOfTheOriginal) {
   if (!fs::exists(original + "/model.safetensors"))
     GTEST_SKIP() << "extra test: needs the original checkpoint (set DLLM_SHARED_DATA to the folder above tiny-llada)";
   const TempDirectory directory;
-  write_ok(open_ok(original), {.type = "F32", .threads = 2, .model_name = "tiny-llada"}, directory.file("x.gguf"));
+  write_ok(open_ok(original),
+           {.type = "F32", .threads = 2, .model_name = "tiny-llada", .canvas_length = 64, .block_length = 32},
+           directory.file("x.gguf"));
   EXPECT_TRUE(read_text(directory.file("x.gguf")) == read_text(kShipped));
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/human_bytes.h"
 #include "base/try.h"
 #include "quant/random_weights.h"
 
@@ -12,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kQuantizationVersion = 2;  // GGML's version of its block formats
-
 Expected<void> check_space(std::uint64_t bytes, const std::string& path) {
   std::error_code unknown;
   fs::path folder = fs::path(path).parent_path();
@@ -21,12 +20,12 @@ Expected<void> check_space(std::uint64_t bytes, const std::string& path) {
   // The file that is replaced stays until the new one is complete, so its bytes do not count as free.
   if (unknown || space.available >= bytes) return {};
   return Error{ErrorCode::kIo,
-               fmt::format("the file needs {:.1f} GB, and {:.1f} GB are free", static_cast<double>(bytes) / 1e9,
-                           static_cast<double>(space.available) / 1e9),
+               fmt::format("the file needs {}, and {} are free", human_bytes(static_cast<double>(bytes)),
+                           human_bytes(static_cast<double>(space.available))),
                path, "free some space, or give a smaller --type or --layers"};
 }
 
-WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+WriteReport planned_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
   WriteReport report;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const SourceTensor& tensor = source.tensors[i];
@@ -46,7 +45,7 @@ class Maker {
         std::int64_t bytes)
       : source_(source), choices_(choices), options_(options), bytes_(bytes), weights_(options.seed, options.threads) {}
 
-  Expected<void> write(Metadata metadata, const std::string& path) {
+  Expected<void> write(Metadata metadata, const std::string& path, OutputOptions output) {
     GgufWriter writer(std::move(metadata));
     for (std::size_t i = 0; i < source_.tensors.size(); ++i) {
       const SourceTensor& tensor = source_.tensors[i];
@@ -55,7 +54,7 @@ class Maker {
     }
     DLLM_TRY(const std::uint64_t size, writer.file_bytes());
     DLLM_CHECK_OK(check_space(size, path));
-    return writer.write(path);
+    return writer.write(path, std::move(output));
   }
 
  private:
@@ -85,10 +84,10 @@ class Maker {
 Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& options, const std::string& path) {
   DLLM_TRY(const Recipe* const recipe, find_recipe(options.type));
   if (options.threads < 1)
-    return Error{ErrorCode::kUsage, fmt::format("{} is no number of threads", options.threads), "", "at least 1"};
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored))
-    return Error{ErrorCode::kUsage, "the target is a directory", path, "name a file, such as model.gguf"};
+    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "",
+                 "at least 1"};
+  OutputOptions output{.replace = options.replace};
+  DLLM_CHECK_OK(check_output(path, output));
   DLLM_TRY(const ModelSource source, shape_source(shape, options.shape));
   DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
   for (std::size_t i = 0; i < choices.size(); ++i)
@@ -100,8 +99,8 @@ Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& opt
   metadata.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));
   metadata.set("general.description",
                MetaValue::string(fmt::format("random weights of seed {}, made by dllm make-model", options.seed)));
-  WriteReport report = plan_report(source, choices);
-  DLLM_CHECK_OK(Maker(source, choices, options, report.bytes_out).write(std::move(metadata), path));
+  WriteReport report = planned_report(source, choices);
+  DLLM_CHECK_OK(Maker(source, choices, options, report.bytes_out).write(std::move(metadata), path, std::move(output)));
   return report;
 }
 

@@ -19,14 +19,15 @@ struct MakeOptions {
   std::uint64_t seed = 0;
   int threads = 1;  ///< >= 1; the file is the same for every number
   std::function<void(std::string_view tensor, double fraction)> progress{};
+  bool replace = true;  ///< false: an error if the target exists when the file is complete
   /// Asked every few MiB; true ends the write with kCancelled, and the target is left as it was.
   std::function<bool()> cancelled{};
 };
 
 /// Writes a model of true shape and random weights (RandomWeights) with the types that `dllm quantize` would choose. No
 /// more than some tens of MiB are in memory, whatever the shape. The target is replaced only by a complete file.
-/// Errors: kUsage (type, overrides, target is a directory), kIo (no space: told before anything is written where the
-/// file system says so), kCancelled.
+/// Errors: kUsage (type, overrides, target is no regular file), kIo (no space: told before anything is written where
+/// the file system says so), kCancelled.
 Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& options, const std::string& path);
 
 }  // namespace dllm

@@ -15,7 +15,7 @@
 namespace dllm {
 namespace {
 
-using testing::TempDirectory;
+using test::TempDirectory;
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "base/try.h"
 #include "numerics/tensor_type.h"
@@ -69,14 +70,14 @@ void RandomWeights::fill(std::uint32_t index, const Codec& format, const std::ve
                          std::int64_t first_piece, std::span<std::byte> out) {
   const std::int64_t piece_bytes = format.row_bytes(kPieceElems);
   const auto size = static_cast<std::int64_t>(out.size());
-  const std::int64_t pieces = (size + piece_bytes - 1) / piece_bytes;
+  const std::int64_t pieces = ceil_div(size, piece_bytes);
   // Any block of the pool may begin a piece.
   const std::int64_t places = (kPoolElems - kPieceElems) / format.block_elems + 1;
-  threads_.parallel_for((pieces + kTaskPieces - 1) / kTaskPieces, [&](std::int64_t task, int) {
+  parallel_pieces(threads_, pieces, kTaskPieces, [&](std::int64_t begin, std::int64_t end, int) {
     std::array<std::uint32_t, 4> words{};
-    for (std::int64_t p = task * kTaskPieces; p < std::min(pieces, (task + 1) * kTaskPieces); ++p) {
+    for (std::int64_t p = begin; p < end; ++p) {
       const std::int64_t piece = first_piece + p;
-      // first_piece and task * kTaskPieces are multiples of four: the words are drawn before they are read.
+      // first_piece and begin are multiples of four: the words are drawn before they are read.
       if (piece % 4 == 0) words = draw(seed_, kPlaces, index, static_cast<std::uint64_t>(piece / 4));
       const std::uint64_t word = words[static_cast<std::size_t>(piece % 4)];
       const auto place = static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32);

@@ -11,6 +11,9 @@
 
 namespace dllm {
 
+/// GGML's version of its block formats, which files name in `general.quantization_version`.
+inline constexpr std::uint32_t kQuantizationVersion = 2;
+
 /// How a recipe departs from giving every matrix its base type.
 enum class Mix {
   kNone,    ///< it does not

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/parallel.h"
+
 namespace dllm {
 namespace {
 
@@ -54,7 +56,7 @@ struct TensorEncoder::Job {
   const Codec& to;
   const std::byte* src;
   std::byte* dst;  ///< null: the bytes stay as they are and are only looked through
-  std::int64_t row, rows, rows_per_chunk;
+  std::int64_t row;
 };
 
 TensorEncoder::TensorEncoder(int threads) : pool_(threads), scratch_(static_cast<std::size_t>(pool_.size())) {}
@@ -65,17 +67,13 @@ Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& t
   const Codec& to = codec(type);
   const std::int64_t row = tensor.shape.front(), rows = row_count(tensor.shape);
   if (!same) encoded_.resize(static_cast<std::size_t>(rows * to.row_bytes(row)));
-  const Job job{.from = codec(tensor.type),
-                .to = to,
-                .src = bytes.data(),
-                .dst = same ? nullptr : encoded_.data(),
-                .row = row,
-                .rows = rows,
-                .rows_per_chunk = std::max<std::int64_t>(1, kChunkElems / row)};
-  for (auto& scratch : scratch_) scratch.resize(static_cast<std::size_t>(job.rows_per_chunk * row));
+  const Job job{
+      .from = codec(tensor.type), .to = to, .src = bytes.data(), .dst = same ? nullptr : encoded_.data(), .row = row};
+  const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElems / row);  // rows
+  for (auto& scratch : scratch_) scratch.resize(static_cast<std::size_t>(chunk * row));
   not_finite_ = overflow_ = kNone;
-  pool_.parallel_for((rows + job.rows_per_chunk - 1) / job.rows_per_chunk, [&](std::int64_t chunk, int worker) {
-    encode_chunk(job, chunk, scratch_[static_cast<std::size_t>(worker)].data());
+  parallel_pieces(pool_, rows, chunk, [&](std::int64_t first, std::int64_t end, int worker) {
+    encode_rows(job, first, end, scratch_[static_cast<std::size_t>(worker)].data());
   });
   if (not_finite_ != kNone)
     return fault(tensor, not_finite_, "is not a finite number", "the weights are damaged, or training diverged");
@@ -84,9 +82,8 @@ Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& t
   return same ? bytes : std::span<const std::byte>(encoded_);
 }
 
-void TensorEncoder::encode_chunk(const Job& job, std::int64_t chunk, float* scratch) {
-  const std::int64_t first = chunk * job.rows_per_chunk;
-  const std::int64_t count = std::min(job.rows_per_chunk, job.rows - first) * job.row;
+void TensorEncoder::encode_rows(const Job& job, std::int64_t first, std::int64_t end, float* scratch) {
+  const std::int64_t count = (end - first) * job.row;
   const std::int64_t offset = first * job.row;
   job.from.dequantize(job.src + first * job.from.row_bytes(job.row), scratch, count);
   const Scan found = scan(scratch, count);

@@ -25,7 +25,7 @@ class TensorEncoder {
 
  private:
   struct Job;
-  void encode_chunk(const Job& job, std::int64_t chunk, float* scratch);
+  void encode_rows(const Job& job, std::int64_t first, std::int64_t end, float* scratch);
 
   ThreadPool pool_;
   std::vector<std::vector<float>> scratch_;  ///< by worker

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/try.h"
-#include "text/jinja_interpreter.h"
-#include "text/jinja_parser.h"
-#include "text/jinja_runtime.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/parser.h"
+#include "text/jinja/runtime.h"
 
 namespace dllm {
 
@@ -26,6 +26,17 @@ Expected<ChatTemplate> ChatTemplate::compile(std::string source) {
 }
 
 Expected<std::string> ChatTemplate::render(const std::vector<ChatMessage>& messages, const Options& options) const {
+  DLLM_TRY(MarkedText text, render_marked(messages, options));
+  return std::move(text.bytes);
+}
+
+Expected<std::string> ChatTemplate::render(const nlohmann::ordered_json& variables) const {
+  DLLM_TRY(MarkedText text, render_marked(variables));
+  return std::move(text.bytes);
+}
+
+Expected<MarkedText> ChatTemplate::render_marked(const std::vector<ChatMessage>& messages,
+                                                 const Options& options) const {
   nlohmann::ordered_json variables;
   variables["messages"] = nlohmann::ordered_json::array();
   for (const ChatMessage& message : messages) {
@@ -34,17 +45,17 @@ Expected<std::string> ChatTemplate::render(const std::vector<ChatMessage>& messa
   variables["add_generation_prompt"] = options.add_generation_prompt;
   variables["bos_token"] = options.bos_token;
   variables["eos_token"] = options.eos_token;
-  return render(variables);
+  return render_marked(variables);
 }
 
-Expected<std::string> ChatTemplate::render(const nlohmann::ordered_json& variables) const {
+Expected<MarkedText> ChatTemplate::render_marked(const nlohmann::ordered_json& variables) const {
   if (!variables.is_object()) {
     return Error{ErrorCode::kUsage, "the variables of a chat template are not a JSON object", "", ""};
   }
   jinja::Runtime runtime{jinja::Limits{}};
   DLLM_TRY(jinja::ScopePtr globals, runtime.make_scope(nullptr));
   for (const auto& [name, json] : variables.items()) {
-    auto value = jinja::from_json(json);
+    auto value = jinja::from_json(json, /*content=*/!name.ends_with("_token"));
     if (!value) {
       Error error = std::move(value).error();
       error.where = "chat template, variable '" + name + "'";

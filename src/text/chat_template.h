@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "dllm/error.h"
+#include "text/marked_text.h"
 
 namespace dllm {
 
@@ -37,8 +38,14 @@ class ChatTemplate {
   /// texts (16 MiB), all intermediate texts (256 MiB) and nesting.
   Expected<std::string> render(const std::vector<ChatMessage>& messages, const Options& options) const;
 
-  /// Renders with arbitrary variables (a JSON object); what render() above calls, and what tests compare to jinja2.
+  /// The same with arbitrary variables (a JSON object). Tests compare it to jinja2.
   Expected<std::string> render(const nlohmann::ordered_json& variables) const;
+
+  /// render() that tells what comes from the template and what from the messages, whatever the template does to them:
+  /// texts in the variables are content, except roles that are plain words (templates build `<|user|>` from them) and
+  /// variables called `..._token`. Where filters mix the two beyond recognition (upper() of both), all is content.
+  Expected<MarkedText> render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
+  Expected<MarkedText> render_marked(const nlohmann::ordered_json& variables) const;
 
   const std::string& source() const;
 

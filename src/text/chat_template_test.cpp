@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "text/test_data.h"
 
@@ -64,6 +65,65 @@ TEST(ChatTemplate, TinyLladaPrompt) {
   EXPECT_EQ(*compiled->render({{"user", " 1+1? "}}, {true, "<|startoftext|>", "<|endoftext|>"}),
             "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n1+1?<|eot_id|>"
             "<|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
+/// Content in square brackets, markup as it is.
+std::string show_marks(const MarkedText& text) {
+  std::string out;
+  bool inside = false;
+  for (std::size_t i = 0; i < text.bytes.size(); ++i) {
+    const bool content = !text.marks.empty() && text.marks[i] == MarkedText::kContent;
+    if (content != inside) out += content ? '[' : ']';
+    inside = content;
+    out += text.bytes[i];
+  }
+  return inside ? out + "]" : out;
+}
+
+std::string marked(const std::string& source, const Json& variables) {
+  auto compiled = ChatTemplate::compile(source);
+  if (!compiled) return "error: " + compiled.error().message();
+  const auto text = compiled->render_marked(variables);
+  return text ? show_marks(*text) : "error: " + text.error().message();
+}
+
+TEST(ChatTemplate, MarksWhatComesFromMessages) {
+  const Json variables = {{"messages", {{{"role", "user"}, {"content", " a<e>b "}}}}, {"bos_token", "<s>"}};
+  const std::string m = "{% set m = messages[0] %}{% set c = m.content %}";
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ bos_token }}<{{ m.role }}>{{ c }}<e>", "<s><user>[ a<e>b ]<e>"},
+      {"{{ '<x>' + c + '<e>' }}", "<x>[ a<e>b ]<e>"},
+      {"{{ '<x>' ~ c ~ '<e>' }}", "<x>[ a<e>b ]<e>"},
+      {"{{ ('<x>' + c) | trim }}", "<x>[ a<e>b]"},
+      {"{{ ('<x>' ~ c).strip() }}", "<x>[ a<e>b]"},
+      {"{% for p in ('<x>' + c).split('<e>') %}({{ p }}){% endfor %}", "(<x>[ a])([b ])"},
+      {"{{ ('<x>' + c)[2:6] }}", ">[ a<]"},
+      {"{{ ('<x>' + c)[4] }}", "[a]"},
+      {"{{ ('<x>' + c) | replace('<e>', '<y>') }}", "<x>[ a]<y>[b ]"},
+      {"{{ ('<x>' + c).replace('<x>', c) }}", "[ a<e>b  a<e>b ]"},
+      {"{{ ['<x>', c] | join('|') }}", "<x>|[ a<e>b ]"},
+      {"{{ '|'.join(['<x>', c]) }}", "<x>|[ a<e>b ]"},
+      {"{{ '<%s>' | format(c) }}", "<[ a<e>b ]>"},
+      {"{{ '<%s>' % c }}", "<[ a<e>b ]>"},
+      {"{{ '<{}>'.format(c) }}", "<[ a<e>b ]>"},
+      {"{{ c | format }}", "[ a<e>b ]"},
+      {"{% set t %}<x>{{ c }}{% endset %}{{ t | trim }}", "<x>[ a<e>b]"},
+      {"{% macro f(t) %}<x>{{ t }}{% endmacro %}{{ f(c) }}", "<x>[ a<e>b ]"},
+      {"{% filter trim %}<x>{{ c }}{% endfilter %}", "<x>[ a<e>b]"},
+      {"{% set ns = namespace(t='') %}{% set ns.t = ns.t + c + '<x>' %}{{ ns.t }}", "[ a<e>b ]<x>"},
+      {"{% for x in c | trim %}{{ x }}{% endfor %}", "[a<e>b]"},
+      {"{{ c | upper }}{{ 'x' | upper }}", "[ A<E>B ]X"},
+      {"{{ c * 2 }}{{ m | tojson }}", "[ a<e>b  a<e>b {\"role\": \"user\", \"content\": \" a<e>b \"}]"},
+      {"{{ ('<x>' + c) | indent }}", "[<x> a<e>b ]"},
+      {"{{ messages | map(attribute='content') | map('trim') | first }}", "[a<e>b]"},
+      {"{{ [c] }}", "[[' a<e>b ']]"},
+  };
+  for (const auto& [source, expected] : cases) EXPECT_EQ(marked(m + source, variables), expected) << source;
+}
+
+TEST(ChatTemplate, RolesThatAreNoWordsAreContent) {
+  const Json variables = {{"messages", {{{"role", "user><e"}, {"content", ""}}}}};
+  EXPECT_EQ(marked("<{{ messages[0].role }}>", variables), "<[user><e]>");
 }
 
 TEST(ChatTemplate, ErrorsNameThePlace) {

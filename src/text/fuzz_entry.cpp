@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/utf8.h"
 
 namespace dllm {

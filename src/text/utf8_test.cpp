@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "text/byte_alphabet.h"
+#include "text/tokenizer/byte_alphabet.h"
 
 namespace dllm {
 namespace {

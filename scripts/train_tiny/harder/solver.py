@@ -14,7 +14,7 @@ def calc(prompt):
 
 def sums(prompt):
     found = re.findall(r" ([a-v])(\d)([+*])(\d)", prompt)
-    return ["%s%s%s%s=%02d" % (label, a, op, b, eval(a + op + b)) for label, a, op, b in found]
+    return [f"{label}{a}{op}{b}={eval(a + op + b):02d}" for label, a, op, b in found]
 
 
 def recur(prompt):

@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kFloatTileBlock = 256;  ///< of floats; twice as many pairs of BF16 take as much
 constexpr int kFloatTileRows = kFloatGroups * static_cast<int>(kRowGroup);
 constexpr std::int64_t kSharePanels = 8;  ///< that share a block of x
-/// Tiles of rows from which on a block is widened first: measured, see docs/performance.md.
+/// Tiles of rows from which on a block is widened first: measured, see docs/lab/performance.md.
 constexpr std::int64_t kWidenTiles = kFloatPanels > 1 ? 4 : 3;
 static_assert(kFloatPanels * kFloatTileBlock * kPanel * 4 <= std::int64_t{kLinearScratchBytes});
 
@@ -193,14 +193,14 @@ inline void packed_float_tile_of(int rows, const FloatBlock& block, const float*
 
 /// Tiles of rows, counted from the beginning of the first one's group.
 inline std::int64_t float_tiles(const LinearArgs& args) {
-  return (args.first_row % kRowGroup + args.rows + kFloatTileRows - 1) / kFloatTileRows;
+  return (args.grouped.first_row % kRowGroup + args.rows + kFloatTileRows - 1) / kFloatTileRows;
 }
 
 /// Every row over a block. Of an odd number of groups the first goes alone: the last may have few rows, and a tile
 /// needs enough accumulators to hide the latency of FMA.
 template <class Weights, int kPanels>
 void float_rows(const LinearArgs& args, FloatBlock block, std::int64_t k0) {
-  const std::int64_t begin = args.first_row / kRowGroup, end = args.first_row + args.rows;
+  const std::int64_t begin = args.grouped.first_row / kRowGroup, end = args.grouped.first_row + args.rows;
   const std::int64_t groups = (end + kRowGroup - 1) / kRowGroup - begin;
   const std::int64_t tiles = float_tiles(args), chunks = (block.kc + 15) / 16;
   if (block.prefetch != nullptr) block.prefetch_lines = (block.prefetch_lines + tiles * chunks - 1) / (tiles * chunks);
@@ -209,9 +209,9 @@ void float_rows(const LinearArgs& args, FloatBlock block, std::int64_t k0) {
     if (g > begin && block.prefetch != nullptr) block.prefetch += block.prefetch_lines * chunks * 64;
     const std::int64_t row = g * kRowGroup;
     const std::int64_t rows = end - row < height * kRowGroup ? end - row : height * kRowGroup;
-    packed_float_tile_of<Weights, kPanels>(static_cast<int>(rows), block,
-                                           args.groups + g * block.group_stride + k0 / 2 * Weights::kRowPair,
-                                           row - args.first_row, args.first_row > row ? args.first_row - row : 0);
+    packed_float_tile_of<Weights, kPanels>(
+        static_cast<int>(rows), block, args.grouped.groups + g * block.group_stride + k0 / 2 * Weights::kRowPair,
+        row - args.grouped.first_row, args.grouped.first_row > row ? args.grouped.first_row - row : 0);
   }
 }
 
@@ -245,7 +245,7 @@ void float_block(const LinearArgs& args, FloatBlock block, std::int64_t k0, floa
 template <class Weights>
 void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, float* scratch) {
   constexpr std::int64_t kWidth = kFloatPanels * kPanel;
-  const std::int64_t panel_bytes = args.layout->bytes;
+  const std::int64_t panel_bytes = args.panels.layout->bytes;
   FloatBlock block;
   block.panel_bytes = block.prefetch_stride = panel_bytes, block.group_stride = row_group_stride(args.k),
   block.out_stride = args.out_stride;
@@ -256,7 +256,7 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
       block.first = k0 == 0;
       const bool last = k0 + block.kc == args.k;
       for (std::int64_t n = share; n < share_end; n += kWidth) {
-        const std::uint8_t* panel = args.packed + n / kPanel * panel_bytes;
+        const std::uint8_t* panel = args.panels.data + n / kPanel * panel_bytes;
         const std::int64_t offset = k0 / 2 * Weights::kPairBytes;
         block.weights = panel + offset;
         block.out = args.out + (n - args.out_origin);
@@ -265,7 +265,7 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
         std::int64_t next = n + kWidth, next_offset = offset;
         if (next >= share_end && !last) next = share, next_offset = offset + block.kc / 2 * Weights::kPairBytes;
         if (next >= share_end) next_offset = 0;
-        block.prefetch = next + kWidth <= args.n ? args.packed + next / kPanel * panel_bytes + next_offset
+        block.prefetch = next + kWidth <= args.n ? args.panels.data + next / kPanel * panel_bytes + next_offset
                          : last                  ? args.follow
                                                  : nullptr;
         const std::int64_t left = n_end - n;
@@ -283,14 +283,14 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
 /// Outputs [n_begin, n_end) of a product with packed floats.
 void packed_floats(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   auto* const floats = static_cast<float*>(scratch);
-  switch (args.format->type) {
+  switch (args.panels.format->type) {
     case TensorType::kF32:
       return packed_floats_of<F32Weights>(args, n_begin, n_end, floats);
     case TensorType::kF16:
       return packed_floats_of<F16Weights>(args, n_begin, n_end, floats);
     default:
 #ifdef DLLM_BF16_DOTS
-      if (args.form == RowForm::kPairs) return packed_floats_of<BF16Dots>(args, n_begin, n_end, floats);
+      if (args.grouped.form == RowForm::kPairs) return packed_floats_of<BF16Dots>(args, n_begin, n_end, floats);
 #endif
       return packed_floats_of<BF16Weights>(args, n_begin, n_end, floats);
   }

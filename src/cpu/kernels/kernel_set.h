@@ -58,9 +58,15 @@ enum class RowForm : std::uint8_t {
 };
 constexpr std::int64_t row_group_stride(std::int64_t k) { return (k + 15) / 16 * 16 * kRowGroup + 32; }
 
-/// out[m][n - out_origin] = sum_k x[m][k] w[n][k] + bias[n]
-struct LinearArgs {
-  // The float family, which reads weights as they stand in the file:
+/// What a product multiplies: each has kernels of its own, and operands of its own in LinearArgs.
+enum class LinearOperands : std::uint8_t {
+  kPlain,         ///< weights as they are in the file, and rows of floats
+  kPackedFloats,  ///< panels of floats, and rows of floats in groups of six
+  kPackedCodes,   ///< panels of integer codes, and rows quantized to int8
+};
+
+/// Of kPlain.
+struct PlainOperands {
   TensorType type = TensorType::kF32;
   const std::byte* weight = nullptr;  ///< rows of k elements, `row_bytes` apart
   std::int64_t row_bytes = 0;
@@ -68,16 +74,35 @@ struct LinearArgs {
   void (*dequantize)(const std::byte* src, float* dst, std::int64_t count) = nullptr;
   std::int64_t block_elems = 1;
   std::int64_t block_bytes = 4;
-  const float* x = nullptr;  ///< [rows][k]: runs over weights as they stand if it is set
-  // Packed weights:
-  const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)] for packed floats, from interleave()
-  RowForm form = RowForm::kFloats;
-  std::int64_t first_row = 0;  ///< of the rows in `groups`
+  const float* x = nullptr;  ///< [rows][k]
+};
+
+/// The weights of both packed kinds.
+struct WeightPanels {
   const PackedFormat* format = nullptr;
   const PackedLayout* layout = nullptr;
-  const std::uint8_t* packed = nullptr;  ///< panels
-  bool regular = false;                  ///< pack_panel() was true for every panel: exponents may be added
-  QuantizedRows quantized;
+  const std::uint8_t* data = nullptr;
+  bool regular = false;  ///< pack_panel() was true for every panel: exponents may be added
+};
+
+/// The rows of kPackedFloats.
+struct GroupedRows {
+  const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)], from interleave()
+  RowForm form = RowForm::kFloats;
+  std::int64_t first_row = 0;  ///< of the product's rows in `groups`
+};
+
+/// out[m][n - out_origin] = sum_k x[m][k] w[n][k] + bias[n]
+///
+/// `operands` says which of the members below it hold the operands; the others are not read. (A std::variant would put
+/// functions of the standard library into every instruction set's translation unit, and the linker keeps one of them
+/// for all.)
+struct LinearArgs {
+  LinearOperands operands = LinearOperands::kPlain;
+  PlainOperands plain;      ///< kPlain
+  WeightPanels panels;      ///< kPackedFloats, kPackedCodes
+  GroupedRows grouped;      ///< kPackedFloats
+  QuantizedRows quantized;  ///< kPackedCodes
 
   std::int64_t k = 0;
   std::int64_t rows = 0;                 ///< m

@@ -9,7 +9,7 @@
 #include "cpu/kernels/math-inl.h"
 // math first: the others use exp
 #include "cpu/kernels/packed-inl.h"
-#include "cpu/kernels/rows-inl.h"
+#include "cpu/kernels/row_operators-inl.h"
 // linear and attention build on them
 #include "cpu/kernels/attention-inl.h"
 // after attention-inl.h

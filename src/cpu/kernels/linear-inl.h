@@ -30,7 +30,7 @@ struct Block {
 
 template <int kRows>
 inline void float_tile(const LinearArgs& args, const Block& block, std::int64_t row, F32* acc) {
-  const float* x = args.x + row * args.k + block.k0;
+  const float* x = args.plain.x + row * args.k + block.k0;
   const float* w = block.floats;
   F32 sum[kRows];
 #pragma GCC unroll 16
@@ -136,8 +136,8 @@ void multiply_block(const LinearArgs& args, const Block& block, std::int64_t n, 
 
 /// Decodes k0..k0+kc of one weight row to floats.
 void decode_row(const LinearArgs& args, const std::byte* row, std::int64_t k0, std::int64_t kc, float* out) {
-  const std::int64_t width = args.type == TensorType::kF32 ? 4 : 2;
-  switch (args.type) {
+  const std::int64_t width = args.plain.type == TensorType::kF32 ? 4 : 2;
+  switch (args.plain.type) {
     case TensorType::kF32:
       __builtin_memcpy(out, row + k0 * width, static_cast<std::size_t>(kc * width));
       return;
@@ -151,11 +151,11 @@ void decode_row(const LinearArgs& args, const std::byte* row, std::int64_t k0, s
         } else {
           __builtin_memcpy(words, row + (k0 + i) * width, static_cast<std::size_t>(count * width));
         }
-        store(out + i, args.type == TensorType::kF16 ? load_half(words) : load_bf16(words));
+        store(out + i, args.plain.type == TensorType::kF16 ? load_half(words) : load_bf16(words));
       }
       return;
     default:
-      args.dequantize(row + k0 / args.block_elems * args.block_bytes, out, kc);
+      args.plain.dequantize(row + k0 / args.plain.block_elems * args.plain.block_bytes, out, kc);
   }
 }
 
@@ -167,7 +167,7 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
     for (std::int64_t k0 = 0; k0 < args.k; k0 += kFloatBlock) {
       const std::int64_t kc = args.k - k0 < kFloatBlock ? args.k - k0 : kFloatBlock;
       for (int i = 0; i < columns; ++i)
-        decode_row(args, args.weight + (n + i) * args.row_bytes, k0, kc, rows + i * kFloatBlock);
+        decode_row(args, args.plain.weight + (n + i) * args.plain.row_bytes, k0, kc, rows + i * kFloatBlock);
       for (std::int64_t k = 0; k < kc; k += 16)
         transpose16(reinterpret_cast<const std::uint32_t*>(rows + k), kFloatBlock,
                     reinterpret_cast<std::uint32_t*>(panel + k * kPanel));
@@ -180,9 +180,9 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
 
 /// Without tiles that decode in registers: the oracle, and the last panel of an odd number on AVX-512.
 [[maybe_unused]] void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scratch) {
-  const PackedFormat& format = *args.format;
-  const PackedLayout& layout = *args.layout;
-  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  const PackedFormat& format = *args.panels.format;
+  const PackedLayout& layout = *args.panels.layout;
+  const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
   auto* bytes = static_cast<std::uint8_t*>(scratch);
   auto* scale = reinterpret_cast<float*>(bytes + kPanel * kInt8Block);
   float* min = scale + kPanel * kInt8Block / 16;
@@ -201,9 +201,8 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
   }
 }
 
-void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  if (args.x != nullptr) return linear_float(args, n_begin, n_end, scratch);
-  if (args.groups != nullptr) return packed_floats(args, n_begin, n_end, scratch);
+/// Outputs [n_begin, n_end) of a product with integer codes.
+void packed_codes(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
 #ifdef DLLM_PAIR_TILES
   for (; n_begin + 2 * kPanel <= n_end; n_begin += 2 * kPanel) int8_pair(args, n_begin, scratch);
 #endif
@@ -214,6 +213,17 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
 #else
     int8_panel(args, n, columns, scratch);
 #endif
+  }
+}
+
+void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
+  switch (args.operands) {
+    case LinearOperands::kPlain:
+      return linear_float(args, n_begin, n_end, scratch);
+    case LinearOperands::kPackedFloats:
+      return packed_floats(args, n_begin, n_end, scratch);
+    case LinearOperands::kPackedCodes:
+      return packed_codes(args, n_begin, n_end, scratch);
   }
 }
 

@@ -269,7 +269,7 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
   // Exact scales of activations have no short mantissa to table.
   constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
-  const bool multiplies = tiles <= 2 || kExact || !args.regular || !args.quantized.regular;
+  const bool multiplies = tiles <= 2 || kExact || !args.panels.regular || !args.quantized.regular;
   const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
   const auto build = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
   const auto tabled = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
@@ -355,9 +355,9 @@ std::int64_t high_bytes(const PackedFormat& format) {
 /// Outputs [n, n + 32). While it runs, the tiles prefetch the pair that follows: the processor's own prefetchers follow
 /// neither the planes nor the jump from pair to pair.
 void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
-  const PackedFormat& format = *args.format;
-  const PackedLayout& layout = *args.layout;
-  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  const PackedFormat& format = *args.panels.format;
+  const PackedLayout& layout = *args.panels.layout;
+  const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
   constexpr std::int64_t kMostGroups = 32;
   static_assert(2 * kMostGroups * (kTable + 2 * kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
   auto* table = static_cast<float*>(scratch);

@@ -233,9 +233,9 @@ PanelRows* panel_rows_of(const PackedFormat& format) {
 
 /// Outputs [n, n + columns). The tiles prefetch the panel that follows, spread evenly.
 void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, PanelScratch& scratch) {
-  const PackedFormat& format = *args.format;
-  const PackedLayout& layout = *args.layout;
-  const std::uint8_t* panel = args.packed + n / kPanel * layout.bytes;
+  const PackedFormat& format = *args.panels.format;
+  const PackedLayout& layout = *args.panels.layout;
+  const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
   const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
   const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
   PanelRows* const rows = panel_rows_of(format);

@@ -24,8 +24,9 @@ inline constexpr int kMaxPeakLoops = 12;
 /// Those that this processor runs; returns their number.
 int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]);
 
-/// Reads `bytes`, a multiple of 1024, once, from a 64-byte aligned address: as 1, 2 or 4 equal parts side by side.
-void peak_read(const std::byte* data, std::size_t bytes, int streams);
+/// Reads `bytes`, a multiple of 1024, once, from a 64-byte aligned address: as 1, 2 or 4 equal parts at the same time.
+/// Returns the bits that any of its 64-bit words has, so that none may be left out.
+std::uint64_t peak_read(const std::byte* data, std::size_t bytes, int streams);
 inline constexpr int kPeakStreams[] = {1, 2, 4};
 
 }  // namespace dllm::cpu

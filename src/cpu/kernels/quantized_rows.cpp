@@ -31,23 +31,26 @@ void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k,
 
 LinearArgs from_row(const LinearArgs& args, std::int64_t row) {
   LinearArgs from = args;
-  if (from.x != nullptr) {
-    from.x += row * from.k;
-    return from;
+  switch (from.operands) {
+    case LinearOperands::kPlain:
+      from.plain.x += row * from.k;
+      break;
+    case LinearOperands::kPackedFloats:
+      from.grouped.first_row += row;
+      break;
+    case LinearOperands::kPackedCodes: {
+      QuantizedRows& q = from.quantized;
+      const std::int64_t groups = row * from.k / kScaleBlock;
+      q.values += row * q.stride;
+      q.scales += groups;
+      q.exponents += groups;
+      q.multiples += groups;
+      q.offsets += groups;
+      q.sums += 2 * groups;
+      q.corrections += row * from.k / from.panels.format->group;
+      break;
+    }
   }
-  if (from.groups != nullptr) {
-    from.first_row += row;
-    return from;
-  }
-  QuantizedRows& q = from.quantized;
-  const std::int64_t groups = row * from.k / kScaleBlock;
-  q.values += row * q.stride;
-  q.scales += groups;
-  q.exponents += groups;
-  q.multiples += groups;
-  q.offsets += groups;
-  q.sums += 2 * groups;
-  q.corrections += row * from.k / from.format->group;
   return from;
 }
 

@@ -12,7 +12,7 @@
 namespace dllm::cpu {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 class Check {
  public:
@@ -28,10 +28,10 @@ class Check {
         if (type != TensorType::kQ8_0 || dim % 32 == 0) attention(dim, type);
     for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
       for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 31}) float_linear(k, m);
-    for (const testing::BlockLayout& layout : testing::kBlockLayouts)
+    for (const test::BlockLayout& layout : test::kBlockLayouts)
       for (std::int64_t blocks : {1, 2, 5})
         for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 20}) int8_linear(layout, blocks, m);
-    for (const testing::BlockLayout& layout : testing::kBlockLayouts)  // more than one block of K
+    for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
     special_values();
   }
@@ -146,7 +146,7 @@ class Check {
 
   /// Rows and groups that fill, and do not fill, every width of query vectors; causal limits of every kind.
   void attention(std::int64_t dim, TensorType type) {
-    const std::int64_t positions = 150, row_bytes = testing::cache_row_bytes(type, dim);
+    const std::int64_t positions = 150, row_bytes = test::cache_row_bytes(type, dim);
     std::vector<std::byte> k(static_cast<std::size_t>(positions * row_bytes)), v(k);
     for (std::int64_t p = 0; p < positions; ++p) {
       oracle_.encode(type, random_floats(random_, dim).data(), dim, k.data() + p * row_bytes);
@@ -197,8 +197,9 @@ class Check {
         weight = random_words(random_, type, n * k);
       }
       LinearArgs args;
-      args.type = type, args.weight = weight.data(), args.row_bytes = k * (type == TensorType::kF32 ? 4 : 2);
-      args.k = k, args.rows = m, args.x = x.data();
+      args.plain.type = type, args.plain.weight = weight.data();
+      args.plain.row_bytes = k * (type == TensorType::kF32 ? 4 : 2), args.plain.x = x.data();
+      args.k = k, args.rows = m;
       linear(args, n, "linear (float)");
       packed_floats(args, type, weight, x, n);
     }
@@ -208,19 +209,19 @@ class Check {
   /// additions is the same; BF16: in pairs, too, where the set takes them. With rows that begin within a group.
   void packed_floats(const LinearArgs& plain, TensorType type, const std::vector<std::byte>& weight,
                      const std::vector<float>& x, std::int64_t n) {
-    testing::TestMatrix matrix(type, weight, n, plain.k);
+    test::TestMatrix matrix(type, weight, n, plain.k);
     const bool bf16 = type == TensorType::kBF16;
     const RowForm form = bf16 ? RowForm::kRounded : RowForm::kFloats;
-    testing::TestGroups expected_rows(oracle_, form, x, plain.rows), rows(set_, form, x, plain.rows);
-    testing::TestGroups pairs(set_, RowForm::kPairs, x, plain.rows);
+    test::TestGroups expected_rows(oracle_, form, x, plain.rows), rows(set_, form, x, plain.rows);
+    test::TestGroups pairs(set_, RowForm::kPairs, x, plain.rows);
     LinearArgs packed;
     matrix.add_to(packed);
-    packed.k = plain.k, packed.rows = plain.rows, packed.n = n, packed.form = form, packed.groups = rows.floats();
+    packed.k = plain.k, packed.rows = plain.rows, packed.n = n, packed.grouped = {rows.floats(), form};
     LinearArgs oracle = plain;
-    if (bf16) oracle = packed, oracle.groups = expected_rows.floats();
+    if (bf16) oracle = packed, oracle.grouped.groups = expected_rows.floats();
     compare_rows(oracle, packed, n, "linear (packed floats)");
     if (!bf16 || !set_.bf16_dots() || plain.k % 2 != 0 || !pairs.regular || !matrix.regular()) return;
-    packed.form = RowForm::kPairs, packed.groups = pairs.floats();
+    packed.grouped = {pairs.floats(), RowForm::kPairs};
     compare_rows(oracle, packed, n, "linear (BF16 pairs)");
   }
 
@@ -238,15 +239,15 @@ class Check {
     }
   }
 
-  void int8_linear(const testing::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {
+  void int8_linear(const test::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {
     const std::int64_t k = blocks * layout.elems, n = 1 + random_.below(100);
     std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
-    testing::TestMatrix matrix(layout.type, weight, n, k);
+    test::TestMatrix matrix(layout.type, weight, n, k);
     std::vector<float> x = random_floats(random_, m * k, 5.f);
     for (int kind = 0; kind < 3; ++kind) {
       if (kind == 1) std::fill_n(x.begin(), 32, 0.f);                            // a block of zeros
       if (kind == 2) x[static_cast<std::size_t>(random_.below(m * k))] = 1e30f;  // scales that forbid pair tiles
-      testing::TestRows rows(oracle_, x, m, matrix.format().exact_rows);
+      test::TestRows rows(oracle_, x, m, matrix.format().exact_rows);
       LinearArgs args;
       matrix.add_to(args);
       args.k = k, args.rows = m, args.quantized = rows.view(matrix.format());

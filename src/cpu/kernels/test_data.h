@@ -5,23 +5,19 @@
 #include <cstring>
 #include <vector>
 
+#include "base/hash.h"
 #include "cpu/kernels/kernel_set.h"
 #include "numerics/tensor_type.h"
 
 // Inputs for the tests of the kernels, without any library: the self-test runs where there is no test framework.
 
-namespace dllm::cpu::testing {
+namespace dllm::cpu::test {
 
-/// splitmix64: the same numbers on every machine.
+/// The same numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t bits() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t bits() { return splitmix64(state_); }
   /// In [-1, 1).
   float unit() { return static_cast<float>(static_cast<std::int64_t>(bits() >> 40) - (1 << 23)) * 0x1.0p-23f; }
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
@@ -122,7 +118,8 @@ class TestMatrix {
   const PackedFormat& format() const { return format_; }
   bool regular() const { return regular_; }
   void add_to(LinearArgs& args) {
-    args.format = &format_, args.layout = &layout_, args.packed = panels_.data(), args.regular = regular_;
+    args.operands = packs_floats(format_) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
+    args.panels = {&format_, &layout_, panels_.data(), regular_};
   }
 
  private:
@@ -186,4 +183,4 @@ inline std::int64_t cache_row_bytes(TensorType type, std::int64_t n) {
   return n * (type == TensorType::kF32 ? 4 : 2);
 }
 
-}  // namespace dllm::cpu::testing
+}  // namespace dllm::cpu::test

@@ -1,21 +1,36 @@
 // Exact cache of block-causal models (LLaDA2, SDAR; autoregression is block length 1): K/V of a finished block depend
 // on earlier blocks and itself only, so a row is recomputed exactly when it was last computed from another token, or
 // lies in the window. The last pass over a block saw masks; its final tokens are forwarded together with the next
-// block, which is dInfer's fused cross-block update (dllm-reference C.6) without a case of its own.
+// block, which is dInfer's fused cross-block update (arXiv 2510.08666) without a case of its own.
 //
 // The window is recomputed from its begin although nothing in front of the first stale row can have changed. With
 // `settle`, those rows are left out: a window of several attention blocks then costs what its open blocks cost. Inside
 // a bidirectional block no committed row is exact while its neighbours change, so no age makes one settled here.
 #include <algorithm>
 
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct BlockCausalOptions : KeepingOptions {
+  std::optional<std::int32_t> settle;
+};
+
+OptionRows<BlockCausalOptions> block_causal_rows() {
+  return join_rows<BlockCausalOptions>(
+      OptionRows<BlockCausalOptions>{
+          option("settle", &BlockCausalOptions::settle, 1, kMostInteger, "passes",
+                 "with any value, finished attention blocks inside the window are not recomputed, "
+                 "without loss")
+              .otherwise("never")},
+      keeping_rows());
+}
+
 class BlockCausalCache : public CachePolicy {
  public:
-  explicit BlockCausalCache(bool settle) : settle_(settle) {}
+  explicit BlockCausalCache(const BlockCausalOptions& options)
+      : CachePolicy(options), settle_(options.settle.has_value()) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const Position window = settle_ && !context.wanted.empty() ? context.wanted.front() : context.needed.begin;
@@ -38,8 +53,18 @@ class BlockCausalCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_block_causal_cache(const CachePolicyConfig& config) {
-  return std::make_unique<BlockCausalCache>(config.settle > 0);
+CacheEntry block_causal_cache() {
+  return declare_method<CachePolicy>("block-causal", "exact, for models whose attention is block-causal",
+                                     block_causal_rows(),
+                                     [](const BlockCausalOptions& options, const MethodContext&) {
+                                       return std::make_unique<BlockCausalCache>(options);
+                                     })
+      .only_for([](const ModelDesc& desc) -> Expected<void> {
+        if (desc.causal_block > 0) return {};
+        return Error{ErrorCode::kUsage,
+                     "its rows are final only under block-causal attention, and this model sees in all directions", "",
+                     "give prefix or dual, which approximate, or none"};
+      });
 }
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// dKV-Cache (Ma et al. 2025; dllm-reference E): the K/V of a token settle only after it is decoded, so they are kept
+// dKV-Cache (Ma et al., arXiv 2505.15781): the K/V of a token settle only after it is decoded, so they are kept
 // one pass late: a row is forwarded while it is masked and `delay` times with its token, and then kept. The first pass
 // is full, and so is every `refresh_interval`-th.
 //
@@ -7,21 +7,33 @@
 // window here). delayed-pd: full passes leave the prompt alone, whose K/V are those of the first pass ("PD").
 #include <algorithm>
 
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
 enum class Variant { kDecode, kGreedy, kPrefill };
 
+struct DelayedOptions : IntervalOptions {
+  std::int32_t cache_delay = 1;
+};
+
+OptionRows<DelayedOptions> delayed_rows() {
+  return join_rows<DelayedOptions>(
+      OptionRows<DelayedOptions>{option("cache_delay", &DelayedOptions::cache_delay, 1, kMostInteger, "passes",
+                                        "recompute a row for this many passes after its token is committed")},
+      interval_rows());
+}
+
 class DelayedCache : public CachePolicy {
  public:
-  DelayedCache(const CachePolicyConfig& config, Variant variant) : config_(config), variant_(variant) {}
+  DelayedCache(const DelayedOptions& options, Variant variant)
+      : CachePolicy(options), config_(options), variant_(variant) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     const bool first = age_ < 0;
-    const bool full = first || (config_.refresh_interval > 0 && age_ + 1 >= config_.refresh_interval);
+    const bool full = first || (config_.refresh_interval && age_ + 1 >= *config_.refresh_interval);
     age_ = full ? 0 : age_ + 1;
     if (full) {
       const Position begin = first || variant_ != Variant::kPrefill ? 0 : context.canvas.prompt_end();
@@ -41,24 +53,33 @@ class DelayedCache : public CachePolicy {
     if (!cache.holds(p) || cache.token_of(p) != context.canvas.token(p)) return true;
     // The first pass makes every prompt row with its token, and nothing has been decoded that it would wait for.
     if (p < context.canvas.prompt_end()) return false;
-    return cache.epoch() - cache.same_since(p) + 1 < static_cast<std::uint32_t>(config_.delay);
+    return cache.epoch() - cache.same_since(p) + 1 < static_cast<std::uint32_t>(config_.cache_delay);
   }
 
-  CachePolicyConfig config_;
+  DelayedOptions config_;
   Variant variant_;
   std::int32_t age_ = -1;  ///< passes since the last full one; -1: none yet
 };
 
+CacheEntry delayed_entry(std::string name, std::string meaning, Variant variant) {
+  return declare_method<CachePolicy>(std::move(name), std::move(meaning), delayed_rows(),
+                                     [variant](const DelayedOptions& options, const MethodContext&) {
+                                       return std::make_unique<DelayedCache>(options, variant);
+                                     });
+}
+
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_delayed_cache(const CachePolicyConfig& config) {
-  return std::make_unique<DelayedCache>(config, Variant::kDecode);
+CacheEntry delayed_cache() {
+  return delayed_entry("delayed", "rows are kept a pass after their token came (dKV-Cache)", Variant::kDecode);
 }
-std::unique_ptr<CachePolicy> make_delayed_greedy_cache(const CachePolicyConfig& config) {
-  return std::make_unique<DelayedCache>(config, Variant::kGreedy);
+
+CacheEntry delayed_greedy_cache() {
+  return delayed_entry("delayed-greedy", "delayed; of the masks only those of the window", Variant::kGreedy);
 }
-std::unique_ptr<CachePolicy> make_delayed_prefill_cache(const CachePolicyConfig& config) {
-  return std::make_unique<DelayedCache>(config, Variant::kPrefill);
+
+CacheEntry delayed_prefill_cache() {
+  return delayed_entry("delayed-pd", "delayed; full passes leave the prompt alone", Variant::kPrefill);
 }
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// Fast-dLLM's dual cache (dllm-reference B.5): the first pass of a window is full; later passes recompute the window
+// Fast-dLLM's dual cache (arXiv 2505.22618): the first pass of a window is full; later passes recompute the window
 // alone, so the suffix stays as the first pass saw it. Writing the window's K/V in place equals upstream's replacement
 // in a copy, because the window is recomputed in every pass that reads it.
 //
@@ -8,15 +8,27 @@
 #include <utility>
 #include <vector>
 
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct DualOptions : RefreshOptions {
+  std::optional<std::int32_t> settle;
+};
+
+OptionRows<DualOptions> dual_rows() {
+  return join_rows<DualOptions>(
+      OptionRows<DualOptions>{option("settle", &DualOptions::settle, 1, kMostInteger, "passes",
+                                     "stop recomputing a committed row of the block after this many passes")
+                                  .otherwise("never")},
+      refresh_rows());
+}
+
 class DualCache : public CachePolicy {
  public:
-  explicit DualCache(const CachePolicyConfig& config)
-      : refresh_(config), settle_(static_cast<std::uint32_t>(config.settle)) {}
+  explicit DualCache(const DualOptions& options)
+      : CachePolicy(options), refresh_(options), settle_(static_cast<std::uint32_t>(options.settle.value_or(0))) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
@@ -39,13 +51,15 @@ class DualCache : public CachePolicy {
   }
 
   RefreshClock refresh_;
-  std::uint32_t settle_;
+  std::uint32_t settle_;  ///< 0: never
 };
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_dual_cache(const CachePolicyConfig& config) {
-  return std::make_unique<DualCache>(config);
+CacheEntry dual_cache() {
+  return declare_method<CachePolicy>(
+      "dual", "a full pass per block, then the block alone (Fast-dLLM)", dual_rows(),
+      [](const DualOptions& options, const MethodContext&) { return std::make_unique<DualCache>(options); });
 }
 
 }  // namespace dllm

@@ -1,5 +1,5 @@
 // Everything is recomputed at every step: the definition of the model, and the yardstick of every cache.
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
@@ -13,6 +13,10 @@ class NoCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_no_cache(const CachePolicyConfig&) { return std::make_unique<NoCache>(); }
+CacheEntry no_cache() {
+  return declare_method<CachePolicy>(
+      "none", "every row in every pass: the model's definition", OptionRows<NoOptions>{},
+      [](const NoOptions&, const MethodContext&) { return std::make_unique<NoCache>(); });
+}
 
 }  // namespace dllm

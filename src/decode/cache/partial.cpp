@@ -1,4 +1,4 @@
-// Adaptive partial refresh after dLLM-Cache (Liu et al. 2025; dllm-reference E): the prompt is recomputed every
+// Adaptive partial refresh after dLLM-Cache (Liu et al., arXiv 2506.06295): the prompt is recomputed every
 // `prompt_interval` passes, the answer every `response_interval`; in between only a share of the answer is, the rows
 // that have changed most. What a step wants predicted, and what shows another token than its K/V were made from, is
 // always recomputed.
@@ -14,14 +14,33 @@
 #include <iterator>
 #include <utility>
 
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct PartialOptions : KeepingOptions {
+  std::int32_t prompt_interval = 50, response_interval = 7;
+  double refresh_share = 0.25;
+};
+
+OptionRows<PartialOptions> partial_rows() {
+  using O = PartialOptions;
+  return join_rows<O>(
+      OptionRows<O>{
+          option("prompt_interval", &O::prompt_interval, 1, kMostInteger, "passes",
+                 "recompute the prompt every so many passes"),
+          option("response_interval", &O::response_interval, 1, kMostInteger, "passes",
+                 "recompute the whole answer every so many passes"),
+          option("refresh_share", &O::refresh_share, 0, 1, "", "share of the answer that the other passes recompute")
+              .only("with --response-interval above 1", [](const O& o) { return o.response_interval > 1; }),
+      },
+      keeping_rows());
+}
+
 class PartialCache : public CachePolicy {
  public:
-  explicit PartialCache(const CachePolicyConfig& config) : config_(config) {}
+  explicit PartialCache(const PartialOptions& options) : CachePolicy(options), config_(options) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const Position prompt = std::min(context.canvas.prompt_end(), context.horizon);
@@ -79,7 +98,7 @@ class PartialCache : public CachePolicy {
     return must;
   }
 
-  CachePolicyConfig config_;
+  PartialOptions config_;
   std::int32_t pass_ = 0;
   std::vector<TokenId> shown_;
   std::vector<std::uint32_t> changed_;  ///< by position: the first pass that showed its present token
@@ -87,8 +106,10 @@ class PartialCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_partial_cache(const CachePolicyConfig& config) {
-  return std::make_unique<PartialCache>(config);
+CacheEntry partial_cache() {
+  return declare_method<CachePolicy>(
+      "partial", "prompt and answer at intervals, and the rows around what changed (dLLM-Cache)", partial_rows(),
+      [](const PartialOptions& options, const MethodContext&) { return std::make_unique<PartialCache>(options); });
 }
 
 }  // namespace dllm

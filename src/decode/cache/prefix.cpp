@@ -1,13 +1,13 @@
-// Fast-dLLM's prefix cache (dllm-reference B.5): the first pass of a window is full and keeps its K/V; later passes
+// Fast-dLLM's prefix cache (arXiv 2505.22618): the first pass of a window is full and keeps its K/V; later passes
 // recompute the window and everything behind it against the kept prefix.
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
 class PrefixCache : public CachePolicy {
  public:
-  explicit PrefixCache(const CachePolicyConfig& config) : refresh_(config) {}
+  explicit PrefixCache(const RefreshOptions& options) : CachePolicy(options), refresh_(options) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
@@ -21,8 +21,10 @@ class PrefixCache : public CachePolicy {
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_prefix_cache(const CachePolicyConfig& config) {
-  return std::make_unique<PrefixCache>(config);
+CacheEntry prefix_cache() {
+  return declare_method<CachePolicy>(
+      "prefix", "a full pass per block, then the block and what follows it (Fast-dLLM)", refresh_rows(),
+      [](const RefreshOptions& options, const MethodContext&) { return std::make_unique<PrefixCache>(options); });
 }
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// dInfer's vicinity cache (dllm-reference C.8): like the dual cache, but with the window its neighbours are recomputed,
+// dInfer's vicinity cache (arXiv 2510.08666): like the dual cache, but with the window its neighbours are recomputed,
 // `prefix_look` rows in front and `after_look` behind, so that the window sees what it has changed around it. They are
 // never decoded. The first `warmup` passes of an answer are full: early predictions move everything.
 //
@@ -7,19 +7,38 @@
 // filling passes by the rule for block changes; that is not reproduced.
 #include <algorithm>
 
-#include "decode/cache_policy.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct VicinityOptions : RefreshOptions {
+  Position prefix_look = 16, after_look = 16;
+  std::int32_t cache_warmup = 4;
+};
+
+OptionRows<VicinityOptions> vicinity_rows() {
+  using O = VicinityOptions;
+  return join_rows<O>(
+      OptionRows<O>{
+          option("prefix_look", &O::prefix_look, 0, kMostPositions, "rows",
+                 "positions before the window that are recomputed with it"),
+          option("after_look", &O::after_look, 0, kMostPositions, "rows",
+                 "positions after the window that are recomputed with it"),
+          option("cache_warmup", &O::cache_warmup, 0, kMostInteger, "passes",
+                 "full passes at the beginning of an answer"),
+      },
+      refresh_rows());
+}
+
 class VicinityCache : public CachePolicy {
  public:
-  explicit VicinityCache(const CachePolicyConfig& config) : config_(config), refresh_(config) {}
+  explicit VicinityCache(const VicinityOptions& options) : CachePolicy(options), config_(options), refresh_(options) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     const bool refresh = refresh_.due(context);
-    if (passes_++ < config_.warmup || refresh) return {positions(all), {all}};
+    if (passes_++ < config_.cache_warmup || refresh) return {positions(all), {all}};
     const Position begin = std::max<Position>(0, context.needed.begin - config_.prefix_look);
     const Position end = static_cast<Position>(
         std::min<std::int64_t>(context.horizon, std::int64_t{context.needed.end} + config_.after_look));
@@ -27,15 +46,17 @@ class VicinityCache : public CachePolicy {
   }
 
  private:
-  CachePolicyConfig config_;
+  VicinityOptions config_;
   RefreshClock refresh_;
   std::int32_t passes_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<CachePolicy> make_vicinity_cache(const CachePolicyConfig& config) {
-  return std::make_unique<VicinityCache>(config);
+CacheEntry vicinity_cache() {
+  return declare_method<CachePolicy>(
+      "vicinity", "dual, with the rows next to the window (dInfer)", vicinity_rows(),
+      [](const VicinityOptions& options, const MethodContext&) { return std::make_unique<VicinityCache>(options); });
 }
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// CreditDecoding (arXiv 2510.06133; dllm-reference C.5): a token that stays the arg-max of a masked position gathers
+// CreditDecoding (arXiv 2510.06133): a token that stays the arg-max of a masked position gathers
 // credit, C <- beta C, then C[arg max z] += p_max^gamma, and decisions are those of the threshold rule on the fused
 // logits z' = z + alpha ln(1 + C). Credits are gathered from the model's own z, so they cannot feed on themselves.
 //
@@ -13,16 +13,37 @@
 #include <limits>
 #include <map>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
-constexpr double kTieWidth = 1e-5;
+constexpr double kCreditTieWidth = 1e-5;
+
+struct CreditOptions : ThresholdOptions {
+  double credit_alpha = 0.7, credit_beta = 0.8, credit_gamma = 0.2;
+};
+
+OptionRows<CreditOptions> credit_rows() {
+  using O = CreditOptions;
+  const auto gathers = [](const O& o) { return o.credit_alpha > 0; };
+  const std::string when = "with --credit-alpha above 0";
+  return join_rows<O>(
+      threshold_rows(),
+      OptionRows<O>{
+          option("credit_alpha", &O::credit_alpha, 0, 1e3, "",
+                 "weight of the accumulated credit; 0: the threshold rule"),
+          option("credit_beta", &O::credit_beta, 0, 1, "", "share of the credit that is kept from one step to the next")
+              .only(when, gathers),
+          option("credit_gamma", &O::credit_gamma, 0, 1e3, "", "exponent of the confidence that is added to the credit")
+              .only(when, gathers),
+      });
+}
 
 class Credit : public Decoder {
  public:
-  explicit Credit(const DecoderConfig& config) : config_(config) {}
+  explicit Credit(const CreditOptions& config) : config_(config) {}
 
   bool greedy() const override { return true; }
 
@@ -41,7 +62,7 @@ class Credit : public Decoder {
     double best = -std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : fused)
       if (candidate.eligible) best = std::max(best, candidate.confidence);
-    const double bound = std::min(config_.threshold, best - kTieWidth);
+    const double bound = std::min(config_.threshold, best - kCreditTieWidth);
     std::vector<Edit> edits;
     for (const Candidate& candidate : fused)
       if (candidate.eligible && candidate.confidence >= bound) {
@@ -99,12 +120,16 @@ class Credit : public Decoder {
 
   double bonus(const Entry& entry) const { return config_.credit_alpha * std::log1p(entry.credit); }
 
-  DecoderConfig config_;
+  CreditOptions config_;
   std::map<Position, std::vector<Entry>> credits_;
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_credit_decoder(const DecoderConfig& config) { return std::make_unique<Credit>(config); }
+DecoderEntry credit_decoder() {
+  return declare_method<Decoder>(
+      "credit", "the threshold rule, with credit for tokens that stay the likeliest", credit_rows(),
+      [](const CreditOptions& options, const MethodContext&) { return std::make_unique<Credit>(options); });
+}
 
 }  // namespace dllm

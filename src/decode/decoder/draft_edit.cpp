@@ -1,48 +1,124 @@
-// LLaDA2.1's draft-and-edit (dllm-reference B.10). Drafting: masked positions above the threshold are committed, the
+// LLaDA2.1's draft-and-edit (arXiv 2602.08676). Drafting: masked positions above the threshold are committed, the
 // best one if there is none. Editing, in the same passes: a committed token of the window gives way to another
-// prediction above
-// --edit-threshold. When no mask is left the window goes on being edited, until a pass changes nothing,
+// prediction above --edit-threshold. When no mask is left the window goes on being edited, until a pass changes
+// nothing,
 // --max-post-steps such passes are made, or an edit would bring back a state that the finished window has had before:
 // predictions that depend on each other can otherwise take turns for ever. Then the state at hand stays.
 //
-// With --max-post-steps 0 a window ends with its last mask. Prompt tokens and finished windows are never edited.
+// With --max-post-steps 0 a window ends with its last mask. Prompt tokens are never edited, finished windows only if
+// --edit-blocks says so (multi-block editing, arXiv 2607.22663): then the last so many of them are asked and edited
+// along.
+//
+// Under --compat (the generate() of LLaDA2.1's modeling code) the mask is a prediction like any other. A masked
+// position whose prediction is the mask wastes its draft, a token whose prediction is the mask becomes one; passes
+// after the last mask are counted per window, not from the last mask on; and nothing but their number ends taking
+// turns.
 #include <algorithm>
 #include <set>
 
-#include "decode/decoder.h"
+#include "decode/edit_rows.h"
+#include "decode/previous_token_penalty.h"
+#include "decode/registry.h"
+#include "decode/seen_states.h"
 
 namespace dllm {
 namespace {
 
+struct DraftEditOptions : EditOptions {
+  std::int32_t edit_blocks = 0;
+  double penalty_lambda = 0;
+};
+
+OptionRows<DraftEditOptions> draft_edit_rows() {
+  using O = DraftEditOptions;
+  return join_rows<O>(edit_rows(),
+                      OptionRows<O>{
+                          option("edit_blocks", &O::edit_blocks, 0, kMostPositions, "blocks",
+                                 "finished blocks before the current one that are edited too (multi-block editing)"),
+                          option("penalty_lambda", &O::penalty_lambda, 0, 1e3, "",
+                                 "subtracted from the logit of the previous position's token, against repetition"),
+                      });
+}
+
 class DraftEdit : public Decoder {
  public:
-  explicit DraftEdit(const DecoderConfig& config) : config_(config) {}
+  DraftEdit(const DraftEditOptions& config, bool compat)
+      : config_(config), compat_(compat), penalty_(config.penalty_lambda) {}
 
-  std::vector<Position> wanted(const DecodeContext& context) override { return generated_positions(context); }
+  void configure(ScoreRequest& request) const override { penalty_.configure(request); }
+
+  std::vector<Position> wanted(const DecodeContext& context) override {
+    enter(context.window);
+    std::vector<Position> result;
+    for (Position p = std::max(first_editable(config_.edit_blocks), context.canvas.prompt_end());
+         p < context.window.end; ++p)
+      result.push_back(p);
+    return result;
+  }
+
+  std::vector<TokenQuery> queries(const DecodeContext& context) override {
+    return penalty_.queries(context, wanted(context));
+  }
+
   bool revises() const override { return true; }
+  bool keeps_schedule() const override { return compat_ && !repeated_; }
   bool holds_window(const DecodeContext&) const override { return !settled_ && post_steps_ < config_.max_post_steps; }
 
-  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    std::vector<Edit> result = edits(context.canvas, candidates);
-    if (context.canvas.masked_count(context.window) > 0) {
-      settled_ = false;
-      post_steps_ = 0;
-      seen_.clear();
-      const std::vector<Edit> drafted = drafts(context.canvas, candidates);
-      result.insert(result.end(), drafted.begin(), drafted.end());
+  Position revisable_from(const DecodeContext& context, bool open) const override {
+    if (config_.edit_blocks == 0 || begins_.empty()) return Decoder::revisable_from(context, open);
+    if (open) return first_editable(config_.edit_blocks);
+    // Between two windows: the next one leaves one of those that this one could edit.
+    return context.canvas.masked_count() == 0 ? context.canvas.size() : first_editable(config_.edit_blocks - 1);
+  }
+
+  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> given) override {
+    const std::vector<Candidate> penalized = penalty_.apply(context, given, /*mask_competes=*/compat_);
+    const std::span<const Candidate> candidates = penalty_.on() ? std::span(penalized) : given;
+    std::vector<Edit> result = edits(context, candidates);
+    if (context.canvas.masked_count(context.window) == 0) {
+      post_edit(context.canvas, candidates, result);
       return result;
     }
+    if (!compat_) post_steps_ = 0;
+    settled_ = false;
+    seen_.clear();
+    const std::vector<Edit> drafted = drafts(context.canvas, candidates);
+    result.insert(result.end(), drafted.begin(), drafted.end());
+    repeated_ = compat_ && states_.repeats(context, result);
+    return result;
+  }
+
+ private:
+  /// Notes a new window; positions of one that slides count as a window of their own.
+  void enter(const PositionRange& window) {
+    if (!begins_.empty() && begins_.back() == window.begin) return;
+    begins_.push_back(window.begin);
+    settled_ = false;
+    post_steps_ = 0;
+    seen_.clear();
+  }
+
+  /// The begin of the window so many before the present one, or of the first.
+  Position first_editable(std::int32_t before) const {
+    return begins_[begins_.size() - std::min(static_cast<std::size_t>(before) + 1, begins_.size())];
+  }
+
+  /// A pass over a window without masks.
+  void post_edit(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& result) {
     ++post_steps_;
-    std::vector<TokenId> state = tokens(context.canvas, candidates);
+    if (compat_) {
+      states_.forget();  // what comes now is counted
+      settled_ = result.empty();
+      return;
+    }
+    std::vector<TokenId> state = tokens(canvas, candidates);
     seen_.insert(state);
     for (const Edit& edit : result)
       state[static_cast<std::size_t>(edit.position - candidates[0].position)] = edit.token;
     settled_ = seen_.contains(state);  // nothing changes, or the edits would lead back
     if (settled_) result.clear();
-    return result;
   }
 
- private:
   std::vector<Edit> drafts(const Canvas& canvas, std::span<const Candidate> candidates) const {
     std::vector<Candidate> masked;
     std::vector<Edit> confident;
@@ -55,14 +131,20 @@ class DraftEdit : public Decoder {
     return commit_best(masked, 1, [](const Candidate& candidate) { return candidate.log_odds; });
   }
 
-  std::vector<Edit> edits(const Canvas& canvas, std::span<const Candidate> candidates) const {
+  std::vector<Edit> edits(const DecodeContext& context, std::span<const Candidate> candidates) const {
     std::vector<Edit> result;
     for (const Candidate& candidate : candidates) {
-      if (canvas.masked(candidate.position) || !candidate.eligible) continue;
-      if (candidate.token == canvas.token(candidate.position) || !(candidate.confidence > config_.edit_threshold))
+      if (context.canvas.masked(candidate.position) || !candidate.eligible) continue;
+      if (candidate.token == context.canvas.token(candidate.position) ||
+          !(candidate.confidence > config_.edit_threshold))
         continue;
       Edit edit = commit(candidate);
       edit.kind = EditKind::kRevise;
+      if (candidate.token == context.canvas.mask()) {
+        // A mask in a finished window would open it again, behind the present one.
+        if (!context.window.contains(candidate.position)) continue;
+        edit.kind = EditKind::kRemask;
+      }
       result.push_back(edit);
     }
     return result;
@@ -74,16 +156,24 @@ class DraftEdit : public Decoder {
     return result;
   }
 
-  DecoderConfig config_;
+  DraftEditOptions config_;
+  bool compat_;
+  PreviousTokenPenalty penalty_;
+  std::vector<Position> begins_;  ///< of the windows so far
   bool settled_ = false;
+  bool repeated_ = false;
   std::int32_t post_steps_ = 0;
   std::set<std::vector<TokenId>> seen_;  ///< of the window since its last mask went
+  SeenStates states_;                    ///< while it has masks; under compat
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_draft_edit_decoder(const DecoderConfig& config) {
-  return std::make_unique<DraftEdit>(config);
+DecoderEntry draft_edit_decoder() {
+  return declare_method<Decoder>("draft-edit", "the threshold rule, then edits of the block's tokens (LLaDA2.1)",
+                                 draft_edit_rows(), [](const DraftEditOptions& options, const MethodContext& context) {
+                                   return std::make_unique<DraftEdit>(options, context.compat);
+                                 });
 }
 
 }  // namespace dllm

@@ -1,16 +1,26 @@
-// Entropy bound (EB sampling; SDAR's "entropy_bounded", dllm-reference B.12): positions by ascending entropy, the
+// Entropy bound (EB-Sampler, arXiv 2505.24857; SDAR's "entropy_bounded"): positions by ascending entropy, the
 // longest prefix whose entropies sum to at most the bound, at least one. The sum bounds the error of deciding them
 // jointly as if they were independent: the mutual information of variables never exceeds the sum of their entropies.
 #include <algorithm>
 
-#include "decode/decoder.h"
+#include "decode/method_entry.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct EntropyBoundOptions {
+  double entropy_bound = 0.35;
+};
+
+OptionRows<EntropyBoundOptions> entropy_bound_rows() {
+  return {option("entropy_bound", &EntropyBoundOptions::entropy_bound, 0, 1e6, "nats",
+                 "largest sum of the entropies that a step commits")};
+}
+
 class EntropyBound : public Decoder {
  public:
-  explicit EntropyBound(const DecoderConfig& config) : bound_(config.entropy_bound) {}
+  explicit EntropyBound(const EntropyBoundOptions& config) : bound_(config.entropy_bound) {}
 
   std::vector<Edit> decode(const DecodeContext&, std::span<const Candidate> candidates) override {
     std::vector<double> entropies;
@@ -31,8 +41,10 @@ class EntropyBound : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_entropy_bound_decoder(const DecoderConfig& config) {
-  return std::make_unique<EntropyBound>(config);
+DecoderEntry entropy_bound_decoder() {
+  return declare_method<Decoder>(
+      "entropy-bound", "as many positions as share a bounded sum of entropies", entropy_bound_rows(),
+      [](const EntropyBoundOptions& options, const MethodContext&) { return std::make_unique<EntropyBound>(options); });
 }
 
 }  // namespace dllm

@@ -1,22 +1,42 @@
-// Early exit by entropy (diffuse-cpp, diffuse-rs; dllm-reference B.13): every position below the entropy threshold goes
+// Early exit by entropy (diffuse-cpp, diffuse-rs): every position below the entropy threshold goes
 // at once, and a cosine or linear schedule commits the surest others, so that a window ends after its steps at the
 // latest. Both sets are taken by ascending entropy, so their union is the larger of the two.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
+enum class Schedule { kCosine, kLinear };
+
+struct EntropyExitOptions : StepsOptions {
+  double entropy_threshold = 1.5;
+  Schedule schedule = Schedule::kCosine;
+};
+
+OptionRows<EntropyExitOptions> entropy_exit_rows() {
+  using O = EntropyExitOptions;
+  return join_rows<O>(
+      steps_rows(), OptionRows<O>{
+                        option("entropy_threshold", &O::entropy_threshold, 0, 1e6, "nats",
+                               "commit positions of lower entropy at once"),
+                        option("schedule", &O::schedule, {{"cosine", Schedule::kCosine}, {"linear", Schedule::kLinear}},
+                               "how the commits are distributed over the steps"),
+                    });
+}
+
 class EntropyExit : public Decoder {
  public:
-  explicit EntropyExit(const DecoderConfig& config) : config_(config) {}
+  EntropyExit(const EntropyExitOptions& config, const MethodContext& context)
+      : config_(config), steps_(config.steps_of(context)), length_(context.length) {}
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     const auto masks = static_cast<Position>(candidates.size());
-    const std::int32_t steps = window_steps(config_.steps, config_.length, context.window_masks_at_start);
+    const std::int32_t steps = window_steps(steps_, length_, context.window_masks_at_start);
     std::size_t sure = 0;
     for (const Candidate& candidate : candidates)
       if (candidate.eligible && candidate.entropy < config_.entropy_threshold) ++sure;
@@ -27,7 +47,7 @@ class EntropyExit : public Decoder {
  private:
   /// Of `masks` left before step `t` of `steps`; at least 1.
   std::size_t quota(Position masks, std::int32_t t, std::int32_t steps) const {
-    const double share = config_.cosine ? cosine_share(t, steps) : 1.0 / std::max(1, steps - t);
+    const double share = config_.schedule == Schedule::kCosine ? cosine_share(t, steps) : 1.0 / std::max(1, steps - t);
     return static_cast<std::size_t>(std::max(1L, std::lround(share * masks)));
   }
 
@@ -38,13 +58,19 @@ class EntropyExit : public Decoder {
     return 1.0 - std::cos(quarter * (t + 1)) / std::cos(quarter * t);
   }
 
-  DecoderConfig config_;
+  EntropyExitOptions config_;
+  std::int32_t steps_;
+  Position length_;
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_entropy_exit_decoder(const DecoderConfig& config) {
-  return std::make_unique<EntropyExit>(config);
+DecoderEntry entropy_exit_decoder() {
+  return declare_method<Decoder>("entropy-exit", "a schedule that commits early what has little entropy",
+                                 entropy_exit_rows(),
+                                 [](const EntropyExitOptions& options, const MethodContext& context) {
+                                   return std::make_unique<EntropyExit>(options, context);
+                                 });
 }
 
 }  // namespace dllm

@@ -1,16 +1,27 @@
-// Fast-dLLM's factor rule (dllm-reference B.4). With confidences in descending order, n from 0, the n+1 best may be
+// Fast-dLLM's factor rule (arXiv 2505.22618). With confidences in descending order, n from 0, the n+1 best may be
 // committed together if c_n >= 1 - f / (n + 2); the best always goes.
 //
 // Upstream's loop ends at the last index without telling "stopped here" from "never stopped": a break at the last
 // position commits it all the same, and with two masks left both always go. --compat keeps that.
-#include "decode/decoder.h"
+#include "decode/method_entry.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+struct FactorOptions {
+  double factor = 1.0;
+};
+
+OptionRows<FactorOptions> factor_rows() {
+  return {option("factor", &FactorOptions::factor, 0, 1e6, "",
+                 "Fast-dLLM's factor: a larger one commits more per step; with --compat as upstream computes it")};
+}
+
 class Factor : public Decoder {
  public:
-  explicit Factor(const DecoderConfig& config) : factor_(config.factor), compat_(config.compat) {}
+  Factor(const FactorOptions& options, const MethodContext& context)
+      : factor_(options.factor), compat_(context.compat) {}
 
   std::vector<Edit> decode(const DecodeContext&, std::span<const Candidate> candidates) override {
     std::vector<Edit> edits =
@@ -33,6 +44,11 @@ class Factor : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_factor_decoder(const DecoderConfig& config) { return std::make_unique<Factor>(config); }
+DecoderEntry factor_decoder() {
+  return declare_method<Decoder>("factor", "as many of the best as their confidences allow together (Fast-dLLM)",
+                                 factor_rows(), [](const FactorOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Factor>(options, context);
+                                 });
+}
 
 }  // namespace dllm

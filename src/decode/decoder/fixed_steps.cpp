@@ -1,6 +1,7 @@
-// LLaDA's samplers with a fixed number of steps per block (dllm-reference B.1): step t commits n[t] positions, the most
+// LLaDA's samplers with a fixed number of steps per block (arXiv 2502.09992): step t commits n[t] positions, the most
 // confident ones (low-confidence remasking) or random ones.
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
@@ -9,11 +10,12 @@ enum class Ranking { kConfidence, kRandom };
 
 class FixedSteps : public Decoder {
  public:
-  FixedSteps(const DecoderConfig& config, Ranking ranking) : config_(config), ranking_(ranking) {}
+  FixedSteps(const StepsOptions& options, const MethodContext& context, Ranking ranking)
+      : steps_(options.steps_of(context)), length_(context.length), ranking_(ranking) {}
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     const std::int32_t masks = context.window_masks_at_start;
-    const std::int32_t steps = window_steps(config_.steps, config_.length, masks);
+    const std::int32_t steps = window_steps(steps_, length_, masks);
     const auto schedule = transfer_schedule(masks, steps);
     // Steps can run out with masks left if some predictions were masks; the rest goes one by one.
     const std::int32_t count =
@@ -26,18 +28,28 @@ class FixedSteps : public Decoder {
   }
 
  private:
-  DecoderConfig config_;
+  std::int32_t steps_;
+  Position length_;
   Ranking ranking_;
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_low_confidence_decoder(const DecoderConfig& config) {
-  return std::make_unique<FixedSteps>(config, Ranking::kConfidence);
+DecoderEntry low_confidence_decoder() {
+  return declare_method<Decoder>("low-confidence", "a fixed number per step, the most confident first (LLaDA)",
+                                 steps_rows(),
+                                 [](const StepsOptions& options, const MethodContext& context) {
+                                   return std::make_unique<FixedSteps>(options, context, Ranking::kConfidence);
+                                 })
+      .alias("4");
 }
 
-std::unique_ptr<Decoder> make_random_decoder(const DecoderConfig& config) {
-  return std::make_unique<FixedSteps>(config, Ranking::kRandom);
+DecoderEntry random_decoder() {
+  return declare_method<Decoder>("random", "a fixed number per step, at random positions (LLaDA)", steps_rows(),
+                                 [](const StepsOptions& options, const MethodContext& context) {
+                                   return std::make_unique<FixedSteps>(options, context, Ranking::kRandom);
+                                 })
+      .alias("3");
 }
 
 }  // namespace dllm

@@ -1,35 +1,57 @@
-// dInfer's hierarchical decoding (dllm-reference C.4). The masked positions of the window fall into runs of neighbours;
+// dInfer's hierarchical decoding (arXiv 2510.08666). The masked positions of the window fall into runs of neighbours;
 // each run commits its most confident position if that exceeds the low threshold, whatever exceeds the high one goes
 // too, and the most confident of all always does. A commit inside every gap halves the gaps: O(log n) steps at best.
 //
-// "hierarchical-remask" also reconsiders committed tokens of the window whose probability has fallen below
-// --remask-threshold: they join the runs, and those that are not chosen again become masks. With r such tokens at least
-// r + 1 positions are chosen, so each step leaves fewer masks than the one before.
+// "hierarchical-remask" (get_transfer_index_hierarchy_remask) predicts the committed positions of the window as well.
+// Where the *prediction's* probability is below --remask-threshold, whatever token is shown, the model no longer
+// knows what belongs there: the position joins the runs like a mask, takes its own prediction if it is chosen, and
+// becomes a mask if not. With r such positions at least r + 1 are chosen, so each step leaves fewer masks than the
+// one before.
+//
+// Under --compat the mask token is a prediction like any other: to choose it leaves, or makes, a mask. Steps may then
+// leave as many masks as before; the progress rule steps in once a state comes back.
 #include <algorithm>
-#include <cmath>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/seen_states.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
+struct HierarchicalOptions : ThresholdOptions {
+  double low_threshold = 0.4;
+};
+
+struct RemaskOptions : HierarchicalOptions {
+  double remask_threshold = 0.4;
+};
+
+OptionRows<HierarchicalOptions> hierarchical_rows() {
+  return join_rows<HierarchicalOptions>(
+      threshold_rows(), OptionRows<HierarchicalOptions>{
+                            option("low_threshold", &HierarchicalOptions::low_threshold, 0, 2, "",
+                                   "commit the best of each run of neighbouring masks above this confidence")});
+}
+
+OptionRows<RemaskOptions> hierarchical_remask_rows() {
+  return join_rows<RemaskOptions>(
+      hierarchical_rows(), OptionRows<RemaskOptions>{option(
+                               "remask_threshold", &RemaskOptions::remask_threshold, 0, 1, "",
+                               "turn committed tokens back into masks if the prediction there is less probable")});
+}
+
 class Hierarchical : public Decoder {
  public:
-  Hierarchical(const DecoderConfig& config, bool remasks) : config_(config), remasks_(remasks) {}
+  Hierarchical(const RemaskOptions& config, bool remasks, bool upstream)
+      : config_(config), remasks_(remasks), upstream_(upstream) {}
 
   std::vector<Position> wanted(const DecodeContext& context) override {
     return remasks_ ? generated_positions(context) : Decoder::wanted(context);
   }
 
-  std::vector<TokenQuery> queries(const DecodeContext& context) override {
-    std::vector<TokenQuery> current;
-    if (!remasks_) return current;
-    for (Position p : generated_positions(context))
-      if (!context.canvas.masked(p)) current.push_back({p, context.canvas.token(p)});
-    return current;
-  }
-
   bool revises() const override { return remasks_; }
+  bool keeps_schedule() const override { return upstream_ && !repeated_; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     std::vector<Place> places = open_places(context, candidates);
@@ -38,31 +60,28 @@ class Hierarchical : public Decoder {
     const auto doubtful = static_cast<std::size_t>(
         std::count_if(places.begin(), places.end(), [](const Place& place) { return !place.masked; }));
     choose_at_least(places, doubtful + 1);
-    return edits(places);
+    if (!upstream_) return edits(places);
+    std::vector<Edit> result = upstream_edits(places, context.canvas.mask());
+    repeated_ = states_.repeats(context, result);
+    return result;
   }
 
  private:
   struct Place {
     const Candidate* candidate;
     bool masked;
-    double current;  ///< probability of the token that stands there
     bool chosen = false;
     bool eligible() const { return candidate->eligible; }
     double confidence() const { return candidate->confidence; }
     Position position() const { return candidate->position; }
   };
 
-  /// Masked positions and doubtful tokens, ascending.
+  /// Masked positions and doubtful ones, ascending.
   std::vector<Place> open_places(const DecodeContext& context, std::span<const Candidate> candidates) const {
     std::vector<Place> places;
     for (const Candidate& candidate : candidates) {
-      if (context.canvas.masked(candidate.position)) {
-        places.push_back({&candidate, true, 0});
-        continue;
-      }
-      const double distance = static_cast<double>(candidate.queried[0]) - static_cast<double>(candidate.logit);
-      const double current = candidate.confidence * std::exp(distance);
-      if (current < config_.remask_threshold) places.push_back({&candidate, false, current});
+      const bool masked = context.canvas.masked(candidate.position);
+      if (masked || candidate.confidence < config_.remask_threshold) places.push_back({&candidate, masked});
     }
     return places;
   }
@@ -115,23 +134,48 @@ class Hierarchical : public Decoder {
     }
     if (commits == 0) return {};  // the loop's progress rule decides
     std::stable_sort(dropped.begin(), dropped.end(),
-                     [](const Place* a, const Place* b) { return a->current < b->current; });
+                     [](const Place* a, const Place* b) { return a->confidence() < b->confidence(); });
     dropped.resize(std::min(dropped.size(), commits - 1));
-    for (const Place* place : dropped) result.push_back({place->position(), -1, EditKind::kRemask, place->current});
+    for (const Place* place : dropped)
+      result.push_back({place->position(), -1, EditKind::kRemask, place->confidence()});
     return result;
   }
 
-  DecoderConfig config_;
+  /// As many positions as it takes are chosen whatever they predict.
+  static std::vector<Edit> upstream_edits(const std::vector<Place>& places, TokenId mask) {
+    std::vector<Edit> result;
+    for (const Place& place : places) {
+      const bool takes = place.chosen && place.candidate->token != mask;
+      if (place.masked && takes) result.push_back(commit(*place.candidate));
+      if (!place.masked)
+        result.push_back({place.position(), takes ? place.candidate->token : -1,
+                          takes ? EditKind::kRevise : EditKind::kRemask, place.confidence()});
+    }
+    return result;
+  }
+
+  RemaskOptions config_;
   bool remasks_;
+  bool upstream_;  ///< as dInfer predicts: the mask is a token
+  bool repeated_ = false;
+  SeenStates states_;
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_hierarchical_decoder(const DecoderConfig& config) {
-  return std::make_unique<Hierarchical>(config, false);
+DecoderEntry hierarchical_decoder() {
+  return declare_method<Decoder>("hierarchical", "the best of each run of masks, and what is sure (dInfer)",
+                                 hierarchical_rows(), [](const HierarchicalOptions& options, const MethodContext&) {
+                                   return std::make_unique<Hierarchical>(RemaskOptions{options}, false, false);
+                                 });
 }
-std::unique_ptr<Decoder> make_hierarchical_remask_decoder(const DecoderConfig& config) {
-  return std::make_unique<Hierarchical>(config, true);
+
+DecoderEntry hierarchical_remask_decoder() {
+  return declare_method<Decoder>("hierarchical-remask", "hierarchical, and doubtful tokens become masks again",
+                                 hierarchical_remask_rows(),
+                                 [](const RemaskOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Hierarchical>(options, true, context.compat);
+                                 });
 }
 
 }  // namespace dllm

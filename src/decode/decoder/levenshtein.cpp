@@ -1,5 +1,6 @@
-// LLaDA2.2's edits of length (dllm-reference B.11): beside tokens, the model predicts DELETE (this position goes) and
-// INSERT (a mask appears in front of this position). All edits of a pass apply at once to the window's generated part:
+// LLaDA2.2's edits of length (LLaDA2.2's technical report): beside tokens, the model predicts DELETE (this position
+// goes) and INSERT (a mask appears in front of this position). All edits of a pass apply at once to the window's
+// generated part:
 //   [a, b, c, d], DELETE at 1, INSERT at 3  ->  [a, c, mask, d].
 // The part keeps its length: masks fill up its end, and what is pushed over its end is lost. Nothing in front of the
 // window or behind it moves, so positions and K/V elsewhere stay valid; inside, caches see other tokens at the shifted
@@ -24,6 +25,8 @@
 // Left open by the description, and decided here: a token whose prediction is the mask stays (DELETE and INSERT are the
 // edits of length); a mask whose prediction is the mask waits, original or not, unless nothing else is left to fill; an
 // INSERT at a mask makes it two.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -31,16 +34,59 @@
 #include <set>
 #include <vector>
 
-#include "decode/decoder.h"
+#include "decode/edit_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
+
+struct LevenshteinOptions : EditOptions {
+  std::optional<TokenId> delete_token, insert_token;
+};
+
+/// The model's own token, where none is given.
+auto from_model(std::optional<TokenId> ModelDesc::* token) {
+  return [token](const LevenshteinOptions&, const ModelDesc& desc, const MethodContext&) -> std::optional<OptionValue> {
+    if (!(desc.*token)) return std::nullopt;
+    return OptionValue(std::int64_t{*(desc.*token)});
+  };
+}
+
+Expected<void> check_token(std::optional<TokenId> token, const ModelDesc& desc) {
+  if (!token)
+    return Error{ErrorCode::kUsage, "the model names no token for this edit", "",
+                 "give its id, or --algorithm draft-edit, which keeps lengths"};
+  if (*token < desc.vocab && token != desc.mask) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("token id {} is the mask, or outside the vocabulary of {}", *token, desc.vocab), "", ""};
+}
+
+OptionRows<LevenshteinOptions> levenshtein_rows() {
+  using O = LevenshteinOptions;
+  const std::string model = "as the model's file says";
+  return join_rows<O>(
+      edit_rows(),
+      OptionRows<O>{
+          option("delete_token", &O::delete_token, 0, kMostInteger, "",
+                 "token id that deletes its position when predicted")
+              .otherwise(model, from_model(&ModelDesc::delete_token))
+              .checked([](const O& o, const ModelDesc& desc) { return check_token(o.delete_token, desc); }),
+          option("insert_token", &O::insert_token, 0, kMostInteger, "",
+                 "token id that inserts a mask before its position when predicted")
+              .otherwise(model, from_model(&ModelDesc::insert_token))
+              .checked([](const O& o, const ModelDesc& desc) -> Expected<void> {
+                if (o.insert_token && o.insert_token == o.delete_token)
+                  return Error{ErrorCode::kUsage, "deletion and insertion have the same token", "", ""};
+                return check_token(o.insert_token, desc);
+              }),
+      });
+}
 
 constexpr std::int32_t kAlternatives = 8;  ///< best tokens looked at where the first will not do
 
 class Levenshtein : public Decoder {
  public:
-  explicit Levenshtein(const DecoderConfig& config) : config_(config) {}
+  explicit Levenshtein(const LevenshteinOptions& config) : config_(config) {}
 
   bool revises() const override { return true; }
   bool keeps_schedule() const override { return bounded_; }
@@ -49,8 +95,8 @@ class Levenshtein : public Decoder {
   void configure(ScoreRequest& request) const override {
     request.top_tokens = std::max(request.top_tokens, kAlternatives);
     if (!cleaning_) return;
-    for (TokenId token : {config_.delete_token, config_.insert_token})
-      if (token >= 0) request.rules.push_back({token, false, true});
+    for (const std::optional<TokenId> token : {config_.delete_token, config_.insert_token})
+      if (token) request.rules.push_back({*token, false, true});
   }
 
   std::vector<Position> wanted(const DecodeContext& context) override {
@@ -281,7 +327,7 @@ class Levenshtein : public Decoder {
     introduced_ = std::move(moved);
   }
 
-  DecoderConfig config_;
+  LevenshteinOptions config_;
   PositionRange home_{-1, -1};     ///< the window that the account below belongs to
   std::set<Position> introduced_;  ///< masks made by edits; positions filled since do no harm
   std::int32_t post_steps_ = 0;    ///< passes without originals
@@ -293,8 +339,13 @@ class Levenshtein : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_levenshtein_decoder(const DecoderConfig& config) {
-  return std::make_unique<Levenshtein>(config);
+DecoderEntry levenshtein_decoder() {
+  return declare_method<Decoder>("levenshtein", "draft-edit with tokens that delete and insert (LLaDA2.2)",
+                                 levenshtein_rows(),
+                                 [](const LevenshteinOptions& options, const MethodContext&) {
+                                   return std::make_unique<Levenshtein>(options);
+                                 })
+      .not_read({"smoothing"});
 }
 
 }  // namespace dllm

@@ -1,38 +1,71 @@
-// LLaDA2.0's block sampler (dllm-reference B.8): what exceeds the threshold, if that is at least the schedule's share
+// LLaDA2.0's block sampler (arXiv 2512.15745): what exceeds the threshold, if that is at least the schedule's share
 // of this step; otherwise the share, most confident first. The schedule spreads the block's full length over its steps,
 // so a block that begins in the prompt ends early; upstream ends after the last step even with masks left, here the
 // rest goes one by one.
+//
+// Under --compat (the generate() of LLaDA2.0's modeling code) --steps counts the passes of one block, and the mask is a
+// prediction like any other: to commit it wastes a place. Masks that the last pass leaves are left for good.
 #include <algorithm>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
+struct Llada2Options : ThresholdOptions, StepsOptions {};
+
 class Llada2 : public Decoder {
  public:
-  explicit Llada2(const DecoderConfig& config) : config_(config) {}
+  Llada2(const Llada2Options& options, const MethodContext& context)
+      : threshold_(options.threshold),
+        steps_(options.steps_of(context)),
+        length_(context.length),
+        compat_(context.compat) {}
+
+  bool keeps_schedule() const override { return compat_; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     const Position length = context.window.end - context.window.begin;
-    const std::int32_t steps = window_steps(config_.steps, config_.length, length);
+    const std::int32_t steps = compat_ ? std::max(1, steps_) : window_steps(steps_, length_, length);
     const auto t = static_cast<std::size_t>(context.window_step);
     const auto schedule = transfer_schedule(length, steps);
     const auto share = static_cast<std::size_t>(t < schedule.size() ? schedule[t] : 1);
 
-    std::vector<Edit> confident;
+    std::vector<Edit> result;
     for (const Candidate& candidate : candidates)
-      if (candidate.eligible && candidate.confidence > config_.threshold) confident.push_back(commit(candidate));
-    if (confident.size() >= share) return confident;
-    return commit_best(candidates, share, [](const Candidate& candidate) { return candidate.log_odds; });
+      if (candidate.eligible && candidate.confidence > threshold_) result.push_back(commit(candidate));
+    if (result.size() < share)
+      result = commit_best(candidates, share, [](const Candidate& candidate) { return candidate.log_odds; });
+    if (compat_ && context.window_step + 1 >= steps) leave_the_rest(context.canvas, candidates, result);
+    return result;
   }
 
  private:
-  DecoderConfig config_;
+  static void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& edits) {
+    for (const Candidate& candidate : candidates) {
+      const auto own = std::find_if(edits.begin(), edits.end(),
+                                    [&](const Edit& edit) { return edit.position == candidate.position; });
+      if (own != edits.end() && own->token != canvas.mask()) continue;
+      if (own != edits.end()) edits.erase(own);
+      edits.push_back({candidate.position, canvas.mask(), EditKind::kLeave, candidate.confidence});
+    }
+  }
+
+  double threshold_;
+  std::int32_t steps_;
+  Position length_;
+  bool compat_;
 };
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_llada2_decoder(const DecoderConfig& config) { return std::make_unique<Llada2>(config); }
+DecoderEntry llada2_decoder() {
+  return declare_method<Decoder>("llada2", "what exceeds the threshold, at least the schedule's share (LLaDA2.0)",
+                                 join_rows<Llada2Options>(threshold_rows(), steps_rows()),
+                                 [](const Llada2Options& options, const MethodContext& context) {
+                                   return std::make_unique<Llada2>(options, context);
+                                 });
+}
 
 }  // namespace dllm

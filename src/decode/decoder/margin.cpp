@@ -1,25 +1,35 @@
-// Threshold on the margin p1 - p2 between the two likeliest tokens instead of on the confidence (dllm-reference B.13):
+// Threshold on the margin p1 - p2 between the two likeliest tokens instead of on the confidence (diffuse-rs):
 // a position whose runner-up is far behind is safe to commit although neither token is likely in absolute terms. The
 // best always goes, and with it whatever cannot be told from it in float32, as for `threshold`.
 #include <algorithm>
 #include <limits>
 
-#include "decode/decoder.h"
+#include "decode/method_entry.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
-constexpr double kTieWidth = 1e-5;
+constexpr double kMarginTieWidth = 1e-5;
+
+struct MarginOptions {
+  double threshold = 0.9;
+};
+
+OptionRows<MarginOptions> margin_rows() {
+  return {option("threshold", &MarginOptions::threshold, 0, 2, "",
+                 "commit positions whose token leads the second likeliest by this probability")};
+}
 
 class Margin : public Decoder {
  public:
-  explicit Margin(const DecoderConfig& config) : threshold_(config.threshold) {}
+  explicit Margin(const MarginOptions& config) : threshold_(config.threshold) {}
 
   std::vector<Edit> decode(const DecodeContext&, std::span<const Candidate> candidates) override {
     double best = -std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : candidates)
       if (candidate.eligible) best = std::max(best, candidate.margin);
-    const double bound = std::min(threshold_, best - kTieWidth);
+    const double bound = std::min(threshold_, best - kMarginTieWidth);
     std::vector<Edit> edits;
     for (const Candidate& candidate : candidates)
       if (candidate.eligible && candidate.margin >= bound) edits.push_back(commit(candidate));
@@ -32,6 +42,10 @@ class Margin : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_margin_decoder(const DecoderConfig& config) { return std::make_unique<Margin>(config); }
+DecoderEntry margin_decoder() {
+  return declare_method<Decoder>(
+      "margin", "the threshold rule on the lead over the second likeliest token", margin_rows(),
+      [](const MarginOptions& options, const MethodContext&) { return std::make_unique<Margin>(options); });
+}
 
 }  // namespace dllm

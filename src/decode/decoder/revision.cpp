@@ -1,10 +1,10 @@
-// Progressive revision (llada.cpp's dual-path progressive revision; dllm-reference D.2, D.4, D.7). A generated position
+// Progressive revision (llada.cpp's dual-path progressive revision, arXiv 2606.13740). A generated position
 // is invisible (a mask), visible (shown to the model, and looked at again) or stable (shown, never looked at again, and
 // so without logits: selective logits skipping). A prediction at or above the stable threshold makes a mask stable, one
 // at or above the visible threshold visible; if a pass has neither, the surest mask of the window becomes visible.
 //
-// A visible token is judged by its own probability with the token in the input (A7 "self"). It becomes stable at the
-// stable threshold, or gives way to a token of the visible threshold that is likelier (A14). Inside the window that
+// A visible token is judged by its own probability with the token in the input. It becomes stable at the
+// stable threshold, or gives way to a token of the visible threshold that is likelier. Inside the window that
 // happens in every pass. Behind the window up to `refresh_rows` visible tokens are forwarded and scored with each pass,
 // folded into its batch: the scattered rows share the weights' stream, so on a machine without a second processor this
 // beats a second path. Their K/V are made anew on the way.
@@ -24,24 +24,136 @@
 #include <optional>
 #include <utility>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/reviser.h"
 
 namespace dllm {
 namespace {
 
-class Revision : public Decoder {
+enum class LookPath { kFolded, kSecond };
+
+/// Which visible tokens in front of the window are looked at first.
+enum class RefreshOrder {
+  kStale,     ///< changed ones, then the longest unseen, then the least sure
+  kUnsure,    ///< the least sure
+  kPosition,  ///< the first
+};
+
+enum class RefreshSees { kAll, kPrefix };
+
+struct RevisionOptions : SecondPathOptions {
+  double visible_threshold = 0.7, stable_threshold = 0.9;
+  std::optional<double> revise_threshold;
+  std::int32_t refresh_rows = 8, max_revisions = 3;
+  RefreshOrder refresh_order = RefreshOrder::kStale;
+  bool force_stable = false, reopen = false, leave_one_out = false, remask_visible = false;
+  double remask_threshold = 0.4;
+  std::int32_t drain_rounds = 2;
+  std::optional<std::int32_t> drain_rows;
+  bool drain_full = false;
+  LookPath refresh_path = LookPath::kFolded;
+  RefreshSees refresh_sees = RefreshSees::kAll;
+
+  bool second() const { return refresh_path == LookPath::kSecond && refresh_rows > 0; }
+};
+
+OptionRows<RevisionOptions> revision_state_rows() {
+  using O = RevisionOptions;
+  const auto revises = [](const O& o) { return o.max_revisions > 0; };
+  const std::string when = "with --max-revisions above 0";
+  return {
+      option("visible_threshold", &O::visible_threshold, 0, 2, "",
+             "confidence from which a token is shown; it is scored again until it is final")
+          .checked([](const O& o, const ModelDesc&) -> Expected<void> {
+            if (o.visible_threshold <= o.stable_threshold) return {};
+            return Error{ErrorCode::kUsage, "a token would be final before it is shown", "",
+                         "give one at or below --stable-threshold"};
+          }),
+      option("stable_threshold", &O::stable_threshold, 0, 2, "", "confidence from which a token is final"),
+      option("revise_threshold", &O::revise_threshold, 0, 2, "",
+             "confidence from which a likelier token replaces a visible one")
+          .otherwise("--visible-threshold", [](const O& o, const ModelDesc&,
+                                               const MethodContext&) { return OptionValue(o.visible_threshold); })
+          .only(when, revises),
+      option("max_revisions", &O::max_revisions, 0, kMostInteger, "", "times that one position may change its token"),
+      option("force_stable", &O::force_stable,
+             "if no token reaches a threshold, the surest becomes final instead of visible"),
+      option("reopen", &O::reopen, "when a token changes, final tokens decided after it become visible again")
+          .only(when, revises),
+      option("leave_one_out", &O::leave_one_out, "tokens before the window are scored with the mask in their place"),
+      option("remask_visible", &O::remask_visible,
+             "visible tokens of the window below --remask-threshold become masks again")
+          .only(when, revises)
+          .checked([](const O& o, const ModelDesc&) -> Expected<void> {
+            if (!o.remask_visible || !o.leave_one_out) return {};
+            return Error{ErrorCode::kUsage, "under --leave-one-out no token of the window is scored again", "",
+                         "leave one of the two out"};
+          }),
+      option("remask_threshold", &O::remask_threshold, 0, 1, "",
+             "probability below which a visible token becomes a mask again")
+          .only("with --remask-visible", [](const O& o) { return o.remask_visible && o.max_revisions > 0; }),
+  };
+}
+
+OptionRows<RevisionOptions> revision_look_rows() {
+  using O = RevisionOptions;
+  const auto second = [](const O& o) { return o.second(); };
+  const auto drains = [](const O& o) { return o.drain_rounds > 0; };
+  const auto looks = [](const O& o) { return o.refresh_rows > 0; };
+  return {
+      option("refresh_rows", &O::refresh_rows, 0, kMostPositions, "rows",
+             "visible tokens before the window that each pass scores again; 0: none"),
+      option(
+          "refresh_order", &O::refresh_order,
+          {{"stale", RefreshOrder::kStale}, {"unsure", RefreshOrder::kUnsure}, {"position", RefreshOrder::kPosition}},
+          "which of them first: changed and longest unscored, the least sure, the leftmost")
+          .only("with --refresh-rows above 0, or with --drain-rows",
+                [](const O& o) { return o.refresh_rows > 0 || (o.drain_rounds > 0 && o.drain_rows.has_value()); }),
+      option("refresh_path", &O::refresh_path, {{"folded", LookPath::kFolded}, {"second", LookPath::kSecond}},
+             "score them in the window's pass, or concurrently on separate threads")
+          .only("with --refresh-rows above 0", looks)
+          .checked([](const O& o, const ModelDesc& desc) -> Expected<void> {
+            if (!o.second() || desc.causal_block == 0) return {};
+            return Error{ErrorCode::kUsage, "rows of finished blocks never see anything new in this model", "",
+                         "leave the option out"};
+          }),
+      option("refresh_sees", &O::refresh_sees, {{"all", RefreshSees::kAll}, {"prefix", RefreshSees::kPrefix}},
+             "what they attend to on the second path: everything, or only what precedes the window")
+          .only("with --refresh-path second", second),
+      option("drain_rounds", &O::drain_rounds, 0, kMostInteger, "passes",
+             "passes that score visible tokens again when no mask is left"),
+      option("drain_rows", &O::drain_rows, 1, kMostPositions, "rows",
+             "visible tokens scored by each of these last passes")
+          .otherwise("all visible ones")
+          .only("with --drain-rounds above 0", drains),
+      option("drain_full", &O::drain_full, "these passes recompute every row (--cache prefix, dual, vicinity)")
+          .only("with --drain-rounds above 0", drains),
+  };
+}
+
+OptionRows<RevisionOptions> revision_rows() {
+  using O = RevisionOptions;
+  return join_rows<O>(revision_state_rows(), revision_look_rows(),
+                      rows_only<O>(join_rows<O>(second_path_rows()), "with --refresh-path second",
+                                   [](const O& o) { return o.second(); }));
+}
+
+class Revision : public Decoder, public Reviser {
  public:
-  explicit Revision(const DecoderConfig& config) : config_(config) {}
+  explicit Revision(const RevisionOptions& config) : config_(config) {}
 
   bool greedy() const override { return true; }
   bool revises() const override { return true; }
-  bool drains() const override { return true; }
+  Reviser* reviser() override { return this; }
+  bool drains_fully() const override { return config_.drain_full; }
+  std::optional<SecondPathOptions> second_path() const override {
+    return config_.second() ? std::optional<SecondPathOptions>(config_) : std::nullopt;
+  }
 
   std::vector<Position> wanted(const DecodeContext& context) override {
     mask_ = context.canvas.mask();
     draining_ = false;
-    refreshed_ =
-        config_.second_path ? std::vector<Position>() : refresh_set(context.window.begin, config_.refresh_rows);
+    refreshed_ = config_.second() ? std::vector<Position>() : refresh_set(context.window.begin, config_.refresh_rows);
     std::vector<Position> now = Decoder::wanted(context);
     for (const auto& [position, state] : visible_)
       if (looks_inside(context, position)) now.push_back(position);
@@ -87,9 +199,9 @@ class Revision : public Decoder {
   }
 
   Refresh refresh(const DecodeContext& context) override {
-    if (!config_.second_path) return {};
+    if (!config_.second()) return {};
     return {refresh_set(context.window.begin, config_.refresh_rows), config_.leave_one_out,
-            config_.refresh_sees_window};
+            config_.refresh_sees == RefreshSees::kAll};
   }
 
   std::vector<Edit> merge(const DecodeContext& context, std::span<const Candidate> candidates) override {
@@ -108,11 +220,11 @@ class Revision : public Decoder {
     for (const auto& [position, state] : visible_)
       if (position < end) open.push_back(position);
     // A round over everything that changed nothing would be followed by one that sees the same.
-    const bool again = drained_ == 0 || last_pass_changed_ || config_.drain_rows > 0;
+    const bool again = drained_ == 0 || last_pass_changed_ || config_.drain_rows.has_value();
     if (!open.empty() && again && drained_ < config_.drain_rounds) {
       ++drained_;
       draining_ = true;
-      refreshed_ = refresh_set(end, config_.drain_rows > 0 ? config_.drain_rows : end);
+      refreshed_ = refresh_set(end, config_.drain_rows.value_or(end));
       return refreshed_;
     }
     for (Position position : open) visible_.erase(position);
@@ -148,7 +260,7 @@ class Revision : public Decoder {
   }
 
   /// Of the visible tokens in front of `end`, at most `rows` to look at now. That something has changed since the last
-  /// look (A10) need not be asked: every pass over masks commits something, and attention reaches everywhere.
+  /// look need not be asked: every pass over masks commits something, and attention reaches everywhere.
   std::vector<Position> refresh_set(Position end, std::int32_t rows) const {
     std::vector<std::pair<Position, State>> behind;
     for (const auto& entry : visible_)
@@ -181,7 +293,7 @@ class Revision : public Decoder {
     const double own = candidate.confidence *
                        std::exp(static_cast<double>(candidate.queried[0]) - static_cast<double>(candidate.logit));
     const bool other = candidate.eligible && candidate.token != context.canvas.token(candidate.position);
-    const double enough = config_.revise_threshold > 0 ? config_.revise_threshold : config_.visible_threshold;
+    const double enough = config_.revise_threshold.value_or(config_.visible_threshold);
     if (other && candidate.confidence >= enough && candidate.confidence > own &&
         state.revisions < config_.max_revisions) {
       Edit edit = commit(candidate);
@@ -215,7 +327,7 @@ class Revision : public Decoder {
     }
   }
 
-  DecoderConfig config_;
+  RevisionOptions config_;
   std::map<Position, State> visible_;
   std::map<Position, State> final_;  ///< stable tokens
   std::map<Position, std::int32_t> remasked_;
@@ -228,8 +340,11 @@ class Revision : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_revision_decoder(const DecoderConfig& config) {
-  return std::make_unique<Revision>(config);
+DecoderEntry revision_decoder() {
+  return declare_method<Decoder>(
+             "revision", "committed tokens are looked at again until they are sure (llada.cpp)", revision_rows(),
+             [](const RevisionOptions& options, const MethodContext&) { return std::make_unique<Revision>(options); })
+      .not_read({"smoothing"});
 }
 
 }  // namespace dllm

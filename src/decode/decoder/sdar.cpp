@@ -1,19 +1,23 @@
-// SDAR's rules (dllm-reference B.12). A block of m masks and s steps has shares m/s, the remainder first; with n the
+// SDAR's rules (arXiv 2510.06303). A block of m masks and s steps has shares m/s, the remainder first; with n the
 // share of this step, "sequential" commits the n leftmost positions, "static" the n most confident, "dynamic" every
 // position at or above the threshold if there are at least n of them, else the n most confident. Confidence is the
 // probability of the token under the distribution that it was drawn from (temperature, top-k, top-p).
 #include <algorithm>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
 enum class Rule { kSequential, kStatic, kDynamic };
 
+struct DynamicOptions : ThresholdOptions, StepsOptions {};
+
 class Sdar : public Decoder {
  public:
-  Sdar(const DecoderConfig& config, Rule rule) : config_(config), rule_(rule) {}
+  Sdar(const DynamicOptions& options, const MethodContext& context, Rule rule)
+      : threshold_(options.threshold), steps_(options.steps_of(context)), length_(context.length), rule_(rule) {}
 
   void configure(ScoreRequest& request) const override { request.distribution = ScoreDistribution::kSampled; }
 
@@ -25,7 +29,7 @@ class Sdar : public Decoder {
     if (rule_ == Rule::kDynamic) {
       std::vector<Edit> confident;
       for (const Candidate& candidate : candidates)
-        if (candidate.eligible && candidate.confidence >= config_.threshold) confident.push_back(commit(candidate));
+        if (candidate.eligible && candidate.confidence >= threshold_) confident.push_back(commit(candidate));
       if (confident.size() >= count) return confident;
     }
     return commit_best(candidates, count, [](const Candidate& candidate) { return candidate.log_odds; });
@@ -34,25 +38,40 @@ class Sdar : public Decoder {
  private:
   std::size_t share(const DecodeContext& context) const {
     const std::int32_t masks = context.window_masks_at_start;
-    const auto schedule = transfer_schedule(masks, window_steps(config_.steps, config_.length, masks));
+    const auto schedule = transfer_schedule(masks, window_steps(steps_, length_, masks));
     const auto t = static_cast<std::size_t>(context.window_step);
     return static_cast<std::size_t>(t < schedule.size() ? schedule[t] : 1);
   }
 
-  DecoderConfig config_;
+  double threshold_;
+  std::int32_t steps_;
+  Position length_;
   Rule rule_;
 };
 
+DecoderEntry fixed_share(std::string name, std::string meaning, Rule rule) {
+  return declare_method<Decoder>(std::move(name), std::move(meaning), steps_rows(),
+                                 [rule](const StepsOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Sdar>(DynamicOptions{{}, options}, context, rule);
+                                 });
+}
+
 }  // namespace
 
-std::unique_ptr<Decoder> make_sdar_sequential_decoder(const DecoderConfig& config) {
-  return std::make_unique<Sdar>(config, Rule::kSequential);
+DecoderEntry sdar_sequential_decoder() {
+  return fixed_share("sdar-sequential", "a fixed number per step, from left to right (SDAR)", Rule::kSequential);
 }
-std::unique_ptr<Decoder> make_sdar_static_decoder(const DecoderConfig& config) {
-  return std::make_unique<Sdar>(config, Rule::kStatic);
+
+DecoderEntry sdar_static_decoder() {
+  return fixed_share("sdar-static", "a fixed number per step, the most confident first (SDAR)", Rule::kStatic);
 }
-std::unique_ptr<Decoder> make_sdar_dynamic_decoder(const DecoderConfig& config) {
-  return std::make_unique<Sdar>(config, Rule::kDynamic);
+
+DecoderEntry sdar_dynamic_decoder() {
+  return declare_method<Decoder>("sdar-dynamic", "what reaches the threshold, at least the schedule's share (SDAR)",
+                                 join_rows<DynamicOptions>(threshold_rows(), steps_rows()),
+                                 [](const DynamicOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Sdar>(options, context, Rule::kDynamic);
+                                 });
 }
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// Dream's sampler (dllm-reference B.2): time runs from 1 to eps in equal steps; going from t to s, a masked position is
+// Dream's sampler (arXiv 2508.15487): time runs from 1 to eps in equal steps; going from t to s, a masked position is
 // decided with probability 1 - s/t. "origin" draws that per position; the others decide int(R (1 - s/t)) of the R
 // masks, the surest ones by probability (maskgit-plus), margin (topk-margin) or negative entropy (entropy).
 //
@@ -6,16 +6,49 @@
 // nothing; here the step is passed over without a pass, which changes no token (--compat runs it).
 #include <cmath>
 
-#include "decode/decoder.h"
+#include "decode/registry.h"
+#include "decode/shared_rows.h"
 
 namespace dllm {
 namespace {
 
 enum class Surety { kOrigin, kProbability, kMargin, kEntropy };
 
+struct OriginOptions : StepsOptions {
+  double eps = 1e-3;
+};
+
+struct TimestepOptions : OriginOptions {
+  double algorithm_temperature = 0;
+};
+
+OptionRows<OriginOptions> origin_rows() {
+  return join_rows<OriginOptions>(
+      steps_rows(), OptionRows<OriginOptions>{
+                        option("eps", &OriginOptions::eps, 0, 1, "", "last timestep of the schedule, which starts at 1")
+                            .flag("--diffusion-eps")});
+}
+
+OptionRows<TimestepOptions> timestep_rows() {
+  return join_rows<TimestepOptions>(
+      origin_rows(),
+      OptionRows<TimestepOptions>{option("algorithm_temperature", &TimestepOptions::algorithm_temperature, 0, 1e6, "",
+                                         "randomness of the choice of positions; 0: none")
+                                      .flag("--diffusion-alg-temp")});
+}
+
+/// llama.cpp chooses between its two schedules by --diffusion-eps or --diffusion-block-length: an eps means Dream's,
+/// over the whole answer as one window.
+std::string window_of_eps(const OptionMap& given) { return given.contains("eps") ? "whole" : ""; }
+
 class Timestep : public Decoder {
  public:
-  Timestep(const DecoderConfig& config, Surety surety) : config_(config), surety_(surety) {}
+  Timestep(const TimestepOptions& config, const MethodContext& context, Surety surety)
+      : config_(config),
+        steps_(config.steps_of(context)),
+        length_(context.length),
+        compat_(context.compat),
+        surety_(surety) {}
 
   void configure(ScoreRequest& request) const override { request.distribution = ScoreDistribution::kSampled; }
 
@@ -29,13 +62,13 @@ class Timestep : public Decoder {
         if (uniform01(context.rng, RngPurpose::kTransfer, context.step, static_cast<std::uint32_t>(p)) < share)
           drawn.push_back(p);
       count_ = drawn.size();
-      if (!config_.compat) return drawn;
+      if (!compat_) return drawn;
       chosen_ = std::move(drawn);
       return masked;
     }
     count_ = context.window_step + 1 >= steps ? masked.size()
                                               : static_cast<std::size_t>(static_cast<double>(masked.size()) * share);
-    if (count_ == 0 && !config_.compat) return {};
+    if (count_ == 0 && !compat_) return {};
     return masked;
   }
 
@@ -49,9 +82,9 @@ class Timestep : public Decoder {
  private:
   std::int32_t steps_of(const DecodeContext& context) const {
     // Not window_steps(): a schedule may have more steps than masks, most of which decide nothing.
-    if (config_.steps <= 0) return std::max<std::int32_t>(1, context.window_masks_at_start);
-    const double share = static_cast<double>(context.window_masks_at_start) / std::max<Position>(1, config_.length);
-    return std::max<std::int32_t>(1, static_cast<std::int32_t>(std::lround(config_.steps * share)));
+    if (steps_ <= 0) return std::max<std::int32_t>(1, context.window_masks_at_start);
+    const double share = static_cast<double>(context.window_masks_at_start) / std::max<Position>(1, length_);
+    return std::max<std::int32_t>(1, static_cast<std::int32_t>(std::lround(steps_ * share)));
   }
 
   /// 1 - s/t for step i of `steps`; the last step decides everything.
@@ -66,7 +99,7 @@ class Timestep : public Decoder {
     std::vector<Edit> edits;
     std::size_t next = 0;
     for (const Candidate& candidate : candidates) {
-      if (config_.compat) {
+      if (compat_) {
         if (next == chosen_.size() || chosen_[next] != candidate.position) continue;
         ++next;
       }
@@ -85,25 +118,46 @@ class Timestep : public Decoder {
            gumbel(context.rng, RngPurpose::kOrder, context.step, static_cast<std::uint32_t>(candidate.position), 0);
   }
 
-  DecoderConfig config_;
+  TimestepOptions config_;
+  std::int32_t steps_;
+  Position length_;
+  bool compat_;
   Surety surety_;
   std::size_t count_ = 0;
   std::vector<Position> chosen_;
 };
 
+DecoderEntry timestep_entry(std::string name, std::string meaning, Surety surety) {
+  return declare_method<Decoder>(std::move(name), std::move(meaning), timestep_rows(),
+                                 [surety](const TimestepOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Timestep>(options, context, surety);
+                                 })
+      .implies_window(window_of_eps);
+}
+
 }  // namespace
 
-std::unique_ptr<Decoder> make_origin_decoder(const DecoderConfig& config) {
-  return std::make_unique<Timestep>(config, Surety::kOrigin);
+DecoderEntry origin_decoder() {
+  return declare_method<Decoder>("origin", "Dream's schedule, at positions drawn at random", origin_rows(),
+                                 [](const OriginOptions& options, const MethodContext& context) {
+                                   return std::make_unique<Timestep>(TimestepOptions{options}, context,
+                                                                     Surety::kOrigin);
+                                 })
+      .alias("0")
+      .implies_window(window_of_eps);
 }
-std::unique_ptr<Decoder> make_maskgit_plus_decoder(const DecoderConfig& config) {
-  return std::make_unique<Timestep>(config, Surety::kProbability);
+
+DecoderEntry maskgit_plus_decoder() {
+  return timestep_entry("maskgit-plus", "Dream's schedule, the most probable first", Surety::kProbability);
 }
-std::unique_ptr<Decoder> make_topk_margin_decoder(const DecoderConfig& config) {
-  return std::make_unique<Timestep>(config, Surety::kMargin);
+
+DecoderEntry topk_margin_decoder() {
+  return timestep_entry("topk-margin", "Dream's schedule, the largest lead over the second first", Surety::kMargin)
+      .alias("2");
 }
-std::unique_ptr<Decoder> make_entropy_decoder(const DecoderConfig& config) {
-  return std::make_unique<Timestep>(config, Surety::kEntropy);
+
+DecoderEntry entropy_decoder() {
+  return timestep_entry("entropy", "Dream's schedule, the lowest entropy first", Surety::kEntropy).alias("1");
 }
 
 }  // namespace dllm

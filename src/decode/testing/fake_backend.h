@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "base/rng.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// A backend without a network, for tests of the loop: the prediction of a row is a hash of exactly what a transformer
 /// row may depend on (the tokens that its visible cache rows were computed from, and their own dependence in turn), so
@@ -123,4 +123,4 @@ class FakeBackend : public Backend {
   ModelDesc desc_;
 };
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

@@ -9,7 +9,7 @@
 
 #include "decode/decoder.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 using LogitRow = std::vector<float>;
 
@@ -86,4 +86,4 @@ inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, con
   return decoder.decode(context, candidates);
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

@@ -9,8 +9,9 @@
 #include "decode/denoiser.h"
 #include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
+#include "decode/testing/make_method.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// A model of 100 tokens, of which 99 is the mask and 49 ends a sequence.
 inline ModelDesc masked_desc(std::int32_t causal_block = 0, std::int32_t shift = 0) {
@@ -26,9 +27,8 @@ inline ModelDesc masked_desc(std::int32_t causal_block = 0, std::int32_t shift =
 /// A request for the loop alone, every part by name.
 struct MethodRun {
   std::string window = "block", cache = "none", decoder = "threshold";
-  WindowConfig grid{BlockOrigin::kPromptEnd, 8};
-  DecoderConfig config{.steps = 0, .length = 24, .threshold = 0.9};
-  CachePolicyConfig cache_config{};
+  MethodContext grid{.origin = BlockOrigin::kPromptEnd, .block_length = 8, .length = 24};
+  OptionMap config{}, window_config{}, cache_config{};  ///< of the decoder, the window, the cache policy
   DenoiseOptions options = exact_length();
   Position prompt = 5;
 
@@ -52,21 +52,28 @@ struct MethodResult {
 inline Canvas canvas_of(const MethodRun& run, const ModelDesc& desc) {
   std::vector<TokenId> prompt;
   for (Position p = 0; p < run.prompt; ++p) prompt.push_back(p + 1);
-  return Canvas(prompt, run.config.length, desc.mask.value_or(-1));
+  return Canvas(prompt, run.grid.length, desc.mask.value_or(-1));
+}
+
+/// The parts; of the options each has those that it declares.
+inline Method method_of(const MethodRun& run) {
+  return {*make_window({run.window, fitting(windows(), run.window, run.window_config)}, run.grid),
+          *make_cache_policy({run.cache, fitting(caches(), run.cache, run.cache_config)}, run.grid),
+          *make_decoder({run.decoder, fitting(decoders(), run.decoder, run.config)}, run.grid)};
 }
 
 /// `policy`: instead of the one named.
 inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
                                std::unique_ptr<CachePolicy> policy = nullptr) {
   Canvas canvas = canvas_of(run, backend.desc());
-  if (!policy) policy = *make_cache_policy(run.cache, run.cache_config);
-  Method method{*make_window(run.window, run.grid), std::move(policy), *make_decoder(run.decoder, run.config)};
+  Method method = method_of(run);
+  if (policy) method.cache = std::move(policy);
   auto cache = *backend.make_cache(canvas.size());
   auto unconditional = *backend.make_cache(canvas.size());
   Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), run.options, *cache,
                     run.options.cfg_scale != 0 ? unconditional.get() : nullptr);
   MethodResult result;
-  result.commit_pass.assign(static_cast<std::size_t>(run.config.length), -1);
+  result.commit_pass.assign(static_cast<std::size_t>(run.grid.length), -1);
   for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
     const std::int32_t pass = denoiser.counters().nfe;
     if (pass > 500) return result;
@@ -84,4 +91,4 @@ inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
   return result;
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

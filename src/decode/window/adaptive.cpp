@@ -1,14 +1,14 @@
 // A window that follows the commit frontier and is as wide as the machine makes worth while: the measured cost of steps
-// decides, either by an allowance over the cost of one block's rows (dllm-reference D.3), or by the expected commits
-// per millisecond, sum of a_j / ms(n), where a_j is how often position j behind the frontier was committed so far in
-// this sequence. Everything inside competes; no block is a unit.
+// decides, either by an allowance over the cost of one block's rows (llada.cpp, arXiv 2606.13740), or by the expected
+// commits per millisecond, sum of a_j / ms(n), where a_j is how often position j behind the frontier was committed so
+// far in this sequence. Everything inside competes; no block is a unit.
 //
 // The cost is that of the window's own rows, as under the dual and vicinity caches. A policy that forwards everything
 // pays the same for every width; for it this window is no gain. Without a table the width is one block.
 #include <algorithm>
 
 #include "decode/acceptance.h"
-#include "decode/window.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
@@ -21,40 +21,44 @@ constexpr Position kLeastRows = 4;
 
 class AdaptiveWindow : public Window {
  public:
-  explicit AdaptiveWindow(const WindowConfig& config) : config_(config) {}
+  AdaptiveWindow(const CostOptions& options, const MethodContext& context) : config_(options), context_(context) {}
 
   std::optional<WindowStep> next(const Canvas& canvas) override {
     const Position frontier = canvas.first_masked(canvas.prompt_end());
     if (frontier == canvas.size()) return std::nullopt;
     const Position left = canvas.size() - frontier;
     const Position end = frontier + std::min(left, width(canvas, left));
-    return WindowStep{{frontier, end}, end, block_at(config_, canvas, frontier).begin};
+    return WindowStep{{frontier, end}, end, block_at(context_, canvas, frontier).begin};
   }
 
   void observe(const WindowFeedback& feedback) override { acceptance_.observe(feedback.looks); }
 
  private:
   Position width(const Canvas& canvas, Position left) const {
-    if (!config_.latency) return config_.block_length;
-    const Position most = std::min(left, widest_window(config_));
+    if (!context_.latency) return context_.block_length;
+    const Position most = std::min(left, widest_window(config_, context_));
     if (config_.objective == WindowObjective::kAllowance)
-      return within_allowance(*config_.latency, canvas.size(), std::min(most, config_.block_length), most,
+      return within_allowance(*context_.latency, canvas.size(), std::min(most, context_.block_length), most,
                               config_.allowance);
     const Position least = std::min(most, kLeastRows);
     double base = 0;
     for (Position j = 0; j < least; ++j) base += acceptance_.probability(j);
-    return best_rate(*config_.latency, canvas.size(), least, most, base,
+    return best_rate(*context_.latency, canvas.size(), least, most, base,
                      [&](Position more) { return acceptance_.probability(least + more); });
   }
 
-  WindowConfig config_;
+  CostOptions config_;
+  MethodContext context_;
   Acceptance acceptance_{kFrontierAcceptance, kHalfDistance};
 };
 
 }  // namespace
 
-std::unique_ptr<Window> make_adaptive_window(const WindowConfig& config) {
-  return std::make_unique<AdaptiveWindow>(config);
+WindowEntry adaptive_window() {
+  return declare_method<Window>("adaptive", "from the first mask on, as many positions as pay off", cost_rows(),
+                                [](const CostOptions& options, const MethodContext& context) {
+                                  return std::make_unique<AdaptiveWindow>(options, context);
+                                });
 }
 
 }  // namespace dllm

@@ -1,27 +1,31 @@
 // Semi-autoregressive blocks: the first block that still has a mask, on a grid from the prompt's end (LLaDA) or from
 // position 0 (LLaDA2, SDAR: a prompt may share its last block with the answer). The last block is clipped.
-#include "decode/window.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
 class BlockWindow : public Window {
  public:
-  explicit BlockWindow(const WindowConfig& config) : config_(config) {}
+  explicit BlockWindow(const MethodContext& context) : context_(context) {}
 
   std::optional<WindowStep> next(const Canvas& canvas) override {
     const Position masked = canvas.first_masked(canvas.prompt_end());
     if (masked == canvas.size()) return std::nullopt;
-    const PositionRange block = block_at(config_, canvas, masked);
+    const PositionRange block = block_at(context_, canvas, masked);
     return WindowStep{block, block.end, block.begin};
   }
 
  private:
-  WindowConfig config_;
+  MethodContext context_;
 };
 
 }  // namespace
 
-std::unique_ptr<Window> make_block_window(const WindowConfig& config) { return std::make_unique<BlockWindow>(config); }
+WindowEntry block_window() {
+  return declare_method<Window>(
+      "block", "the first block that has a mask", OptionRows<NoOptions>{},
+      [](const NoOptions&, const MethodContext& context) { return std::make_unique<BlockWindow>(context); });
+}
 
 }  // namespace dllm

@@ -1,5 +1,5 @@
 // The whole answer competes at once: Dream, and LLaDA with block length = generation length.
-#include "decode/window.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
@@ -14,6 +14,10 @@ class WholeWindow : public Window {
 
 }  // namespace
 
-std::unique_ptr<Window> make_whole_window(const WindowConfig&) { return std::make_unique<WholeWindow>(); }
+WindowEntry whole_window() {
+  return declare_method<Window>("whole", "the whole answer at once", OptionRows<NoOptions>{},
+                                [](const NoOptions&, const MethodContext&) { return std::make_unique<WholeWindow>(); })
+      .not_read({"block_length", "block_origin", "suffix"});
+}
 
 }  // namespace dllm

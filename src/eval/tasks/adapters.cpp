@@ -7,7 +7,7 @@
 
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
@@ -32,7 +32,7 @@ Expected<std::vector<std::string>> options_of(std::string_view instruction, cons
 
 std::string option_of(const std::string& choice) { return choice.substr(choice.rfind(' ') + 1); }
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_adapters(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("instruction"));
   DLLM_TRY(const std::vector<std::string> options, options_of(item.prompt, fields));
@@ -49,7 +49,7 @@ Expected<EvalItem> read(const Fields& fields) {
   return item;
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+Expected<Verdict> judge_adapters(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   std::vector<std::string> options;
   for (const std::string& choice : item.choices) options.push_back(option_of(choice));
   const int found = first_option(text, options);
@@ -64,8 +64,8 @@ const TaskKind& adapters_kind() {
                                 .summary = "ARC, BoolQ, … as LLM-Adapters writes them: the option named first",
                                 .fields = {{"instruction"}, {"answer"}, {"input", false}, {"output", false}},
                                 .scorings = {Scoring::kGenerate, Scoring::kChoices},
-                                .read = read,
-                                .judge = judge};
+                                .read = read_adapters,
+                                .judge = judge_adapters};
   return kind;
 }
 

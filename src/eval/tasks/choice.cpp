@@ -3,12 +3,12 @@
 
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_choice(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("prompt"));
   DLLM_TRY(item.choices, fields.texts("choices"));
@@ -23,7 +23,7 @@ Expected<EvalItem> read(const Fields& fields) {
   return item;
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+Expected<Verdict> judge_choice(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   const int found = first_option(text, item.choices);
   return Verdict{.correct = found == item.label,
                  .extracted = found < 0 ? "" : item.choices[static_cast<std::size_t>(found)]};
@@ -37,8 +37,8 @@ const TaskKind& choice_kind() {
                                 .fields = {{"prompt"}, {"choices"}, {"label"}, {"task", false}},
                                 .scoring = Scoring::kChoices,
                                 .scorings = {Scoring::kChoices, Scoring::kGenerate},
-                                .read = read,
-                                .judge = judge};
+                                .read = read_choice,
+                                .judge = judge_choice};
   return kind;
 }
 

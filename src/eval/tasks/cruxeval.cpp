@@ -2,12 +2,12 @@
 #include "base/try.h"
 #include "eval/answer_text.h"
 #include "eval/python_literal.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_cruxeval(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(const std::string code, fields.text("code"));
   DLLM_TRY(const std::string input, fields.text("input"));
@@ -25,7 +25,7 @@ std::string_view literal_of(std::string_view text) {
   return strip(before(text, {"\n"}));
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+Expected<Verdict> judge_cruxeval(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   const auto block = code_block(text);
   const std::string_view found = literal_of(block ? std::string_view(*block) : text);
   const auto value = canonical_python_literal(found), wanted = canonical_python_literal(item.answer);
@@ -40,8 +40,8 @@ const TaskKind& cruxeval_kind() {
   static const TaskKind kind = {.name = "cruxeval",
                                 .summary = "the value of a Python call, compared as a literal",
                                 .fields = {{"code"}, {"input"}, {"output"}, {"id", false}},
-                                .read = read,
-                                .judge = judge};
+                                .read = read_cruxeval,
+                                .judge = judge_cruxeval};
   return kind;
 }
 

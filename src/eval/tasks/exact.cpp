@@ -1,12 +1,12 @@
 // Own items: the whole answer counts, or the last number in it.
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_exact(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("prompt"));
   DLLM_TRY(item.answer, fields.text("answer"));
@@ -33,7 +33,7 @@ const TaskKind& exact_kind() {
                                 .summary = "the whole answer",
                                 .fields = {{"prompt"}, {"answer"}, {"task", false}},
                                 .scorings = {Scoring::kGenerate, Scoring::kLikelihood},
-                                .read = read,
+                                .read = read_exact,
                                 .judge = judge_whole};
   return kind;
 }
@@ -44,7 +44,7 @@ const TaskKind& number_kind() {
                                 .fields = {{"prompt"}, {"answer"}, {"task", false}},
                                 .detectable = false,
                                 .scorings = {Scoring::kGenerate, Scoring::kLikelihood},
-                                .read = read,
+                                .read = read_exact,
                                 .judge = judge_number};
   return kind;
 }

@@ -1,12 +1,12 @@
 // GSM8K: the last number of a worked solution (lm-evaluation-harness' flexible match); strict: the number behind ####.
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_gsm8k(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(const std::string question, fields.text("question"));
   DLLM_TRY(item.solution, fields.text("answer"));
@@ -17,7 +17,7 @@ Expected<EvalItem> read(const Fields& fields) {
   return item;
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+Expected<Verdict> judge_gsm8k(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   // A model that goes on with another question has answered this one.
   const std::string_view answer = before(text, {"Question:", "</s>", "<|im_end|>"});
   const auto found = last_number(answer);
@@ -29,10 +29,10 @@ Expected<Verdict> judge(const EvalItem& item, std::string_view text, const Judge
 
 const TaskKind& gsm8k_kind() {
   static const TaskKind kind = {.name = "gsm8k",
-                                .summary = "the last number of the answer; strict: the one behind ####",
+                                .summary = "the last number of the answer; strict: the number after ####",
                                 .fields = {{"question"}, {"answer"}},
-                                .read = read,
-                                .judge = judge};
+                                .read = read_gsm8k,
+                                .judge = judge_gsm8k};
   return kind;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
@@ -34,7 +34,7 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_hellaswag(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(const std::string activity, fields.text("activity_label"));
   DLLM_TRY(const std::string a, fields.text("ctx_a"));
@@ -50,7 +50,7 @@ Expected<EvalItem> read(const Fields& fields) {
   return item;
 }
 
-Expected<Verdict> judge(const EvalItem&, std::string_view, const JudgeOptions&) {
+Expected<Verdict> judge_hellaswag(const EvalItem&, std::string_view, const JudgeOptions&) {
   return Error{ErrorCode::kUsage, "hellaswag items have no generated answers", "--scoring", ""};
 }
 
@@ -71,8 +71,8 @@ const TaskKind& hellaswag_kind() {
                                            {"source_id", false}},
                                 .scoring = Scoring::kChoices,
                                 .scorings = {Scoring::kChoices},
-                                .read = read,
-                                .judge = judge};
+                                .read = read_hellaswag,
+                                .judge = judge_hellaswag};
   return kind;
 }
 

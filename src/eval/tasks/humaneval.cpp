@@ -2,12 +2,12 @@
 #include "base/try.h"
 #include "eval/answer_text.h"
 #include "eval/sandbox.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_humaneval(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(const std::string head, fields.text("prompt"));
   DLLM_TRY(item.entry_point, fields.text("entry_point"));
@@ -31,16 +31,18 @@ std::string program_of(const EvalItem& item, std::string_view text) {
   return item.preamble + std::string(before(code, {"\nclass", "\ndef", "\n#", "\nif", "\nprint", "\n@"}));
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions& options) {
+Expected<Verdict> judge_humaneval(const EvalItem& item, std::string_view text, const JudgeOptions& options) {
   const std::string program = program_of(item, text);
   Verdict verdict{.extracted = program};
-  if (!options.run_code)
+  if (options.run_code == RunCode::kNo)
     return Error{ErrorCode::kUsage, "these items are judged by running the model's programs", "",
-                 "--run-code allows it (a sandbox without network, but with the file system: see docs/evaluating.md)"};
-  DLLM_TRY(const SandboxResult result, run_python(program + "\n" + item.test + "\ncheck(" + item.entry_point + ")\n",
-                                                  {.seconds = options.seconds, .memory_mb = options.memory_mb}));
-  verdict.correct = result.finished;
-  verdict.note = result.finished ? "" : result.reason;
+                 "--run-code allows it, in a sandbox: see docs/guide/evaluating.md"};
+  DLLM_TRY(const SandboxResult result, run_python(program, item.test + "\ncheck(" + item.entry_point + ")\n",
+                                                  {.seconds = options.seconds,
+                                                   .memory_mb = options.memory_mb,
+                                                   .unsafe = options.run_code == RunCode::kUnsafe}));
+  verdict.correct = result.passed;
+  verdict.note = result.reason;
   return verdict;
 }
 
@@ -51,8 +53,8 @@ const TaskKind& humaneval_kind() {
       .name = "humaneval",
       .summary = "a Python function, judged by its tests; needs --run-code",
       .fields = {{"prompt"}, {"entry_point"}, {"canonical_solution"}, {"test"}, {"task_id", false}},
-      .read = read,
-      .judge = judge};
+      .read = read_humaneval,
+      .judge = judge_humaneval};
   return kind;
 }
 

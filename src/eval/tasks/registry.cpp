@@ -1,12 +1,27 @@
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 
+// The kinds of this build, in the order in which detection prefers them. A new one is its file and its line here.
+#define DLLM_TASK_KINDS(X) \
+  X(exact_kind)            \
+  X(number_kind)           \
+  X(choice_kind)           \
+  X(gsm8k_kind)            \
+  X(svamp_kind)            \
+  X(adapters_kind)         \
+  X(hellaswag_kind)        \
+  X(cruxeval_kind)         \
+  X(humaneval_kind)
+
+#define DLLM_DECLARE(name) const TaskKind& name();
+DLLM_TASK_KINDS(DLLM_DECLARE)
+#undef DLLM_DECLARE
+
 const std::vector<const TaskKind*>& task_kinds() {
-  static const std::vector<const TaskKind*> kinds = {
-      &exact_kind(),    &number_kind(),    &choice_kind(),   &gsm8k_kind(),     &svamp_kind(),
-      &adapters_kind(), &hellaswag_kind(), &cruxeval_kind(), &humaneval_kind(),
-  };
+#define DLLM_ADDRESS(name) &name(),
+  static const std::vector<const TaskKind*> kinds = {DLLM_TASK_KINDS(DLLM_ADDRESS)};
+#undef DLLM_ADDRESS
   return kinds;
 }
 

@@ -7,12 +7,12 @@
 
 #include "base/try.h"
 #include "eval/answer_text.h"
-#include "eval/tasks/kinds.h"
+#include "eval/task_kind.h"
 
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read(const Fields& fields) {
+Expected<EvalItem> read_svamp(const Fields& fields) {
   EvalItem item;
   DLLM_TRY(const std::string body, fields.text("Body"));
   DLLM_TRY(const std::string question, fields.text("Question"));
@@ -22,7 +22,7 @@ Expected<EvalItem> read(const Fields& fields) {
   return item;
 }
 
-Expected<Verdict> judge(const EvalItem& item, std::string_view text, const JudgeOptions&) {
+Expected<Verdict> judge_svamp(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   const std::string found = last_number(text).value_or("");
   char* end = nullptr;
   const double value = std::strtod(found.c_str(), &end), wanted = std::strtod(item.answer.c_str(), nullptr);
@@ -37,8 +37,8 @@ const TaskKind& svamp_kind() {
       .name = "svamp",
       .summary = "the last number of the answer",
       .fields = {{"Body"}, {"Question"}, {"Answer"}, {"ID", false}, {"Equation", false}, {"Type", false}},
-      .read = read,
-      .judge = judge};
+      .read = read_svamp,
+      .judge = judge_svamp};
   return kind;
 }
 

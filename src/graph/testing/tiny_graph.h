@@ -53,7 +53,7 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
     }
     const ValueId gate = b.linear(f, b.weight(p + "gate", {m.width, m.ffn}), p + "gate");
     const ValueId up = b.linear(f, b.weight(p + "up", {m.width, m.ffn}), p + "up");
-    const ValueId down = b.linear(b.swiglu(gate, up, p + "act"), b.weight(p + "down", {m.ffn, m.width}), p + "down");
+    const ValueId down = b.linear(b.glu(gate, up, p + "act"), b.weight(p + "down", {m.ffn, m.width}), p + "down");
     x = b.add(x, down, p + "res2");
   }
   x = b.gather_scored(x, "scored");

@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/hash.h"
 #include "numerics/half.h"
-#include "text/byte_alphabet.h"
+#include "text/tokenizer/byte_alphabet.h"
 
-namespace dllm::testing {
+namespace dllm::test {
 namespace {
 
 using Json = nlohmann::json;
@@ -203,8 +205,7 @@ void HfCheckpoint::write(const std::string& directory, int shards) const {
 }
 
 float tiny_value(const std::string& tensor, std::int64_t index) {
-  std::uint64_t hash = 0xcbf29ce484222325u + static_cast<std::uint64_t>(index) * 0x9e3779b97f4a7c15u;
-  for (const char c : tensor) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  std::uint64_t hash = Fnv1a(Fnv1a::kBasis + static_cast<std::uint64_t>(index) * kGolden64).add(tensor).value();
   hash ^= hash >> 32;
   return static_cast<float>(static_cast<int>(hash % 255) - 127) / 64.f;
 }
@@ -228,4 +229,4 @@ HfCheckpoint make_checkpoint(const HfSpec& spec) {
   return checkpoint;
 }
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

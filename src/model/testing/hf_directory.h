@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace dllm::testing {
+namespace dllm::test {
 
 /// A directory that lives as long as the object.
 class TempDirectory {
@@ -64,4 +64,4 @@ HfCheckpoint make_checkpoint(const HfSpec& spec);
 /// The weight at `index` of a tensor: exactly representable in every float type.
 float tiny_value(const std::string& tensor, std::int64_t index);
 
-}  // namespace dllm::testing
+}  // namespace dllm::test

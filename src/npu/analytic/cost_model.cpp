@@ -39,7 +39,7 @@ SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t e
   work.serial += static_cast<double>(o.used * (3 * t.vector_max + t.shift)) +
                  static_cast<double>(2 * t.vector_max + t.vector_add + t.vector_sum + t.vector_mul);
   if (o.groups > 1) {
-    const auto steps = static_cast<int>(std::ceil(std::log2(static_cast<double>(experts / o.groups))));
+    const auto steps = log2_ceil(experts / o.groups);
     work.instructions += 6 * steps + 5 * o.groups_used + 2;
     work.passes += steps + o.groups_used;
     work.serial += steps * static_cast<double>(4 * t.vector_max + 2 * t.shift) +
@@ -49,6 +49,14 @@ SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t e
 }
 SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
+}
+
+/// Of all parts of a step together.
+ExpertLoad load_of_parts(const StepLoad& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
+                         std::int64_t block) {
+  const std::int64_t parts = std::max<std::int64_t>(1, load.parts);
+  const ExpertLoad one = expert_load(ceil_div(rows, parts), experts, used, block, load.choices);
+  return {one.touched * static_cast<double>(parts), one.blocks * static_cast<double>(parts)};
 }
 
 void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double slabs, double serial_slabs) {
@@ -84,19 +92,48 @@ double attention_cycles(const Device& device, std::int64_t sequences, std::int64
   return static_cast<double>(sequences * m * (qk + pv)) * a.tile_cycles;
 }
 
+namespace {
+
+struct IssueKey {
+  std::string_view key;
+  std::int64_t Device::Issue::* member;
+};
+constexpr std::size_t kOftenAlike = 32;
+constexpr IssueKey kIssueKeys[] = {{"issue.width", &Device::Issue::width},
+                                   {"issue.queue", &Device::Issue::queue},
+                                   {"issue.vector_starts", &Device::Issue::vector_starts},
+                                   {"issue.chaining", &Device::Issue::chaining},
+                                   {"issue.accumulators", &Device::Issue::accumulators}};
+
+}  // namespace
+
+bool is_modelled(std::string_view key) {
+  return std::none_of(std::begin(kIssueKeys), std::end(kIssueKeys), [key](const IssueKey& k) { return k.key == key; });
+}
+
+Expected<void> check_modelled(const Device& device) {
+  const Device::Issue usual;
+  for (const IssueKey& k : kIssueKeys)
+    if (device.issue.*k.member != usual.*k.member)
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the analytical model of time knows no {} = {}, only {}", k.key, device.issue.*k.member,
+                               usual.*k.member),
+                   "device " + device.name, "`dllm npu step` and `dllm npu sampling` simulate it"};
+  return {};
+}
+
 Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps) {
   if (!(achieved_gbps > 0))
     return Error{ErrorCode::kUsage, fmt::format("a bandwidth of {} GB/s", achieved_gbps), "", ""};
   CostModel model(device);
   model.achieved_gbps_ = achieved_gbps;
-  DLLM_TRY(const double weight, format_bits(device.numerics.weight));
-  DLLM_TRY(const double kv, format_bits(device.numerics.kv));
-  DLLM_TRY(const double logits, format_bits(device.numerics.logits));
-  DLLM_TRY(const double activation, format_bits(device.numerics.activation));
-  model.weight_bytes_ = weight / 8;
-  model.kv_bytes_ = kv / 8;
-  model.logit_bytes_ = logits / 8;
-  model.activation_bytes_ = activation / 8;
+  const Device::Numerics& n = device.numerics;
+  for (const auto& [format, bytes] :
+       {std::pair{&n.weight, n.weight_bytes}, std::pair{&n.kv, n.kv_bytes}, std::pair{&n.logits, n.logit_bytes},
+        std::pair{&n.activation, n.activation_bytes}})
+    if (!(bytes > 0)) {
+      if (auto known = format_bits(*format); !known) return known.error();
+    }
   return model;
 }
 
@@ -107,16 +144,16 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
   const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
   const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
   const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
-  // Weights stream once if half of the vector SRAM holds the activations, else once per part that does.
+  // Weights stream once per part of the step; where parts are not known, per half vector SRAM of activations.
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     c.macs += m * n * k;
     c.matrix += gemm_cycles(device_, m, n, k);
     c.serial += c.matrix;
     c.lower_bound = std::max(c.lower_bound, c.matrix);
-    const double room = static_cast<double>(device_.vector_sram_bytes()) / 2;
-    const double passes = std::ceil(static_cast<double>(m * k * 2) / room);
-    c.weight_bytes = static_cast<double>(n * k) * weight_bytes_;
-    c.read_bytes += c.weight_bytes * std::max(1.0, passes);
+    const double rooms = 4.0 * static_cast<double>(m * k) / static_cast<double>(device_.vector_sram_bytes());
+    c.weight_bytes = static_cast<double>(n * k) * device_.numerics.weight_bytes;
+    c.read_bytes +=
+        c.weight_bytes * (load.parts > 0 ? static_cast<double>(load.parts) : std::max(1.0, std::ceil(rooms)));
     if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
   };
 
@@ -125,7 +162,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;
         if constexpr (std::is_same_v<O, op::Embed>) {
-          c.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * weight_bytes_;
+          c.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * device_.numerics.weight_bytes;
         } else if constexpr (std::is_same_v<O, op::RmsNorm>) {
           elementwise(rms_norm_work(t), o.x);
           c.serial += 5.0 * static_cast<double>(value(o.x).rows * o.groups);  // 1/h, eps, root, reciprocal, address
@@ -134,14 +171,16 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
         } else if constexpr (std::is_same_v<O, op::Rope>) {
           elementwise(rope_work(t), o.x);
         } else if constexpr (std::is_same_v<O, op::StoreKv>) {
-          c.write_bytes = static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * kv_bytes_;
+          c.write_bytes =
+              static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;
         } else if constexpr (std::is_same_v<O, op::Attention>) {
           const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
           const Device::Array& a = device_.array;
           c.macs = 2 * rows * o.heads * load.keys * o.head_dim;
           c.matrix =
               attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
-          c.read_bytes = static_cast<double>(2 * load.sequences * load.keys * o.kv_heads * o.head_dim) * kv_bytes_;
+          c.read_bytes =
+              static_cast<double>(2 * load.sequences * load.keys * o.kv_heads * o.head_dim) * device_.numerics.kv_bytes;
           const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
           const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
           add_vector(device_, c, softmax_work(t), packed, tiles);
@@ -153,7 +192,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
               tiles * static_cast<double>(ceil_div(o.head_dim, vlen) * (t.vector_mul + t.vector_add) + 8) + c.matrix;
           c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
                                                       static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
-        } else if constexpr (std::is_same_v<O, op::SwiGlu>) {
+        } else if constexpr (std::is_same_v<O, op::Glu>) {
           elementwise(swiglu_work(t), o.gate);
         } else if constexpr (std::is_same_v<O, op::Add>) {
           elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
@@ -163,11 +202,11 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           const Shape& stack = graph.weights[static_cast<std::size_t>(o.gate)].shape;
           const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2, k = stack[0], f = stack[1],
                              n = value(o.out).width, blen = device_.array.blen;
-          const ExpertLoad choice = expert_load(rows, stack[2], used, blen, load.choices);
+          const ExpertLoad choice = load_of_parts(load, rows, stack[2], used, blen);
           c.macs = rows * used * (2 * k * f + f * n);
           c.matrix = choice.blocks * (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
           c.serial = c.lower_bound = c.matrix;
-          c.weight_bytes = choice.touched * static_cast<double>(2 * k * f + f * n) * weight_bytes_;
+          c.weight_bytes = choice.touched * static_cast<double>(2 * k * f + f * n) * device_.numerics.weight_bytes;
           c.read_bytes = c.weight_bytes;
           const auto pairs = static_cast<double>(rows * used);
           const auto slab_pairs = [&](std::int64_t width) {
@@ -195,7 +234,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           add_vector(device_, c, softmax_work(t), n, n);
           c.serial += 3 * n + 7.0 * static_cast<double>(rows);
           if (!load.fused_head) {
-            const double bytes = static_cast<double>(rows * vocab) * logit_bytes_;
+            const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;
             c.write_bytes += bytes;
             c.read_bytes += bytes;
           }
@@ -207,40 +246,49 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
       any);
 }
 
-Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load) const {
+bool CostModel::whole_cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+  if (!cost(graph, load, any, c)) return false;
+  const double ghz = device_.clock.ghz;
+  const double bytes = c.read_bytes + c.write_bytes;
+  c.own_bound = c.lower_bound;
+  c.memory = bytes / achieved_gbps_ * ghz;
+  c.host = (device_.host.dispatch_us + device_.host.batch_us / static_cast<double>(device_.host.batch_ops)) * ghz * 1e3;
+  // Reading every weight once is unavoidable; reading it again is the schedule's choice.
+  c.least_memory = (std::holds_alternative<op::Linear>(any) ? c.weight_bytes : bytes) / device_.memory_gbps() * ghz;
+  c.lower_bound = std::max(c.lower_bound, c.least_memory);
+  c.serial += c.memory + c.host;
+  const double most = std::max({c.matrix, c.vector, c.memory});
+  c.cycles = most + c.host;
+  c.bound = c.host > most      ? Bound::kHost
+            : most == c.memory ? Bound::kMemory
+            : most == c.matrix ? Bound::kMatrix
+                               : Bound::kVector;
+  return true;
+}
+
+Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
+                                       std::span<const std::int32_t> alike) const {
   if (load.sequences < 1 || load.keys < 1 || graph.shape.rows < load.sequences)
     return Error{ErrorCode::kUsage,
                  fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
                  "", "each sequence has at least one row and one key"};
   const double ghz = device_.clock.ghz;
-  const double host =
-      (device_.host.dispatch_us + device_.host.batch_us / static_cast<double>(device_.host.batch_ops)) * ghz * 1e3;
   StepCost step;
-  step.operators.reserve(graph.ops.size());
+  step.operators.reserve(alike.empty() ? graph.ops.size() : kOftenAlike);
   OperatorCost& sum = step.total;
   double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    OperatorCost& c = step.operators.emplace_back();
-    c.op = static_cast<std::int32_t>(i);
-    if (!cost(graph, load, graph.ops[i], c))
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("the analytical model knows no cost of '{}'", op_name(graph.ops[i])), "", ""};
-    const double bytes = c.read_bytes + c.write_bytes;
-    c.memory = bytes / achieved_gbps_ * ghz;
-    c.host = host;
-    // Reading every weight once is unavoidable; reading it again is the schedule's choice.
-    const double least =
-        (std::holds_alternative<op::Linear>(graph.ops[i]) ? c.weight_bytes : bytes) / device_.memory_gbps() * ghz;
-    (c.macs > 0 ? lower_matrix : lower_vector) += c.lower_bound;
-    lower_memory += least;
-    c.lower_bound = std::max(c.lower_bound, least);
-    c.serial += c.memory + host;
-    const double most = std::max({c.matrix, c.vector, c.memory});
-    c.cycles = most + host;
-    c.bound = host > most        ? Bound::kHost
-              : most == c.memory ? Bound::kMemory
-              : most == c.matrix ? Bound::kMatrix
-                                 : Bound::kVector;
+    const std::size_t place = alike.empty() ? i : static_cast<std::size_t>(alike[i]);
+    if (place == step.operators.size()) {
+      OperatorCost& fresh = step.operators.emplace_back();
+      fresh.op = static_cast<std::int32_t>(i);
+      if (!whole_cost(graph, load, graph.ops[i], fresh))
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("the analytical model knows no cost of '{}'", op_name(graph.ops[i])), "", ""};
+    }
+    const OperatorCost& c = step.operators[place];
+    (c.macs > 0 ? lower_matrix : lower_vector) += c.own_bound;
+    lower_memory += c.least_memory;
     sum.macs += c.macs;
     sum.lane_ops += c.lane_ops;
     sum.read_bytes += c.read_bytes;
@@ -265,8 +313,14 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load)
   }
   sum.cycles += step.mapping;
   sum.serial += step.mapping;
-  const double most = std::max({sum.matrix, sum.vector, sum.memory});
-  sum.bound = most == sum.memory ? Bound::kMemory : most == sum.matrix ? Bound::kMatrix : Bound::kVector;
+  // With one port, matrix SRAM is written while the array does not read it.
+  double array = sum.matrix;
+  if (device_.sram.matrix_ports == 1) {
+    array += sum.read_bytes / (static_cast<double>(device_.array.mlen) * device_.numerics.weight_bytes);
+    sum.cycles = std::max(sum.cycles, array);
+  }
+  const double most = std::max({array, sum.vector, sum.memory});
+  sum.bound = most == sum.memory ? Bound::kMemory : most == array ? Bound::kMatrix : Bound::kVector;
   step.overlapped = most + sum.host + step.mapping;
   step.lower_bound = std::max({lower_matrix, lower_vector, lower_memory});
   return step;

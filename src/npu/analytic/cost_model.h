@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,16 @@ struct StepLoad {
   std::int64_t keys = 0;          ///< positions that each row sees
   bool fused_head = true;         ///< the reduction follows the LM head on chip; else logits are written and read back
   ChoiceAssumption choices = {};  ///< how rows choose experts
+  /// In which the step runs, one after the other, each reading all weights (step_parts()); 0: not known, and weights
+  /// are counted once for each half vector SRAM of activations.
+  std::int64_t parts = 0;
 };
+
+/// Whether the models of time know the device's front end: they assume the shipped one. Without this check a narrower
+/// front end would save area in a sweep and cost no time. Errors: kUnsupported, naming the key and `dllm npu step`.
+Expected<void> check_modelled(const Device& device);
+/// The keys that it asks for: "issue.width".
+bool is_modelled(std::string_view key);
 
 /// What limits an operator.
 enum class Bound { kMatrix, kVector, kMemory, kHost };
@@ -41,6 +51,7 @@ struct OperatorCost {
   double serial = 0;  ///< one instruction at a time with the published latencies, memory blocking
   /// No schedule is faster: exact tiles, vector instructions chained into passes, peak bandwidth, nothing for the host.
   double lower_bound = 0;
+  double own_bound = 0, least_memory = 0;  ///< the units' share of it, and the memory's
   Bound bound = Bound::kMatrix;
 };
 
@@ -54,15 +65,19 @@ struct StepCost {
   double seconds(const Device& device) const { return overlapped / (device.clock.ghz * 1e9); }
 };
 
-/// Roofline of every operator of the project's graph (npu-reference D.1, B.3, A.9). Construction resolves formats; an
-/// evaluation is arithmetic only: tens of nanoseconds per operator. Thread-safe.
+/// Borrows the device. Roofline of every operator of the project's graph (DART, arXiv 2601.20706, section on the
+/// analytical model; docs/design/npu-analytic.md). Construction resolves formats; an evaluation is arithmetic only:
+/// tens of nanoseconds per operator. Thread-safe.
 class CostModel {
  public:
-  /// `achieved_gbps`: memory bandwidth to count with, e.g. from achieved_bandwidth(). Errors: unknown formats.
+  /// `device` must outlive the model. `achieved_gbps`: memory bandwidth to count with, e.g. from achieved_bandwidth().
+  /// Errors: unknown formats.
   static Expected<CostModel> create(const Device& device, double achieved_gbps);
 
+  /// `alike`: by operator the number of its kind (GraphTemplate::alike()), kinds in the order in which they come; each
+  /// kind is then evaluated once, and StepCost::operators holds one of each. The sums are the same to the last bit.
   /// Errors: kUnsupported for operators the model does not know; a load that does not fit the shape.
-  Expected<StepCost> evaluate(const Graph& graph, const StepLoad& load) const;
+  Expected<StepCost> evaluate(const Graph& graph, const StepLoad& load, std::span<const std::int32_t> alike = {}) const;
 
   const Device& device() const { return device_; }
   double achieved_gbps() const { return achieved_gbps_; }
@@ -70,21 +85,21 @@ class CostModel {
  private:
   explicit CostModel(const Device& device) : device_(device) {}
   bool cost(const Graph& graph, const StepLoad& load, const Op& op, OperatorCost& cost) const;
+  bool whole_cost(const Graph& graph, const StepLoad& load, const Op& op, OperatorCost& cost) const;
 
-  Device device_;
+  const Device& device_;
   double achieved_gbps_ = 0;
-  double weight_bytes_ = 0, kv_bytes_ = 0, logit_bytes_ = 0, activation_bytes_ = 0;  ///< per element
 };
 
 /// Sequential read bandwidth of the device's memory, GB/s: simulated with the DRAM model over several refresh
 /// intervals, and limited by the DMA engines. Takes some ten milliseconds.
 Expected<double> achieved_bandwidth(const Device& device);
 
-/// Array cycles of an M x N x K product in whole tiles: ceil(M/BLEN) ceil(N/BLEN) ceil(K/MLEN) tile_cycles (B.3).
+/// Array cycles of an M x N x K product in whole tiles: ceil(M/BLEN) ceil(N/BLEN) ceil(K/MLEN) tile_cycles.
 double gemm_cycles(const Device& device, std::int64_t m, std::int64_t n, std::int64_t k);
 
 /// Q K^T and P V of `sequences` x `rows` queries over `keys` at BLEN granularity: heads share the array's lanes along
-/// the contraction, and the query heads of a KV head share its rows (B.3).
+/// the contraction, and the query heads of a KV head share its rows.
 double attention_cycles(const Device& device, std::int64_t sequences, std::int64_t rows, std::int64_t keys,
                         std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "npu/analytic/refine_schedule.h"
 #include "npu/analytic/workload.h"
 
 namespace dllm::npu {
@@ -32,7 +33,7 @@ StepCost refine_cost(const Case& s, double gbps = 819.2) {
   return *std::move(cost);
 }
 
-/// The worked refinement step of npu-reference D.5: LLaDA-8B, B = 16, L = 32, S = 256, 128 x 2048 PEs.
+/// One refinement step worked by hand: LLaDA-8B, B = 16, L = 32, S = 256, 128 x 2048 PEs.
 TEST(CostModel, WorkedRefinementStep) {
   const Case s = make_case();
   const StepCost cost = refine_cost(s);
@@ -102,7 +103,7 @@ TEST(CostModel, Stairs) {
 
 TEST(CostModel, AttentionAtArrayGranularity) {
   const Device device = *load_device("dart-2048");
-  EXPECT_EQ(attention_cycles(device, 16, 32, 256, 32, 32, 128), 16384);  // B.3: 8,192 for each product
+  EXPECT_EQ(attention_cycles(device, 16, 32, 256, 32, 32, 128), 16384);  // 8,192 for each of the two products
 }
 
 TEST(CostModel, AddressWindowCostsMappings) {
@@ -118,8 +119,51 @@ TEST(CostModel, AddressWindowCostsMappings) {
 TEST(CostModel, AchievedBandwidthIsTheDramModels) {
   const auto gbps = achieved_bandwidth(*load_device("dart-2048"));
   ASSERT_TRUE(gbps);
-  EXPECT_NEAR(*gbps, 717, 0.03 * 717);  // npu-reference H.2: 22.4 x 32
+  EXPECT_NEAR(*gbps, 717, 0.03 * 717);  // measured with Ramulator 2.1: 22.4 GB/s x 32
   EXPECT_NEAR(*achieved_bandwidth(*load_device("mobile-v79")), 60, 1e-9);
+}
+
+/// A front end that the time does not know would be free in a sweep.
+TEST(CostModel, KnowsTheShippedFrontEndOnly) {
+  for (const std::string& name : device_names()) EXPECT_TRUE(check_modelled(*load_device(name))) << name;
+  for (const char* key : {"issue.width", "issue.queue", "issue.vector_starts", "issue.accumulators"}) {
+    const auto known = check_modelled(*load_device("dart-2048", {{key, "4"}}));
+    ASSERT_FALSE(known) << key;
+    EXPECT_NE(known.error().message().find(key), std::string::npos);
+    EXPECT_NE(known.error().message().find("dllm npu step"), std::string::npos);
+    EXPECT_FALSE(is_modelled(key));
+  }
+  EXPECT_FALSE(check_modelled(*load_device("dart-2048", {{"issue.chaining", "0"}})));
+  EXPECT_TRUE(is_modelled("sram.vector_ports"));
+}
+
+/// Layers repeat: one operator of each kind tells the sums, to the last bit.
+TEST(CostModel, KindsOfOperatorsStandForAll) {
+  for (const std::string& name : model_shape_names()) {
+    const Case s = make_case("dart-2048", name, {.batch = 3, .block = 32, .context = 256});
+    const auto model = CostModel::create(s.device, 717);
+    GraphTemplate graph(s.shape);
+    const StepCost all = *model->evaluate(s.refine, step_load(s.workload));
+    const StepCost few = *model->evaluate(graph.with(refine_shape(s.workload)), step_load(s.workload), graph.alike());
+    EXPECT_LT(few.operators.size(), 40u) << name;
+    EXPECT_EQ(few.overlapped, all.overlapped) << name;
+    EXPECT_EQ(few.lower_bound, all.lower_bound) << name;
+    EXPECT_EQ(few.total.serial, all.total.serial) << name;
+    EXPECT_EQ(few.total.macs, all.total.macs) << name;
+    EXPECT_EQ(few.total.read_bytes, all.total.read_bytes) << name;
+  }
+}
+
+/// A step that runs in two parts reads its weights twice.
+TEST(CostModel, PartsReadWeightsAgain) {
+  const Case s = make_case();
+  const auto model = CostModel::create(s.device, 717);
+  StepLoad load = step_load(s.workload);
+  load.parts = 1;
+  const double once = model->evaluate(s.refine, load)->total.read_bytes;
+  load.parts = 2;
+  const StepCost twice = *model->evaluate(s.refine, load);
+  EXPECT_NEAR(twice.total.read_bytes - once, twice.total.weight_bytes, 1);
 }
 
 TEST(Workload, BlocksAndErrors) {
@@ -127,7 +171,7 @@ TEST(Workload, BlocksAndErrors) {
   const auto model = CostModel::create(s.device, 717);
   const auto block = evaluate_block(*model, s.warm, s.refine, s.workload);
   ASSERT_TRUE(block);
-  EXPECT_NEAR(block->seconds, 0.58, 0.03);  // D.5
+  EXPECT_NEAR(block->seconds, 0.58, 0.03);  // by hand
   EXPECT_NEAR(block->tokens_per_second, 880, 40);
   EXPECT_GT(block->serial_seconds, 2 * block->seconds);
   EXPECT_FALSE(check(Workload{.batch = 1, .block = 64, .context = 32, .steps = 1, .fused_head = true}));

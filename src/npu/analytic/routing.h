@@ -13,7 +13,7 @@ struct ExpertLoad {
 };
 
 /// `rows` that choose `used` of `experts` each. With random choice, expectations: an expert's rows are
-/// Binomial(rows, used / lanes), so touched = lanes (1 - (1 - used / lanes)^rows). npu-reference D.1 bounds it by
+/// Binomial(rows, used / lanes), so touched = lanes (1 - (1 - used / lanes)^rows). Rooflines often bound it by
 /// min(experts, rows used), which is what balanced choice gives.
 ExpertLoad expert_load(std::int64_t rows, std::int64_t experts, std::int64_t used, std::int64_t block,
                        const ChoiceAssumption& assumption);

@@ -16,7 +16,7 @@ struct SamplingLoad {
   std::int64_t preload = 1;  ///< R of Eq. 4: batch items whose logits are loaded together
 };
 
-/// The published kernel, one instruction at a time (npu-reference C.2); exact for vector and scalar cycles.
+/// The published kernel, one instruction at a time (docs/lab/npu-sampling.md); exact for vector and scalar cycles.
 struct SerialSampling {
   std::int64_t vector = 0, scalar = 0, control = 0, hidden = 0;  ///< cycles
   std::int64_t prefetches = 0;                                   ///< H_PREFETCH_V
@@ -25,7 +25,7 @@ struct SerialSampling {
 };
 SerialSampling serial_sampling(const Device& device, const SamplingLoad& load);
 
-/// Least cycles with overlap: memory at peak; vector instructions pipelined; chained into two passes (C.6).
+/// Least cycles with overlap: memory at peak; vector instructions pipelined; chained into two passes.
 struct SamplingBounds {
   double bytes = 0;  ///< elements and all their scales
   double memory = 0;
@@ -41,7 +41,7 @@ struct SamplingSram {
 };
 SamplingSram sampling_sram(const Device& device, const SamplingLoad& load);
 
-/// Cycles of edge mode, Vchunk < V, which reads the logits twice (C.5). `prefetch_cycles`: a blocking prefetch of fixed
+/// Cycles of edge mode, Vchunk < V, which reads the logits twice. `prefetch_cycles`: a blocking prefetch of fixed
 /// length P vectors; `grow`: the prefetch is as long as the chunk and costs bytes / bandwidth on top.
 double edge_sampling_cycles(const Device& device, const SamplingLoad& load, double prefetch_cycles, bool grow,
                             double gbps);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "npu/analytic/schedule_attention.h"
@@ -21,10 +21,9 @@ class Scheduler {
       : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load), shapes_(graph, device.array) {}
 
   Expected<StepSchedule> run() {
-    DLLM_TRY(weight_bytes_, format_bits(d_.numerics.weight));
-    DLLM_TRY(kv_bytes_, format_bits(d_.numerics.kv));
-    weight_bytes_ /= 8;
-    kv_bytes_ /= 8;
+    weight_bytes_ = d_.numerics.weight_bytes;
+    kv_bytes_ = d_.numerics.kv_bytes;
+    done_.resize(graph_.ops.size());
     bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
     if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
       return Error{ErrorCode::kUsage,
@@ -35,7 +34,7 @@ class Scheduler {
     start();
     for (std::size_t i = 0; i < graph_.ops.size();) {
       const std::size_t count = shapes_.group_at(i);
-      if (done_.contains(static_cast<std::int32_t>(i))) {
+      if (done_[i]) {
         ++i;
         continue;
       }
@@ -46,14 +45,15 @@ class Scheduler {
         continue;
       }
       phase_ = {};
-      phase_.name = shapes_.name_of(
-          graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !shapes_.gated(i) ? i : i + count - 1]);
+      if (load_.phases)
+        phase_.name = shapes_.name_of(
+            graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !shapes_.gated(i) ? i : i + count - 1]);
       const double before = now_ - std::exchange(ahead_, 0);
       if (!lower(i, count))
         return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
                      "npu schedule", ""};
       phase_.cycles = now_ - ahead_ - before;
-      result_.phases.push_back(phase_);
+      if (load_.phases) result_.phases.push_back(phase_);
       i += count;
     }
     settle();
@@ -135,7 +135,10 @@ class Scheduler {
       const std::int64_t lanes = shape.lanes(index);
       const auto columns = static_cast<double>(lanes / a_.blen);
       const double tiles = columns * static_cast<double>(shape.k_tiles);
-      const double array = tiles * a_.tile_cycles;
+      // With one port of matrix SRAM, arriving rows take turns with the array.
+      const double arriving =
+          d_.sram.matrix_ports > 1 ? 0 : static_cast<double>(lanes * shape.k_tiles) / static_cast<double>(count);
+      const double array = tiles * a_.tile_cycles + arriving;
       const double own = tiles * operand_rows + static_cast<double>(lanes);
       const double issue = 2 * tiles;  // pointers of x and of the weights
       const bool last = i + 1 == p.matrices * shape.count;
@@ -228,11 +231,12 @@ class Scheduler {
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::RmsNorm>(i)) {
       settle();
       now_ += row_cycles(d_, norm_kernel(t_), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
       phase_.ports = norm_kernel(t_).accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
-      return o->groups == 1;
+      return true;
     }
     if (const auto* o = at<op::Rope>(i)) {
       settle();
@@ -254,6 +258,22 @@ class Scheduler {
     }
     if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
     return false;
+  }
+
+  /// Heads of HLEN lanes in groups of four: their sums start every two cycles, as the front end sends four instructions
+  /// for each; then three scalar operations of all four, and the last reciprocal. The next group wants the registers.
+  bool norm_by_head(const op::RmsNorm& o) {
+    if (wide(value(o.x).width / o.groups)) return false;
+    settle();
+    const std::int64_t sections = a_.vlen / a_.hlen;
+    double row = static_cast<double>(2 * t_.vector_mul + 2);  // squares, gain, pointers
+    for (std::int64_t first = 0; first < sections; first += 4) {
+      const auto heads = static_cast<double>(std::min<std::int64_t>(4, sections - first));
+      row +=
+          1 + 2 * (heads - 1) + static_cast<double>(t_.vector_sum) + 3 * heads + static_cast<double>(t_.scalar_special);
+    }
+    now_ += row * static_cast<double>(value(o.x).rows) * slabs(o.x);
+    return true;
   }
 
   bool embed(const op::Embed& o) {
@@ -280,7 +300,7 @@ class Scheduler {
     // RoPE of the result runs behind the next products.
     for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
       if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
-        done_[static_cast<std::int32_t>(j)] = true;
+        done_[j] = true;
         stream_accesses_ = rope_kernel().accesses * slabs(o.out);
         stream_rows_ = static_cast<double>(rows());
         streams_ = leftover_ + stream_rows_ * stream_accesses_;
@@ -319,7 +339,8 @@ class Scheduler {
     if (scored == 0) return true;
     product({.rows = scored, .n = vocab, .k = lanes(o.x)});
     const double bytes =
-        load_.logits ? 2.0 * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen)) : 0;
+        load_.logits ? load_.logit_bytes * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen))
+                     : 0;
     const double weights = phase_.memory;
     phase_.memory += bytes / bytes_per_cycle_;
     // Logits share the memory with the weights; the last slab's are stored behind everything.
@@ -335,7 +356,7 @@ class Scheduler {
   const Graph& graph_;
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;
-  std::map<std::int32_t, bool> done_;
+  std::vector<bool> done_;
   double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
   double now_ = 0;             ///< the array and the vector unit are done with what came before
   double dma_ = 0;             ///< the load engine is

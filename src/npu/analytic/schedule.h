@@ -11,13 +11,15 @@
 
 namespace dllm::npu {
 
-/// A step as the compiler arranges it (docs/npu-analytic.md, "As scheduled").
+/// A step as the compiler arranges it (docs/design/npu-analytic.md, "As scheduled").
 struct ScheduleLoad {
   std::int64_t sequences = 1;  ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;       ///< positions that each row sees
-  bool logits = true;          ///< BF16 logits go to memory; false: reduced on chip, slab after slab
+  bool logits = true;          ///< logits go to memory; false: reduced on chip, at no cost
+  double logit_bytes = 2;      ///< of one of them in memory, with its share of a scale
   double gbps = 0;             ///< achieved bandwidth of the memory
   std::int64_t queue = 16;     ///< instructions that wait in front of the array (TimingOptions::queue)
+  bool phases = true;          ///< whether StepSchedule::phases is wanted
 };
 
 /// Several operators that run as one phase: a product with what its shadow holds, or work on its own.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/integers.h"
 #include "npu/analytic/schedule_shapes.h"
 
 namespace dllm::npu {
 
 double result_delay(const Device::Array& array) {
-  return static_cast<double>(3 * array.blen) +
-         std::log2(static_cast<double>(array.mlen) / static_cast<double>(array.blen));
+  return static_cast<double>(3 * array.blen + log2_exact(array.mlen / array.blen));
 }
 
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load) {

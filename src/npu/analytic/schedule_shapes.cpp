@@ -5,8 +5,9 @@
 
 namespace dllm::npu {
 
-ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array) : graph_(graph), array_(array) {
-  std::map<std::int32_t, const op::Attention*> readers;  // by layer
+ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array)
+    : graph_(graph), array_(array), patterns_(graph), lanes_(graph.values.size()) {
+  std::vector<const op::Attention*> readers;  // by layer
   const std::int64_t array_heads = std::max<std::int64_t>(1, array_.mlen / array_.hlen);
   for (const Op& any : graph_.ops) {
     const auto* o = std::get_if<op::Attention>(&any);
@@ -17,13 +18,14 @@ ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array) :
                                : rounded <= array_heads ? rounded
                                                         : round_up(group, array_heads);
     const std::int64_t slot = wide(o->head_dim) ? o->head_dim : array_.hlen;
-    readers[o->layer] = o;
+    readers.resize(std::max(readers.size(), static_cast<std::size_t>(o->layer) + 1));
+    readers[static_cast<std::size_t>(o->layer)] = o;
     heads_of(o->q, o->kv_heads * slots * slot);
-    lanes_[o->out] = o->kv_heads * slots * slot;
+    lanes_[static_cast<std::size_t>(o->out)] = o->kv_heads * slots * slot;
   }
   for (const Op& any : graph_.ops)
     if (const auto* o = std::get_if<op::StoreKv>(&any)) {
-      const op::Attention& reader = *readers[o->layer];
+      const op::Attention& reader = *readers[static_cast<std::size_t>(o->layer)];
       const std::int64_t slot = wide(reader.head_dim) ? reader.head_dim : array_.hlen;
       for (const ValueId id : {o->k, o->v}) heads_of(id, reader.kv_heads * slot);
     }
@@ -31,27 +33,17 @@ ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array) :
 
 /// A value and what it is made from by RoPE and norms.
 void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
-  lanes_[id] = lanes;
+  lanes_[static_cast<std::size_t>(id)] = lanes;
   for (const Op& any : graph_.ops) {
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
     if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
   }
 }
 
-bool ScheduleShapes::gated(std::size_t i) const {
-  const auto *gate = at<op::Linear>(i), *up = at<op::Linear>(i + 1);
-  const auto* act = at<op::SwiGlu>(i + 2);
-  return gate != nullptr && up != nullptr && act != nullptr && gate->x == up->x && act->gate == gate->out &&
-         act->up == up->out;
-}
-
 std::size_t ScheduleShapes::group_at(std::size_t i) const {
-  if (gated(i)) return 3;
-  const auto* linear = at<op::Linear>(i);
-  const auto* add = at<op::Add>(i + 1);
-  if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out)) return 1;
-  const auto* norm = at<op::RmsNorm>(i + 2);
-  return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
+  if (gated(i)) return GatedProducts::kOps;
+  const auto residual = patterns_.residual_at(i);
+  return residual ? residual->ops() : 1;
 }
 
 std::string ScheduleShapes::name_of(const Op& any) const {

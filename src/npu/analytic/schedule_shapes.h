@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "base/integers.h"
 #include "graph/graph.h"
+#include "graph/patterns.h"
 #include "npu/device/device.h"
 
 namespace dllm::npu {
@@ -20,8 +21,8 @@ class ScheduleShapes {
   const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
   /// Of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
   std::int64_t lanes(ValueId id) const {
-    const auto found = lanes_.find(id);
-    return found == lanes_.end() ? value(id).width : found->second;
+    const std::int64_t found = lanes_[static_cast<std::size_t>(id)];
+    return found == 0 ? value(id).width : found;
   }
   double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), array_.vlen)); }
   bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
@@ -31,8 +32,8 @@ class ScheduleShapes {
   const O* at(std::size_t i) const {
     return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
   }
-  /// Whether gate, up and SwiGLU begin there.
-  bool gated(std::size_t i) const;
+  /// Whether gate, up and their unit begin there.
+  bool gated(std::size_t i) const { return patterns_.gated_at(i).has_value(); }
   /// How many operators run as one from there on.
   std::size_t group_at(std::size_t i) const;
   std::string name_of(const Op& any) const;
@@ -42,7 +43,8 @@ class ScheduleShapes {
 
   const Graph& graph_;
   const Device::Array& array_;
-  std::map<ValueId, std::int64_t> lanes_;
+  const GraphPatterns patterns_;
+  std::vector<std::int64_t> lanes_;  ///< by value; 0: its width
 };
 
 }  // namespace dllm::npu

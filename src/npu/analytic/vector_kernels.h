@@ -24,7 +24,7 @@ inline RowKernel norm_kernel(const Device::Latency& t) {
           .scalar = static_cast<double>(2 * t.scalar_fp + 2 * t.scalar_special),
           .fixed = static_cast<double>(t.vector_sum)};
 }
-/// The same behind h = a + b, which hands its sum to the squares.
+/// The same after h = a + b, whose result is squared directly.
 inline RowKernel residual_norm_kernel(const Device::Latency& t) {
   RowKernel k = norm_kernel(t);
   k.accesses += 1;

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
 
 #include "base/try.h"
-#include "npu/config/embedded_files.h"
+#include "npu/config/named_file.h"
 #include "npu/config/toml_table.h"
 
 namespace dllm::npu {
@@ -108,24 +107,11 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
 }  // namespace
 
 Expected<ModelShape> load_model_shape(const std::string& name_or_path) {
-  if (const auto shipped = find_embedded_file(std::string(kFolder) + name_or_path))
-    return parse_shape(shipped->text, name_or_path + ".toml");
-  std::ifstream file(name_or_path, std::ios::binary);
-  if (!file || name_or_path.empty())
-    return Error{ErrorCode::kUsage,
-                 fmt::format("'{}' is neither a shipped model shape nor a readable file", name_or_path), "",
-                 fmt::format("shipped: {}", fmt::join(model_shape_names(), ", "))};
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_shape(text.str(), name_or_path);
+  DLLM_TRY(const NamedText named, read_named(kFolder, "model shape", name_or_path, model_shape_names()));
+  return parse_shape(named.text, named.file);
 }
 
-std::vector<std::string> model_shape_names() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.name.starts_with(kFolder)) names.emplace_back(file.name.substr(kFolder.size()));
-  return names;
-}
+std::vector<std::string> model_shape_names() { return shipped_names(kFolder); }
 
 Expected<void> check(const Workload& w) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
@@ -137,30 +123,81 @@ Expected<void> check(const Workload& w) {
   if (w.block > w.context)
     return Error{ErrorCode::kUsage, fmt::format("a block of {} in a context of {}", w.block, w.context), "workload",
                  "the context counts all positions, the block included"};
+  if (w.suffix >= 0 && w.cache != CacheKind::kPrefix)
+    return Error{ErrorCode::kUsage, fmt::format("a suffix of {} with cache {}", w.suffix, cache_name(w.cache)),
+                 "workload", "only a prefix cache runs the positions after the block again"};
+  if (refine_rows(w) > w.context)
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("a block of {} and {} positions after it in a context of {}", w.block, w.suffix, w.context),
+        "workload", ""};
   return {};
 }
 
 StepShape warm_shape(const Workload& w) { return {.rows = w.batch * w.context, .scored = w.batch * w.block}; }
-StepShape refine_shape(const Workload& w) { return {.rows = w.batch * w.block, .scored = w.batch * w.block}; }
+StepShape refine_shape(const Workload& w) { return {.rows = w.batch * refine_rows(w), .scored = w.batch * w.block}; }
+
+std::int64_t usual_suffix(std::int64_t block, std::int64_t context) {
+  return std::max<std::int64_t>(0, (context / 2 - block) / 2);
+}
+
+std::int64_t refine_rows(const Workload& w) {
+  switch (w.cache) {
+    case CacheKind::kNone:
+      return w.context;
+    case CacheKind::kPrefix:
+      return w.block + (w.suffix < 0 ? usual_suffix(w.block, w.context) : w.suffix);
+    case CacheKind::kDual:
+      break;
+  }
+  return w.block;
+}
+
+std::string_view cache_name(CacheKind kind) {
+  constexpr std::string_view kNames[] = {"none", "prefix", "dual"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<CacheKind> cache_from_name(std::string_view name) {
+  for (const CacheKind kind : {CacheKind::kNone, CacheKind::kPrefix, CacheKind::kDual})
+    if (name == cache_name(kind)) return kind;
+  return std::nullopt;
+}
+
 StepLoad step_load(const Workload& w) {
   return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head, .choices = w.choices};
 }
 
-Work work(const OperatorCost& cost) {
-  return {static_cast<double>(cost.macs), cost.matrix, cost.lane_ops, cost.read_bytes, cost.write_bytes};
+Work work(const Device& device, const OperatorCost& cost) {
+  const double tiles = cost.matrix / device.array.tile_cycles;
+  const double vectors = cost.lane_ops / static_cast<double>(device.array.vlen);
+  const double instructions = 3 * tiles + 2 * vectors;
+  return {.macs = static_cast<double>(cost.macs),
+          .matrix_cycles = cost.matrix,
+          .lane_ops = cost.lane_ops,
+          .read_bytes = cost.read_bytes,
+          .write_bytes = cost.write_bytes,
+          .instructions = instructions,
+          .matrix_bytes_written = cost.read_bytes};
 }
 
 Expected<BlockCost> evaluate_block(const CostModel& model, const Graph& warm, const Graph& refine,
-                                   const Workload& workload) {
+                                   const Workload& workload, std::optional<double> scheduled, std::int64_t parts,
+                                   std::span<const std::int32_t> alike) {
   DLLM_CHECK_OK(check(workload));
   BlockCost block;
-  DLLM_TRY(block.warm, model.evaluate(warm, step_load(workload)));
-  DLLM_TRY(block.refine, model.evaluate(refine, step_load(workload)));
+  block.scheduled = scheduled;
+  DLLM_TRY(block.warm, model.evaluate(warm, step_load(workload), alike));
+  StepLoad refinement = step_load(workload);
+  refinement.parts = parts;
+  DLLM_TRY(block.refine, model.evaluate(refine, refinement, alike));
   const Device& device = model.device();
-  block.warm_energy = step_energy(device, work(block.warm.total), block.warm.seconds(device));
-  block.refine_energy = step_energy(device, work(block.refine.total), block.refine.seconds(device));
+  block.warm_seconds = block.warm.seconds(device);
+  block.refine_seconds = scheduled ? *scheduled / (device.clock.ghz * 1e9) : block.refine.seconds(device);
+  block.warm_energy = step_energy(device, work(device, block.warm.total), block.warm_seconds);
+  block.refine_energy = step_energy(device, work(device, block.refine.total), block.refine_seconds);
   const auto refinements = static_cast<double>(workload.steps - 1);
-  block.seconds = block.warm.seconds(device) + refinements * block.refine.seconds(device);
+  block.seconds = block.warm_seconds + refinements * block.refine_seconds;
   block.joules = block.warm_energy.total() + refinements * block.refine_energy.total();
   block.serial_seconds = (block.warm.total.serial + refinements * block.refine.total.serial) / (device.clock.ghz * 1e9);
   const auto tokens = static_cast<double>(workload.batch * workload.block);

@@ -12,8 +12,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -40,34 +38,92 @@ std::string nearest_mnemonic(std::string_view word) {
   return best;
 }
 
+bool is_register(OperandKind kind) {
+  return kind == OperandKind::kGp || kind == OperandKind::kFp || kind == OperandKind::kAddr;
+}
+
+bool is_zero(std::string_view text) {
+  const int number = parse_register(text);
+  return text == "0" || number == 0 || number == kFpBase;
+}
+
+/// Removes what PLENA's generators write for fields that the instruction has not: zeros at the end
+/// (S_EXP_FP f1, f1, 0), and in a row of a register and a literal a zero between them (M_MV_WO gp1, gp0, 64).
+void remove_unused(const InstructionInfo& row, std::vector<Part>& parts) {
+  const std::size_t count = row.operand_count;
+  if (count == 2 && row.operands[1].kind == OperandKind::kUint && parts.size() == 3) {
+    // Of M_MV_WO gp1, 64, 0 PLENA's assembler takes the 0: neither is unused, and the line is refused.
+    if (is_zero(parts[1].text)) parts.erase(parts.begin() + 1);
+    return;
+  }
+  while (parts.size() > count && is_zero(parts.back().text)) parts.pop_back();
+}
+
+/// A row of the table with the source's operands in its order.
+struct Match {
+  const InstructionInfo* row = nullptr;
+  std::vector<Part> parts;
+
+  bool fits() const {
+    bool all = parts.size() <= row->operand_count;
+    for (std::size_t i = 0; all && i < parts.size(); ++i)
+      all = (parse_register(parts[i].text) != -1) == is_register(row->operands[i].kind);
+    return all;
+  }
+};
+
+/// Rows of one mnemonic, and the orders of one row, differ in whether an operand is a register or a literal: the first
+/// that fits, else the first.
+Match choose(std::span<const InstructionInfo* const> rows, const std::vector<Part>& parts) {
+  const auto match = [&parts](const InstructionInfo* row) {
+    Match result{row, parts};
+    remove_unused(*row, result.parts);
+    return result;
+  };
+  Match first = match(rows.front());
+  if (rows.size() == 1 && rows.front()->other_order_count == 0) return first;
+  for (const InstructionInfo* row : rows) {
+    Match one = match(row);
+    if (one.fits()) return one;
+    if (row->other_order_count == 0 || parts.size() != row->other_order_count) continue;
+    one.parts.resize(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) one.parts[row->other_order[i]] = parts[i];
+    if (one.fits()) return one;
+  }
+  return first;
+}
+
 class Assembler {
  public:
   explicit Assembler(const AssemblerOptions& options)
-      : expander_(options.file, options.max_instructions, [this](const SourceLine& line) { return this->line(line); }) {
+      : max_errors_(options.max_errors),
+        expander_(
+            options.file, options.max_instructions, [this](const SourceLine& line) { return this->line(line); },
+            [this](Error error) { return report(std::move(error)); }) {
     program_.name = options.file;
   }
 
-  Expected<Program> run(std::string_view text) {
-    DLLM_CHECK_OK(expander_.run(text));
+  Assembly run(std::string_view text) {
+    expander_.run(text);
     for (const OpenBlock& block : open_)
-      return expander_.error(block.line, block.column, fmt::format("{} is never closed", block.kind));
-    for (const Fixup& fixup : fixups_) {
-      const auto label = labels_.find(fixup.label);
-      if (label == labels_.end())
-        return expander_.error(fixup.line, fixup.column, fmt::format("there is no label '{}'", fixup.label));
-      const std::int64_t offset = std::int64_t{label->second} - std::int64_t{fixup.index};
-      const std::int64_t bound = std::int64_t{1} << (field_info(fixup.field).width - 1);
-      if (offset < -bound || offset >= bound)
-        return expander_.error(fixup.line, fixup.column,
-                               fmt::format("label '{}' is {} instructions away", fixup.label, offset));
-      program_.code[fixup.index].set(fixup.field,
-                                     static_cast<std::uint32_t>(offset) & static_cast<std::uint32_t>(2 * bound - 1));
-    }
-    DLLM_CHECK_OK(link(program_));
-    return std::move(program_);
+      report(expander_.error(block.line, block.column, fmt::format("{} is never closed", block.kind)));
+    for (const Fixup& fixup : fixups_)
+      if (auto done = set_offset(fixup); !done) report(std::move(done).error());
+    // Lines that were refused left no instruction: loops and branches of what is left would be reported wrongly.
+    if (errors_.empty())
+      if (auto linked = link(program_); !linked) report(std::move(linked).error());
+    return {std::move(program_), std::move(errors_)};
   }
 
  private:
+  /// A macro's body or a repetition may fail once per expansion: a place is reported once.
+  bool report(Error error) {
+    for (const Error& earlier : errors_)
+      if (earlier.where == error.where) return true;
+    if (errors_.size() < max_errors_) errors_.push_back(std::move(error));
+    return errors_.size() < max_errors_;
+  }
+
   struct Fixup {
     std::uint32_t index;
     Field field;
@@ -82,6 +138,20 @@ class Assembler {
     std::size_t column;
   };
 
+  Expected<void> set_offset(const Fixup& fixup) {
+    const auto label = labels_.find(fixup.label);
+    if (label == labels_.end())
+      return expander_.error(fixup.line, fixup.column, fmt::format("there is no label '{}'", fixup.label));
+    const std::int64_t offset = std::int64_t{label->second} - std::int64_t{fixup.index};
+    const std::int64_t bound = std::int64_t{1} << (field_info(fixup.field).width - 1);
+    if (offset < -bound || offset >= bound)
+      return expander_.error(fixup.line, fixup.column,
+                             fmt::format("label '{}' is {} instructions away", fixup.label, offset));
+    program_.code[fixup.index].set(fixup.field,
+                                   static_cast<std::uint32_t>(offset) & static_cast<std::uint32_t>(2 * bound - 1));
+    return {};
+  }
+
   Expected<void> line(const SourceLine& source) {
     const std::string_view text = source.text;
     std::size_t at = text.find_first_not_of(kBlanks);
@@ -90,7 +160,7 @@ class Assembler {
       end = text.find_first_of(" \t:", at);
       if (end == std::string_view::npos || text[end] != ':') break;
       const std::string_view label = text.substr(at, end - at);
-      if (!is_identifier(label)) return expander_.error(source, at, fmt::format("'{}' is no label", label));
+      if (!is_identifier(label)) return expander_.error(source, at, fmt::format("'{}' is not a valid label", label));
       if (!labels_.emplace(label, static_cast<std::uint32_t>(program_.size())).second)
         return expander_.error(source, at, fmt::format("label '{}' is defined twice", label));
     }
@@ -120,10 +190,11 @@ class Assembler {
       const std::string near = nearest_mnemonic(word);
       return expander_.error(
           source, column, fmt::format("unknown instruction '{}'", word.substr(0, 64)),
-          near.empty() ? "docs/isa.md lists the instructions" : fmt::format("did you mean {}?", near));
+          near.empty() ? "docs/guide/isa.md lists the instructions" : fmt::format("did you mean {}?", near));
     }
-    const std::vector<Part> parts = split_operands(rest);
-    const InstructionInfo& row = choose(rows, parts);
+    const Match match = choose(rows, split_operands(rest));
+    const InstructionInfo& row = *match.row;
+    const std::vector<Part>& parts = match.parts;
     std::size_t required = 0;
     for (const Operand& operand : row.operand_list()) required += operand.optional ? 0 : 1;
     if (parts.size() < required || parts.size() > row.operand_count)
@@ -142,20 +213,6 @@ class Assembler {
     }
     emit(source, result);
     return {};
-  }
-
-  /// Rows of one mnemonic differ in whether an operand is a register or a literal: the first that fits, else the first.
-  static const InstructionInfo& choose(std::span<const InstructionInfo* const> rows, const std::vector<Part>& parts) {
-    const auto is_register = [](OperandKind kind) {
-      return kind == OperandKind::kGp || kind == OperandKind::kFp || kind == OperandKind::kAddr;
-    };
-    for (const InstructionInfo* row : rows) {
-      bool fits = parts.size() <= row->operand_count;
-      for (std::size_t i = 0; fits && i < parts.size(); ++i)
-        fits = (parse_register(parts[i].text) != -1) == is_register(row->operands[i].kind);
-      if (fits) return *row;
-    }
-    return *rows.front();
   }
 
   Expected<void> count_error(const SourceLine& source, std::size_t column, const InstructionInfo& row,
@@ -210,6 +267,8 @@ class Assembler {
 
   Expected<void> open_loop(const SourceLine& source, std::size_t column, std::string_view rest,
                            std::size_t rest_column) {
+    // The block is open even if the line is wrong, so that its end is not reported, too.
+    open_.push_back({".loop", 0, source, column});
     const std::vector<Part> parts = split_operands(rest);
     if (parts.size() != 2) return expander_.error(source, rest_column, "expected .loop gpN, COUNT");
     DLLM_TRY(const std::uint32_t counter, general_register(source, rest_column + parts[0].offset, parts[0].text));
@@ -217,7 +276,7 @@ class Assembler {
     if (count < 1 || count >= (1 << 22))
       return expander_.error(source, rest_column + parts[1].offset, fmt::format("the count is {}", count),
                              "1 to 4194303");
-    open_.push_back({".loop", counter, source, column});
+    open_.back().value = counter;
     Instruction start{Op::C_LOOP_START, {}};
     start.set(Field::kRd, counter);
     start.set(Field::kImm22, static_cast<std::uint32_t>(count));
@@ -235,15 +294,16 @@ class Assembler {
 
   Expected<void> open_region(const SourceLine& source, std::size_t column, std::string_view rest,
                              std::size_t rest_column) {
-    if (!is_identifier(rest)) return expander_.error(source, rest_column, "expected .profile NAME");
     open_.push_back({".profile", static_cast<std::uint32_t>(program_.regions.size()), source, column});
+    if (!is_identifier(rest)) return expander_.error(source, rest_column, "expected .profile NAME");
     program_.regions.push_back({std::string(rest), static_cast<std::uint32_t>(program_.size()), 0});
     return {};
   }
 
   Expected<void> close_region(const SourceLine& source, std::size_t column) {
     DLLM_TRY(const OpenBlock block, close(source, column, ".profile", ".endprofile"));
-    program_.regions[block.value].end = static_cast<std::uint32_t>(program_.size());
+    if (block.value < program_.regions.size())
+      program_.regions[block.value].end = static_cast<std::uint32_t>(program_.size());
     return {};
   }
 
@@ -258,7 +318,9 @@ class Assembler {
     return block;
   }
 
+  std::size_t max_errors_;
   Program program_;
+  std::vector<Error> errors_;
   Expander expander_;
   std::map<std::string, std::uint32_t, std::less<>> labels_;
   std::vector<Fixup> fixups_;
@@ -267,8 +329,12 @@ class Assembler {
 
 }  // namespace
 
+Assembly assemble_all(std::string_view text, const AssemblerOptions& options) { return Assembler(options).run(text); }
+
 Expected<Program> assemble(std::string_view text, const AssemblerOptions& options) {
-  return Assembler(options).run(text);
+  Assembly assembly = assemble_all(text, options);
+  if (!assembly.errors.empty()) return std::move(assembly.errors.front());
+  return std::move(assembly.program);
 }
 
 }  // namespace dllm::npu

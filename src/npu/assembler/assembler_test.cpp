@@ -45,9 +45,38 @@ TEST(Assembler, PlenaSyntax) {
                    "H_PREFETCH_V gp1, gp2, a2, 1, 0", "V_SUB_VF gp2, gp1, f0, 0, 1", "V_EXP_V gp2, gp2", "C_BREAK"}));
 }
 
+TEST(Assembler, WhatPlenasGeneratorsWriteBeyondTheirManuals) {
+  EXPECT_EQ(lines_of("S_EXP_FP f1, f2, 0\nS_RECI_FP f1, f1, 0\nV_EXP_V gp2, gp2, 1, 0\nV_RED_MAX f1, gp2, 0, 0\n"
+                     "M_MV_WO gp1, gp0, 0\nM_MV_WO gp1, gp0, 64\nM_BMV_WO gp1, 0, 64\nM_MV gp0, gp1, gp2\n"),
+            (Lines{"S_EXP_FP f1, f2", "S_RECI_FP f1, f1", "V_EXP_V gp2, gp2, 1", "V_RED_MAX f1, gp2", "M_MV_WO gp1, 0",
+                   "M_MV_WO gp1, 64", "M_BMV_WO gp1, 64", "M_MV 0, gp1, gp2"}));
+  EXPECT_EQ(lines_of("S_ADD_INT gpE, gpa, gp10\nS_SELECT_INT gp1, gpB, gpC, gpD, gpF"),
+            (Lines{"S_ADD_INT gp14, gp10, gp10", "V_SELECT_INT gp1, gp11, gp12, gp13, gp15"}));
+  expect_error("S_EXP_FP f1, f2, 1", "t.asm:1:1", "takes 2 operands, not 3");
+  expect_error("M_MV_WO gp1, 64, 0", "t.asm:1:1", "takes 2 operands, not 3");
+  expect_error("S_ADD_INT gpG, gp1, gp1", "t.asm:1:11", "expected a register");
+}
+
+TEST(Assembler, SeveralErrorsInOneRun) {
+  const Assembly bad = assemble_all(
+      "M_MN 0, gp1, gp2\n.loop gp0, 3\nS_ADD_FP f1, f2, f9\n.endloop\n.const A = 1/0\nC_BNZ gp1, nowhere\n"
+      ".rep 3\nfrob\n.endr\n.macro m a\nS_MV_FP \\a, \\a\n.endm\nm gp1\nm\n.profile p\n",
+      {.file = "t.asm"});
+  Lines where;
+  for (const Error& error : bad.errors) where.push_back(error.where);
+  EXPECT_EQ(where, (Lines{"t.asm:1:1", "t.asm:2:7", "t.asm:3:18", "t.asm:5:15", "t.asm:8:1 (expanded from line 7)",
+                          "t.asm:11:9 (expanded from line 13)", "t.asm:14:2", "t.asm:15:1", "t.asm:6:12"}));
+  EXPECT_EQ(assemble_all("frob\n\nfrob\nfrob", {.file = "t.asm", .max_errors = 2}).errors.size(), 2u);
+  const Assembly good = assemble_all("C_BREAK");
+  EXPECT_TRUE(good.errors.empty());
+  EXPECT_EQ(good.program.words.size(), 1u);
+}
+
 TEST(Assembler, OperandKindChoosesTheForm) {
   EXPECT_EQ(lines_of("S_MAP_V_FP gp1, gp2, 5\nS_MAP_V_FP gp1, gp2, gp0\nS_MAP_V_FP gp1, gp2, gp3, 7"),
             (Lines{"S_MAP_V_FP gp1, gp2, 5", "S_MAP_V_FP gp1, gp2, gp0", "S_MAP_V_FP gp1, gp2, gp3, 7"}));
+  EXPECT_EQ(lines_of("S_MAP_V_FP gp1, gp2, 7, gp3\nS_MAP_V_FP gp1, gp2, 0, gp3\nS_MAP_V_FP gp1, gp2, 5, 0"),  // d-PLENA
+            (Lines{"S_MAP_V_FP gp1, gp2, gp3, 7", "S_MAP_V_FP gp1, gp2, gp3", "S_MAP_V_FP gp1, gp2, 5"}));
   const auto program = assemble("S_MAP_V_FP gp1, gp2, gp0");
   EXPECT_EQ(program->code[0].op, Op::S_MAP_V_FP_LEN);
 }
@@ -99,7 +128,7 @@ TEST(Assembler, ErrorsNameLineColumnAndReason) {
   expect_error("S_ADDI_INT gp1, gp0, 262144", "t.asm:1:22", "largest value is 262143");
   expect_error("S_ADDI_INT gp1, gp0, -1", "t.asm:1:22", "unsigned");
   expect_error("S_ADD_FP gp1, f0, f0", "t.asm:1:10", "expected a register f0 to f7");
-  expect_error("S_ADDI_INT gp1, gp0, N", "t.asm:1:22", "'N' is no constant");
+  expect_error("S_ADDI_INT gp1, gp0, N", "t.asm:1:22", "'N' is not a constant");
   expect_error("S_ADDI_INT gp1, gp0, 1/0", "t.asm:1:25", "division by zero");
   expect_error("C_BNZ gp1, nowhere", "t.asm:1:12", "no label 'nowhere'");
   expect_error("x: C_BREAK\nx: C_BREAK", "t.asm:2:1", "defined twice");
@@ -149,7 +178,7 @@ TEST(Hazards, FindsWhatSoftwareMustAvoid) {
             "1: no C_FENCE waits for tag 3\n");
   EXPECT_EQ(found("C_SET_ADDR_REG a1, gp0, gp0\nH_PREFETCH_V gp0, gp0, a1, 0, 0, 3\nC_FENCE 3"), "");
   EXPECT_EQ(found("S_LUI_INT gp1, 0x300000"), "0: the upper two bits of the immediate are lost\n");
-  EXPECT_EQ(found("C_BREAK\nM_SUM"), "1: nothing reaches this instruction: it stands behind C_BREAK\n");
+  EXPECT_EQ(found("C_BREAK\nM_SUM"), "1: nothing reaches this instruction: it follows C_BREAK\n");
 }
 
 /// Any instruction that the table allows.

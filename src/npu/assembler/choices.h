@@ -7,7 +7,7 @@ namespace dllm::npu {
 
 /// What data would decide, for runs without them (RunOptions::data = false): how rows choose experts.
 struct ChoiceAssumption {
-  bool balanced = false;    ///< every lane in turn; else uniformly at random, without repetition within a row
+  bool balanced = false;    ///< lanes round-robin; else uniformly at random, without repetition within a row
   std::uint64_t seed = 1;   ///< of the random choice
   std::uint32_t lanes = 0;  ///< rows choose among the first so many only; 0: among all
 };

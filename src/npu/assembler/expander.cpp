@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/try.h"
 
@@ -11,8 +12,6 @@ namespace {
 
 constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxLineLength = 4096;
-
-constexpr std::string_view kBlanks = " \t\r";
 
 std::string_view trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -95,65 +94,73 @@ Expected<std::int64_t> Expander::value(const SourceLine& line, std::size_t colum
   return error(line, column + result.error.offset, result.error.what);
 }
 
-Error Expander::too_long(const SourceLine& line, std::size_t column) const {
+Error Expander::too_long(const SourceLine& line, std::size_t column) {
+  stopped_ = true;
   return error(line, column, fmt::format("the program expands to more than {} lines", max_lines_),
                "use hardware loops instead of .rep");
 }
 
-Expected<void> Expander::run(std::string_view text) {
+void Expander::report(Error error) {
+  if (!report_(std::move(error))) stopped_ = true;
+}
+
+void Expander::run(std::string_view text) {
   Lines lines;
   std::uint32_t number = 0;
-  while (!text.empty()) {
+  while (!text.empty() && !stopped_) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     SourceLine line{std::string(without_comment(text.substr(0, end))), ++number, 0};
     if (end > kMaxLineLength)
-      return error(line, kMaxLineLength, fmt::format("the line is longer than {}", kMaxLineLength));
-    if (!line.text.empty()) lines.push_back(std::move(line));
+      report(error(line, kMaxLineLength, fmt::format("the line is longer than {}", kMaxLineLength)));
+    else if (!line.text.empty())
+      lines.push_back(std::move(line));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return expand(lines, 0);
+  expand(lines, 0);
 }
 
 Expected<std::size_t> Expander::block_end(const Lines& lines, std::size_t start, std::string_view open,
-                                          std::string_view close) const {
+                                          std::string_view close) {
   int depth = 0;
   for (std::size_t i = start; i < lines.size(); ++i) {
     const std::string_view word = first_word(lines[i].text).first;
     if (word == open) ++depth;
     if (word == close && --depth == 0) return i;
   }
+  stopped_ = true;
   return error(lines[start], first_word(lines[start].text).column, fmt::format("{} without {}", open, close));
 }
 
-Expected<void> Expander::expand(const Lines& lines, int depth) {
-  if (depth > kMaxDepth)
-    return error(lines.front(), 0, "macros and repetitions nest too deeply", "does a macro call itself?");
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const SourceLine& line = lines[i];
-    const Words words = first_word(line.text);
-    if (words.first == ".const" || words.first == ".define") {
-      DLLM_CHECK_OK(define_constant(line, words.rest, words.rest_column));
-    } else if (words.first == ".assert") {
-      DLLM_TRY(const std::int64_t holds, value(line, words.rest_column, words.rest));
-      if (holds == 0) return error(line, words.rest_column, fmt::format("assertion failed: {}", words.rest));
-    } else if (words.first == ".macro") {
-      DLLM_TRY(const std::size_t end, block_end(lines, i, ".macro", ".endm"));
-      DLLM_CHECK_OK(define_macro(lines, i, end));
-      i = end;
-    } else if (words.first == ".rep") {
-      DLLM_TRY(const std::size_t end, block_end(lines, i, ".rep", ".endr"));
-      DLLM_CHECK_OK(repeat(lines, i, end, depth));
-      i = end;
-    } else if (words.first == ".endm" || words.first == ".endr") {
-      return error(line, words.column, fmt::format("{} closes nothing", words.first));
-    } else if (const auto macro = macros_.find(words.first); macro != macros_.end()) {
-      DLLM_CHECK_OK(call(macro->second, macro->first, line, words.rest, words.rest_column, depth));
-    } else {
-      if (++emitted_ > max_lines_) return too_long(line, words.column);
-      DLLM_CHECK_OK(sink_(line));
-    }
+void Expander::expand(const Lines& lines, int depth) {
+  if (depth > kMaxDepth) {
+    stopped_ = true;
+    return report(error(lines.front(), 0, "macros and repetitions nest too deeply", "does a macro call itself?"));
   }
-  return {};
+  for (std::size_t i = 0; i < lines.size() && !stopped_; ++i)
+    if (Expected<void> done = statement(lines, i, depth); !done) report(std::move(done).error());
+}
+
+Expected<void> Expander::statement(const Lines& lines, std::size_t& at, int depth) {
+  const SourceLine& line = lines[at];
+  const Words words = first_word(line.text);
+  if (words.first == ".const" || words.first == ".define") return define_constant(line, words.rest, words.rest_column);
+  if (words.first == ".assert") {
+    DLLM_TRY(const std::int64_t holds, value(line, words.rest_column, words.rest));
+    if (holds == 0) return error(line, words.rest_column, fmt::format("assertion failed: {}", words.rest));
+    return {};
+  }
+  if (words.first == ".macro" || words.first == ".rep") {
+    const bool macro = words.first == ".macro";
+    DLLM_TRY(const std::size_t end, block_end(lines, at, words.first, macro ? ".endm" : ".endr"));
+    const std::size_t start = std::exchange(at, end);
+    return macro ? define_macro(lines, start, end) : repeat(lines, start, end, depth);
+  }
+  if (words.first == ".endm" || words.first == ".endr")
+    return error(line, words.column, fmt::format("{} closes nothing", words.first));
+  if (const auto macro = macros_.find(words.first); macro != macros_.end())
+    return call(macro->second, macro->first, line, words.rest, words.rest_column, depth);
+  if (++emitted_ > max_lines_) return too_long(line, words.column);
+  return sink_(line);
 }
 
 Expected<void> Expander::define_constant(const SourceLine& line, std::string_view rest, std::size_t column) {
@@ -177,7 +184,7 @@ Expected<void> Expander::define_macro(const Lines& lines, std::size_t start, std
   for (const Part& part : split_operands(words.rest.substr(stop))) {
     if (!is_identifier(part.text))
       return error(lines[start], words.rest_column + stop + part.offset,
-                   fmt::format("'{}' is no parameter name", part.text));
+                   fmt::format("'{}' is not a valid parameter name", part.text));
     macro.parameters.emplace_back(part.text);
   }
   macro.body.assign(lines.begin() + static_cast<std::ptrdiff_t>(start) + 1,
@@ -196,10 +203,12 @@ Expected<void> Expander::repeat(const Lines& lines, std::size_t start, std::size
   DLLM_TRY(const std::int64_t count, value(head, words.rest_column + parts[0].offset, parts[0].text));
   if (count < 0) return error(head, words.rest_column, fmt::format("the count is {}", count));
   if (end == start + 1) return {};
+  // Every trip counts as a line, so that a huge count is refused before the first one, whatever the body expands to.
+  if (static_cast<std::uint64_t>(count) > max_lines_ - std::min(emitted_, max_lines_))
+    return too_long(head, words.rest_column);
   std::map<std::string, std::string, std::less<>> values;
-  for (std::int64_t trip = 0; trip < count; ++trip) {
-    // An empty expansion would let a huge count spin: every trip counts as a line.
-    if (++emitted_ > max_lines_) return too_long(head, words.rest_column);
+  for (std::int64_t trip = 0; trip < count && !stopped_; ++trip) {
+    ++emitted_;
     if (parts.size() == 2) values[std::string(parts[1].text)] = std::to_string(trip);
     Lines body(lines.begin() + static_cast<std::ptrdiff_t>(start) + 1,
                lines.begin() + static_cast<std::ptrdiff_t>(end));
@@ -207,7 +216,7 @@ Expected<void> Expander::repeat(const Lines& lines, std::size_t start, std::size
       line.text = substitute(line.text, values);
       if (line.invoked == 0) line.invoked = head.line;
     }
-    DLLM_CHECK_OK(expand(body, depth + 1));
+    expand(body, depth + 1);
   }
   return {};
 }
@@ -230,7 +239,8 @@ Expected<void> Expander::call(const Macro& macro, const std::string& name, const
   }
   // Macros may double at every level; what they emit is bounded, and so must be what emits nothing.
   if (++emitted_ > max_lines_) return too_long(line, column);
-  return expand(body, depth + 1);
+  expand(body, depth + 1);
+  return {};
 }
 
 }  // namespace dllm::npu

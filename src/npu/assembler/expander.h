@@ -12,10 +12,13 @@
 
 namespace dllm::npu {
 
+/// What separates words of a line.
+inline constexpr std::string_view kBlanks = " \t\r";
+
 /// One line of source without its comment, with where it came from.
 struct SourceLine {
   std::string text;
-  std::uint32_t line = 0;     ///< from 1: where the text stands
+  std::uint32_t line = 0;     ///< from 1: where the text is
   std::uint32_t invoked = 0;  ///< line of the outermost macro call or .rep that produced it; 0: none
 };
 
@@ -28,12 +31,15 @@ struct SourceLine {
 class Expander {
  public:
   using Sink = std::function<Expected<void>(const SourceLine&)>;
+  /// Takes an error, with file:line:column. False: the rest of the source is not wanted.
+  using Report = std::function<bool(Error)>;
 
-  Expander(std::string file, std::size_t max_lines, Sink sink)
-      : file_(std::move(file)), max_lines_(max_lines), sink_(std::move(sink)) {}
+  Expander(std::string file, std::size_t max_lines, Sink sink, Report report)
+      : file_(std::move(file)), max_lines_(max_lines), sink_(std::move(sink)), report_(std::move(report)) {}
 
-  /// Errors: kInvalidFile with file:line:column.
-  Expected<void> run(std::string_view text);
+  /// Continues after a line with an error, unless the rest cannot be understood without it (a block that never ends,
+  /// an expansion that is too long).
+  void run(std::string_view text);
 
   const Constants& constants() const { return constants_; }
   /// An error at a place of a line.
@@ -48,10 +54,12 @@ class Expander {
   };
   using Lines = std::vector<SourceLine>;
 
-  Error too_long(const SourceLine& line, std::size_t column) const;
-  Expected<void> expand(const Lines& lines, int depth);
-  Expected<std::size_t> block_end(const Lines& lines, std::size_t start, std::string_view open,
-                                  std::string_view close) const;
+  Error too_long(const SourceLine& line, std::size_t column);
+  void report(Error error);
+  void expand(const Lines& lines, int depth);
+  /// A line, or a block from its first line; `at` moves to the last one.
+  Expected<void> statement(const Lines& lines, std::size_t& at, int depth);
+  Expected<std::size_t> block_end(const Lines& lines, std::size_t start, std::string_view open, std::string_view close);
   Expected<void> define_constant(const SourceLine& line, std::string_view rest, std::size_t column);
   Expected<void> define_macro(const Lines& lines, std::size_t start, std::size_t end);
   Expected<void> repeat(const Lines& lines, std::size_t start, std::size_t end, int depth);
@@ -61,13 +69,15 @@ class Expander {
   std::string file_;
   std::size_t max_lines_;
   Sink sink_;
+  Report report_;
+  bool stopped_ = false;
   Constants constants_;
   std::map<std::string, Macro, std::less<>> macros_;
   std::size_t emitted_ = 0;
   std::size_t calls_ = 0;
 };
 
-/// The text up to a comment (";", "//", "#"), without surrounding blanks behind it.
+/// The text up to a comment (";", "//", "#"), without trailing blanks.
 std::string_view without_comment(std::string_view line);
 
 /// Parts separated by commas outside parentheses, with the offset of each part's first character.

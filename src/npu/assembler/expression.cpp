@@ -8,7 +8,7 @@
 namespace dllm::npu {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxNesting = 64;
 
 bool identifier_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool identifier_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
@@ -45,7 +45,7 @@ class Parser {
   }
 
   std::int64_t binary(int minimum, int depth) {
-    if (depth > kMaxDepth) return fail("the expression nests too deeply");
+    if (depth > kMaxNesting) return fail("the expression nests too deeply");
     std::int64_t left = unary(depth);
     while (error_.what.empty()) {
       skip();
@@ -97,7 +97,7 @@ class Parser {
   }
 
   std::int64_t unary(int depth) {
-    if (depth > kMaxDepth) return fail("the expression nests too deeply");
+    if (depth > kMaxNesting) return fail("the expression nests too deeply");
     skip();
     if (at_ == text_.size()) return fail("expected a number, a constant or '('");
     const char c = text_[at_];
@@ -126,7 +126,7 @@ class Parser {
     while (end < text_.size() && identifier_part(text_[end])) ++end;
     const std::string_view word = text_.substr(at_, end - at_);
     const auto found = constants_.find(word);
-    if (found == constants_.end()) return fail(fmt::format("'{}' is no constant", word));
+    if (found == constants_.end()) return fail(fmt::format("'{}' is not a constant", word));
     at_ = end;
     return found->second;
   }
@@ -141,7 +141,7 @@ class Parser {
     for (; i < text_.size() && std::isalnum(static_cast<unsigned char>(text_[i])) != 0; ++i, ++digits) {
       const char c = static_cast<char>(std::tolower(static_cast<unsigned char>(text_[i])));
       const int digit = c >= 'a' ? c - 'a' + 10 : c - '0';
-      if (digit >= base) return fail(fmt::format("'{}' is no digit of base {}", text_[i], base));
+      if (digit >= base) return fail(fmt::format("'{}' is not a digit of base {}", text_[i], base));
       if (__builtin_mul_overflow(value, static_cast<std::int64_t>(base), &value) ||
           __builtin_add_overflow(value, static_cast<std::int64_t>(digit), &value))
         return fail("the number does not fit into 64 bits");

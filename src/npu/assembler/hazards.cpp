@@ -54,7 +54,7 @@ class Checker {
       report(index_, "the upper two bits of the immediate are lost");
     if (instruction.op == Op::C_BREAK && loops_.empty() && index_ + 1 < program_.size() &&
         !targets_.contains(index_ + 1))
-      report(index_ + 1, "nothing reaches this instruction: it stands behind C_BREAK");
+      report(index_ + 1, "nothing reaches this instruction: it follows C_BREAK");
   }
 
   void check_registers(const Instruction& instruction, const InstructionInfo& row) {
@@ -111,8 +111,9 @@ class Checker {
     const auto csr = static_cast<Csr>(instruction.get(Field::kImm18));
     const bool shape = csr == Csr::kBmmRows || csr == Csr::kBmmCols;
     const bool format = csr == Csr::kFormatMatrixInput;
-    for (const Space space : {Space::kAccMm, Space::kAccBmm, Space::kAccMv})
-      if (filled_[static_cast<std::size_t>(space)] != 0 && (format || (shape && space != Space::kAccMm)))
+    for (const Space space : {Space::kAccMm, Space::kAccBmm, Space::kAccMv, Space::kAccBmv})
+      if (filled_[static_cast<std::size_t>(space)] != 0 &&
+          (format || (shape && (space == Space::kAccBmm || space == Space::kAccBmv))))
         report(index_, fmt::format("{} changes while {} holds a partial sum",
                                    csr_table()[static_cast<std::size_t>(csr)].name, name_of(space)));
   }

@@ -8,8 +8,8 @@
 
 namespace dllm::npu {
 
-/// What the instruction set leaves to software and a program seems to get wrong. Values follow program order whatever
-/// is reported here; a finding means that another implementation, or another reader, may see something else.
+/// A rule that the instruction set leaves to software and that a program seems to break. The machine computes in
+/// program order in any case; a finding means that another implementation may read other values.
 struct Hazard {
   std::uint32_t index = 0;  ///< instruction
   std::string what;
@@ -21,7 +21,7 @@ struct Hazard {
 /// - accumulators written out that nothing filled, or left unwritten at the end;
 /// - CSRs that shape an accumulator changed while it holds a partial sum;
 /// - transfers with a tag that no later C_FENCE covers;
-/// - S_LUI_INT immediates whose upper bits are lost; instructions behind C_BREAK that nothing reaches.
+/// - S_LUI_INT immediates whose upper bits are lost; instructions after C_BREAK that nothing reaches.
 /// Addresses are known only at run time: machine/hazard_monitor.h checks the order of transfers and uses there.
 std::vector<Hazard> check_hazards(const Program& program);
 

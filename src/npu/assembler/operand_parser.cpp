@@ -106,6 +106,8 @@ int parse_register(std::string_view text) {
        {Bank{"gp", 0, kGpRegisters}, Bank{"f", kFpBase, kFpRegisters}, Bank{"a", kAddressBase, kAddressRegisters}}) {
     if (!word.starts_with(bank.prefix) || word.size() == bank.prefix.size()) continue;
     const std::string digits = word.substr(bank.prefix.size());
+    // d-PLENA's generators count registers in hexadecimal: gpE is gp14. Two digits are decimal, as in PLENA.
+    if (bank.prefix == "gp" && digits.size() == 1 && digits[0] >= 'a' && digits[0] <= 'f') return 10 + digits[0] - 'a';
     if (digits.find_first_not_of("0123456789") != std::string::npos) continue;
     const int number =
         digits.size() > 3 || (digits.size() > 1 && digits[0] == '0') ? bank.count : std::atoi(digits.c_str());
@@ -129,7 +131,7 @@ Expected<std::uint32_t> parse_operand(const Expander& context, const SourceLine&
       if (const CsrInfo* csr = find_csr(text)) return static_cast<std::uint32_t>(csr->csr);
       if (is_identifier(text) && !context.constants().contains(text))
         return context.error(line, column, fmt::format("there is no control register '{}'", text),
-                             "docs/isa.md lists them");
+                             "docs/guide/isa.md lists them");
       DLLM_TRY(const std::int64_t number, context.value(line, column, text));
       if (number < 0 || number >= kCsrCount)
         return context.error(line, column, fmt::format("there is no control register {}", number),

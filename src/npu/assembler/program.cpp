@@ -146,8 +146,9 @@ Expected<Program> program_from_bytes(std::string_view bytes, std::string name) {
     DLLM_TRY(words, words_of_text(bytes, name));
   } else {
     if (bytes.size() % 4 != 0)
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} bytes are no whole number of 32-bit words", bytes.size()),
-                   name, "assembly text is given as .asm"};
+      return Error{ErrorCode::kInvalidFile,
+                   fmt::format("{} bytes are not a whole number of 32-bit words", bytes.size()), name,
+                   "assembly text is given as .asm"};
     words.resize(bytes.size() / 4);
     for (std::size_t i = 0; i < words.size(); ++i)
       for (std::size_t b = 0; b < 4; ++b)

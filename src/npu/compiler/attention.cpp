@@ -19,8 +19,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
-
 /// K and V of a chunk of a sequence, for one set of lane groups: what one buffer of matrix SRAM holds.
 struct Job {
   std::size_t sequence = 0;

@@ -6,6 +6,9 @@
 
 namespace dllm::npu {
 
+/// HBM address registers of the chunk that attention reads.
+inline constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
+
 /// Rows of a sequence that see the same keys: [first, first + count).
 struct RowRun {
   std::int64_t first = 0, count = 0;

@@ -21,8 +21,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kKAddress = 5, kVAddress = 6;
-
 class WideAttention {
  public:
   WideAttention(StepContext& context, const op::Attention& o)

@@ -42,40 +42,26 @@ void list_matrices(StepContext& c) {
   }
 }
 
-/// Whether gate, up and SwiGLU begin at an operator: two products of one input, without bias, that nothing else reads.
-bool gated(const StepContext& c, std::size_t first) {
-  if (c.options.keep_values || !c.options.fuse || first + 2 >= c.graph.ops.size()) return false;
-  const auto* gate = std::get_if<op::Linear>(&c.graph.ops[first]);
-  const auto* up = std::get_if<op::Linear>(&c.graph.ops[first + 1]);
-  const auto* act = std::get_if<op::SwiGlu>(&c.graph.ops[first + 2]);
-  if (gate == nullptr || up == nullptr || act == nullptr || gate->x != up->x || act->gate != gate->out ||
-      act->up != up->out)
-    return false;
-  const auto has_bias = [&](WeightId id) { return id != kNoId && c.layout.find(id, WeightUse::kRow) != nullptr; };
-  const auto read_later = [&](ValueId id) { return c.life(id).last > static_cast<std::int32_t>(first) + 2; };
-  return !has_bias(gate->bias) && !has_bias(up->bias) && !read_later(gate->out) && !read_later(up->out);
-}
+/// What is lowered as one from an operator on: at most one of the two.
+struct Group {
+  std::optional<GatedProducts> gated;
+  std::optional<ResidualProduct> residual;
 
-/// A product whose result is added to the residual stream, and the norm behind that: how many operators, 1 if none of
-/// it applies.
-std::size_t residual(const StepContext& c, std::size_t first) {
-  if (!c.overlap || first + 1 >= c.graph.ops.size()) return 1;
-  const auto* linear = std::get_if<op::Linear>(&c.graph.ops[first]);
-  const auto* add = std::get_if<op::Add>(&c.graph.ops[first + 1]);
-  if (linear == nullptr || add == nullptr || (add->a != linear->out && add->b != linear->out) || add->a == add->b)
-    return 1;
-  if (linear->bias != kNoId && c.layout.find(linear->bias, WeightUse::kRow) != nullptr) return 1;
-  // The sum takes the place of one of them.
-  const ValueId other = add->a == linear->out ? add->b : add->a;
-  const auto index = static_cast<std::int32_t>(first) + 1;
-  if (c.life(linear->out).last != index || c.life(other).last != index) return 1;
-  if (first + 2 >= c.graph.ops.size()) return 2;
-  const auto* norm = std::get_if<op::RmsNorm>(&c.graph.ops[first + 2]);
-  return norm != nullptr && norm->x == add->out && norm->groups == 1 ? 3 : 2;
-}
+  std::size_t ops() const { return gated ? GatedProducts::kOps : residual ? residual->ops() : 1; }
+};
 
-/// How many operators are lowered as one from `first` on.
-std::size_t group_at(const StepContext& c, std::size_t first) { return gated(c, first) ? 3 : residual(c, first); }
+/// Products with a bias are lowered alone: the bias is added before anything else reads them.
+Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t first) {
+  const auto plain = [&c](const op::Linear* o) {
+    return o->bias == kNoId || c.layout.find(o->bias, WeightUse::kRow) == nullptr;
+  };
+  Group group;
+  if (c.options.fuse && !c.options.keep_values) group.gated = patterns.gated_at(first);
+  if (group.gated && !(plain(group.gated->gate) && plain(group.gated->up))) group.gated.reset();
+  if (c.overlap && !group.gated) group.residual = patterns.residual_at(first);
+  if (group.residual && !plain(group.residual->product)) group.residual.reset();
+  return group;
+}
 
 /// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
 bool has_rows(const StepContext& c, const dllm::Op& any) {
@@ -84,17 +70,13 @@ bool has_rows(const StepContext& c, const dllm::Op& any) {
   return !std::holds_alternative<op::ScoreHead>(any) || c.spec.scored() > 0;
 }
 
-Expected<void> lower_at(StepContext& c, std::size_t first, std::size_t count) {
+Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
   const dllm::Op& any = c.graph.ops[first];
   if (!std::holds_alternative<op::Linear>(any)) c.flush_streams();
   if (!std::holds_alternative<op::Linear>(any) && !std::holds_alternative<op::ScoreHead>(any)) c.flush_carry();
   if (!std::holds_alternative<op::Attention>(any)) DLLM_CHECK_OK(store_values(c));
-  if (count > 1 && std::holds_alternative<op::Add>(c.graph.ops[first + 1]))
-    return lower(c, LinearResidual{std::get<op::Linear>(any), std::get<op::Add>(c.graph.ops[first + 1]),
-                                   count == 3 ? &std::get<op::RmsNorm>(c.graph.ops[first + 2]) : nullptr});
-  if (count == 3)
-    return lower(c, GatedLinear{std::get<op::Linear>(any), std::get<op::Linear>(c.graph.ops[first + 1]),
-                                std::get<op::SwiGlu>(c.graph.ops[first + 2])});
+  if (group.residual) return lower(c, *group.residual);
+  if (group.gated) return lower(c, *group.gated);
   if (!has_rows(c, any)) return {};
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
@@ -148,23 +130,25 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
     DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
   }
   list_matrices(c);
+  const GraphPatterns patterns(graph);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
   std::set<std::int32_t> listed;  // hoisted operators that belong to a region
   for (std::size_t i = 0; i < graph.ops.size();) {
-    const std::size_t count = group_at(c, i);
+    const Group group = group_at(c, patterns, i);
+    const std::size_t count = group.ops();
     c.current = static_cast<std::int32_t>(i + count - 1);
     if (c.hoisted.contains(static_cast<std::int32_t>(i))) {
       c.release_dead();
       ++i;
       continue;
     }
-    const bool sum = count > 1 && std::holds_alternative<op::Add>(graph.ops[i + 1]);
-    OperatorRegion region{{}, region_name(graph, graph.ops[sum ? i : i + count - 1]), c.e.position(), 0};
+    // A residual's region has the product's name: that is where its time goes.
+    OperatorRegion region{{}, region_name(graph, graph.ops[group.residual ? i : i + count - 1]), c.e.position(), 0};
     for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
     c.e.begin_region(region.name);
-    DLLM_CHECK_OK(lower_at(c, i, count));
+    DLLM_CHECK_OK(lower_at(c, i, group));
     c.e.end_region();
     region.end = c.e.position();
     for (const std::int32_t op : c.hoisted)

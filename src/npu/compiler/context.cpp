@@ -246,9 +246,8 @@ Expected<KvPlace> StepContext::kv_place(std::int64_t capacity, std::int32_t laye
 }
 
 Expected<std::uint64_t> StepContext::hbm_area(std::uint64_t bytes, std::string_view what) {
-  constexpr std::uint64_t kAlign = 4096;
   const std::uint64_t at = step_next_;
-  step_next_ = (at + bytes + kAlign - 1) / kAlign * kAlign;
+  step_next_ = (at + bytes + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
   if (step_next_ > layout.step_base + layout.step_bytes)
     return Error{ErrorCode::kUsage,
                  fmt::format("{}: {} bytes of memory for the step's data do not suffice", what, layout.step_bytes),

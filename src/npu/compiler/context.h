@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/patterns.h"
 #include "npu/compiler/emitter.h"
 #include "npu/compiler/row_work.h"
 #include "npu/compiler/step.h"
@@ -99,7 +100,7 @@ class StepContext {
   Expected<Buffer> rope_rows(const RopePlace& rope);
 
   // Bytes in HBM.
-  /// Where a layer's K and V lie in a cache of so many positions. Errors: as kv_layout().
+  /// Addresses of a layer's K and V in a cache of so many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
   /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
@@ -112,15 +113,15 @@ class StepContext {
   std::int64_t panels_done = 0;                  ///< parity chooses the buffer
   bool stores_pending = false;                   ///< K and V were stored since the last fence
   const op::StoreKv* values_unstored = nullptr;  ///< V waits until attention has asked for K
-  std::set<const op::StoreKv*> keys_stored;      ///< before their operator: behind the RoPE of k
+  std::set<const op::StoreKv*> keys_stored;      ///< before their operator: after the RoPE of k
 
-  // Work for the shadow of the next products; see row_work.h.
+  // Work that overlaps with the next products; see row_work.h.
   bool overlap = false;            ///< whether there may be any
   std::optional<RowWork> carry;    ///< on the last block of rows of the product before
   std::vector<RowWork> streams;    ///< on complete rows
   std::set<std::int32_t> hoisted;  ///< operators whose work a stream does
   Buffer row_scratch;              ///< two rows of intermediate results
-  /// A word for RowWork::word, in turn.
+  /// A word for RowWork::word, round-robin.
   std::uint32_t work_word() { return kFirstWorkWord + next_work_word_++ % kWorkWords; }
   /// Emits what is left of them.
   void flush_carry();
@@ -129,7 +130,7 @@ class StepContext {
 
   // Routing.
   ExpertWords expert_words;
-  ValueId routed = kNoId;           ///< whose lists stand in `expert_words`
+  ValueId routed = kNoId;           ///< whose lists are in `expert_words`
   std::vector<ChoiceSite> choices;  ///< as in Program, relative to `e`
 
   std::int64_t vram_used() const { return vram_.used(); }
@@ -167,35 +168,27 @@ class StepContext {
 
 /// Tags of the transfers that store K and V; attention fences each before it loads them.
 inline constexpr std::uint32_t kKeyStoreTag = 1, kValueStoreTag = 2;
+/// HBM address register of the weights that a product reads.
+inline constexpr std::uint32_t kWeightAddress = 2;
+/// Limits of a row as bfloat16: infinity passes every value, minus infinity none; the largest finite ones.
+inline constexpr Bf16 kInfinity = 0x7f80, kMinusInfinity = 0xff80, kLargest = 0x7f7f, kLowest = 0xff7f;
 /// Words at the end of INT_MEM for addresses that do not stay in registers.
 inline constexpr std::uint32_t kScratchWords = 24;
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
-
-/// silu(x Wg) * (x Wu) in one operator: gate and up never exist as a whole. At 512 rows of LLaDA-8B they would take
-/// 24 MiB of vector SRAM beside 12 MiB of result.
-struct GatedLinear {
-  const op::Linear& gate;
-  const op::Linear& up;
-  const op::SwiGlu& act;
-};
-
-/// x W^T, the residual addition and, if there is one, the norm that follows: vector work block by block.
-struct LinearResidual {
-  const op::Linear& linear;
-  const op::Add& add;
-  const op::RmsNorm* norm = nullptr;
-};
 
 // One lowering per operator kind.
 Expected<void> lower(StepContext& c, const op::Embed& o);
 Expected<void> lower(StepContext& c, const op::RmsNorm& o);
 Expected<void> lower(StepContext& c, const op::Linear& o);
-Expected<void> lower(StepContext& c, const GatedLinear& o);
-Expected<void> lower(StepContext& c, const LinearResidual& o);
+/// In one operator: gate and up never exist as a whole. At 512 rows of LLaDA-8B they would take 24 MiB of vector SRAM
+/// besides 12 MiB of result.
+Expected<void> lower(StepContext& c, const GatedProducts& o);
+/// The addition and the norm run as vector work, block by block.
+Expected<void> lower(StepContext& c, const ResidualProduct& o);
 Expected<void> lower(StepContext& c, const op::Rope& o);
 Expected<void> lower(StepContext& c, const op::StoreKv& o);
 Expected<void> lower(StepContext& c, const op::Attention& o);
-Expected<void> lower(StepContext& c, const op::SwiGlu& o);
+Expected<void> lower(StepContext& c, const op::Glu& o);
 Expected<void> lower(StepContext& c, const op::Add& o);
 Expected<void> lower(StepContext& c, const op::Route& o);
 Expected<void> lower(StepContext& c, const op::Experts& o);
@@ -208,8 +201,11 @@ Expected<void> lower_wide(StepContext& c, const op::Rope& o, const RopePlace& ro
 
 /// Calls body(pointers) for `count` rows of the buffers that begin at VRAM rows `first`, `group` rows at a time, so
 /// that one's latency is the others' work: pointers[g] are row g's. The last rows come one by one.
-void take_turns(StepContext& c, std::int64_t count, std::int64_t group, std::span<const std::int64_t> first,
-                const std::function<void(std::span<const std::vector<Gp>>)>& body);
+void interleave_rows(StepContext& c, std::int64_t count, std::int64_t group, std::span<const std::int64_t> first,
+                     const std::function<void(std::span<const std::vector<Gp>>)>& body);
+
+/// Word of INT_MEM that holds the present slab's address during a matrix product.
+inline constexpr std::uint32_t kSlabWord = 0;
 
 /// Where a matrix product's output goes, slab by slab.
 struct MatrixSink {
@@ -217,12 +213,12 @@ struct MatrixSink {
   std::optional<std::uint32_t> second;  ///< where each slab of a second matrix goes, if there is one
   /// Emitted after each slab; moves `slab` to the next one.
   std::function<void(const Gp& slab)> finish_slab;
-  /// Emitted behind every block of rows of the first matrix, from the second slab on: vector work on the slab before,
+  /// Emitted after every block of rows of the first matrix, from the second slab on: vector work on the slab before,
   /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the present slab.
   std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
-  /// Instead of finish_slab behind the last slab.
+  /// Instead of finish_slab after the last slab.
   std::function<void(const Gp& slab)> finish_last = {};
-  /// Work on the product's rows, block by block behind the last panel.
+  /// Work on the product's rows, block by block after the last panel.
   std::optional<RowWork> tail = {};
 };
 /// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
@@ -236,7 +232,7 @@ struct GatheredProduct {
   std::int64_t x_row = 0, y_row = 0;  ///< VRAM rows of operand and result, slabs `stride` rows apart
   std::int64_t stride = 0;
   std::uint32_t blocks_word = 0;  ///< INT_MEM word with the number of blocks of BLEN rows
-  /// Emitted behind every block of outputs: vector work while the array has tiles queued. Six registers are free.
+  /// Emitted after every block of outputs: vector work while the array has tiles queued. Six registers are free.
   std::function<void()> behind = {};
 };
 void lower_gathered(StepContext& c, const GatheredProduct& product);

@@ -59,7 +59,7 @@ void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& u
   for (const Gp* p : {&gate, &up}) e.add(*p, *p, c.vlen());
 }
 
-Expected<void> lower(StepContext& c, const op::SwiGlu& o) {
+Expected<void> lower(StepContext& c, const op::Glu& o) {
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));

@@ -43,7 +43,7 @@ class Emitter {
   /// Errors of a program too complex for the register file are bugs of the compiler: they are asserted.
   Gp reg();
   Gp reg(std::uint32_t value);  ///< loaded with a constant
-  /// A register whose value stands elsewhere for a while serves others; reclaim() must find it free again.
+  /// Frees a register whose value is kept elsewhere for a while; reclaim() must find it free again.
   void lend(const Gp& gp) { free_ |= 1u << gp.index(); }
   void reclaim(const Gp& gp);
   void load(const Gp& target, std::uint32_t value);

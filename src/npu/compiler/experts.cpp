@@ -1,7 +1,7 @@
 // A layer of experts: for every expert that a row chose, its rows are gathered into blocks of BLEN, multiplied, and
 // added to the rows they came from, while the next expert's are multiplied. Which experts, how many rows and how many
-// blocks are data: lists in INT_MEM that op::Route made, and loops that C_BNZ closes. docs/npu-compiler.md, "Experts",
-// has the design.
+// blocks are data: lists in INT_MEM that op::Route made, and loops that C_BNZ closes. docs/design/npu-compiler.md,
+// "Experts", has the design.
 
 #include <fmt/format.h>
 
@@ -12,8 +12,6 @@
 
 namespace dllm::npu {
 namespace {
-
-constexpr std::uint32_t kWeightAddress = 2;  // HBM address register
 
 /// Words of ExpertWords::state. Between the parts of an expert no register is held: products take all of them.
 enum State : std::uint32_t {

@@ -11,7 +11,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint64_t kAlign = 4096;
 constexpr MxFormat kBf16Format{};
 
 Error unsupported(std::string what, std::string hint = "") {
@@ -42,10 +41,10 @@ Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64
                                    head_dim, machine.mlen, machine.hlen),
                        fmt::format("--set array.hlen={}", machine.mlen));
   if (wide && head_dim % machine.vlen != 0)
-    return unsupported(fmt::format("heads of {} lanes are no whole rows of VLEN {}", head_dim, machine.vlen),
+    return unsupported(fmt::format("heads of {} lanes are not whole rows of VLEN {}", head_dim, machine.vlen),
                        fmt::format("--set array.vlen={}", machine.mlen));
   if (machine.hlen % machine.blen != 0)
-    return unsupported(fmt::format("HLEN {} is no multiple of BLEN {}", machine.hlen, machine.blen));
+    return unsupported(fmt::format("HLEN {} is not a multiple of BLEN {}", machine.hlen, machine.blen));
   for (const MxFormat* format : {&machine.matrix_input, &machine.matrix_kv})
     if (machine.hlen % format->block != 0)
       return unsupported(
@@ -67,7 +66,7 @@ class Allocator {
     HbmTensor t{next_, 0, format, elements};
     t.scale_offset = format.element_bytes(elements);
     next_ += t.scale_offset + format.scale_bytes(elements);
-    next_ = (next_ + kAlign - 1) / kAlign * kAlign;
+    next_ = (next_ + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
     return t;
   }
   std::uint64_t next() const { return next_; }
@@ -97,7 +96,7 @@ class LayoutBuilder {
     for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
     layout_.weight_bytes = hbm_.next();
     const std::uint64_t all = layout_.machine.hbm_bytes;
-    layout_.step_base = all / 16 * 15 / kAlign * kAlign;
+    layout_.step_base = all / 16 * 15 / kHbmAlign * kHbmAlign;
     layout_.step_bytes = all - layout_.step_base;
     if (layout_.weight_bytes > layout_.step_base)
       return Error{ErrorCode::kUsage,
@@ -196,7 +195,7 @@ class LayoutBuilder {
     if (o.head_dim > layout_.machine.hlen) {
       if (place.distance != vlen() || o.dims != o.head_dim)
         return unsupported(
-            fmt::format("RoPE of {} of {} lanes, whose halves are no rows of VLEN {}", o.dims, o.head_dim, vlen()),
+            fmt::format("RoPE of {} of {} lanes, whose halves are not rows of VLEN {}", o.dims, o.head_dim, vlen()),
             o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
                                  : "a device whose array.hlen holds a head");
       place.tables = 2;
@@ -337,7 +336,7 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     const auto same = [&](ValueId a, ValueId b) { return at(a) == at(b); };
     bool fits = true;
     if (const auto* o = std::get_if<op::Add>(&any)) fits = same(o->a, o->out) && same(o->b, o->out);
-    if (const auto* o = std::get_if<op::SwiGlu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
+    if (const auto* o = std::get_if<op::Glu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
     if (const auto* o = std::get_if<op::GatherScored>(&any)) fits = same(o->x, o->out);
     if (const auto* o = std::get_if<op::Route>(&any)) fits = !at(o->logits).heads();
     if (const auto* o = std::get_if<op::Experts>(&any)) fits = !at(o->x).heads() && !at(o->out).heads();
@@ -381,7 +380,8 @@ Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std:
     place.slabs = layout.slabs(place.map);
     const auto elements = static_cast<std::uint64_t>(place.slabs * result.capacity * m.vlen);
     place.scale_offset = m.vector_kv.element_bytes(elements);
-    const std::uint64_t bytes = (place.scale_offset + m.vector_kv.scale_bytes(elements) + kAlign - 1) / kAlign * kAlign;
+    const std::uint64_t bytes =
+        (place.scale_offset + m.vector_kv.scale_bytes(elements) + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
     place.k_offset = result.bytes;
     place.v_offset = result.bytes + bytes;
     result.bytes += 2 * bytes;

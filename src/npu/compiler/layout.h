@@ -10,13 +10,16 @@
 #include "graph/graph.h"
 #include "npu/machine/config.h"
 
-// Where data lie: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules are
-// part of the numerics (blocks of the MX formats run along lanes), so the reference executor reads the same maps.
+// Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
+// are part of the numerics (blocks of the MX formats run along lanes), so the reference executor reads the same maps.
 
 namespace dllm::npu {
 
-/// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) lie as halves (j, j + dims/2) in queries
-/// and keys, whose scores do not notice: one rotation of the lanes then serves both. Plain values lie as they are;
+/// Bytes to which tensors, caches and areas of a step are aligned in HBM.
+inline constexpr std::uint64_t kHbmAlign = 4096;
+
+/// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) are stored as halves (j, j + dims/2) in
+/// queries and keys, which leaves scores unchanged: one rotation of the lanes serves both. Plain values are unchanged;
 /// values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
 /// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
 /// Lanes without a column are zero.
@@ -59,14 +62,14 @@ enum class WeightUse : std::uint8_t {
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, BF16
 };
 
-/// A matrix lies in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer brings a panel, and a row holds one
-/// output's weights, blocked along the contraction.
+/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer brings a panel, and a row
+/// holds one output's weights, blocked along the contraction.
 struct MatrixShape {
   std::int64_t n = 0;        ///< output lanes, multiple of BLEN
   std::int64_t k_tiles = 0;  ///< of MLEN lanes
   /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel.
   std::int64_t panel = 0;
-  /// Outputs that share a row of MLEN lanes: output part * n + r lies in row r, from lane part * MLEN / parts on. A
+  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on. A
   /// contraction that fills half of the array's lanes or less would else read as many zeros as weights.
   std::int64_t parts = 1;
   std::int64_t panels() const { return ceil_div(n, panel); }
@@ -78,7 +81,7 @@ struct WeightPlace {
   WeightUse use = WeightUse::kMatrix;
   LaneMap in, out;     ///< of a matrix; `out` of rows and tables
   MatrixShape matrix;  ///< kMatrix
-  /// A stack of so many matrices, one behind the other, `expert_stride` elements each.
+  /// A stack of so many matrices, one after the other, `expert_stride` elements each.
   std::int64_t experts = 1, expert_stride = 0;
   HbmTensor tensor;
 };

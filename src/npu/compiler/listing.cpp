@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "npu/analytic/cost_model.h"
@@ -14,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Rows of vector SRAM that the largest part uses.
-std::int64_t vram_rows(const PartedStep& step) {
+std::int64_t vram_rows(const SplitStep& step) {
   std::int64_t rows = 0;
   for (const StepPart& part : step.parts) rows = std::max(rows, part.step.vram_rows);
   return rows;
@@ -38,7 +39,7 @@ std::string role(const std::string& name) {
 
 }  // namespace
 
-Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const PartedStep& step) {
+Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const SplitStep& step) {
   (void)layout;
   // Bounds take the peak of the memory, so no simulation of it is needed.
   DLLM_TRY(const CostModel model, CostModel::create(device, device.memory_gbps()));
@@ -67,7 +68,7 @@ Expected<Listing> list_step(const ModelLayout& layout, const Device& device, con
   return listing;
 }
 
-std::string listing_asm(const PartedStep& step, const Listing& listing) {
+std::string listing_asm(const SplitStep& step, const Listing& listing) {
   std::map<std::uint32_t, std::vector<std::string>> before;  // lines in front of an instruction
   std::map<std::string, const ListedOperator*> by_name;
   for (const ListedOperator& op : listing.operators) by_name[op.name] = &op;
@@ -99,7 +100,7 @@ std::string listing_asm(const PartedStep& step, const Listing& listing) {
   return text;
 }
 
-Json listing_json(const PartedStep& step, const Listing& listing, const ModelLayout& layout) {
+Json listing_json(const SplitStep& step, const Listing& listing, const ModelLayout& layout) {
   Json operators = Json::array();
   for (const ListedOperator& op : listing.operators)
     operators.push_back({{"name", op.name},
@@ -123,7 +124,7 @@ Json listing_json(const PartedStep& step, const Listing& listing, const ModelLay
           {"operators", operators}};
 }
 
-std::string listing_summary(const PartedStep& step, const Listing& listing, const ModelLayout& layout,
+std::string listing_summary(const SplitStep& step, const Listing& listing, const ModelLayout& layout,
                             const Device& device) {
   struct Line {
     std::string role;

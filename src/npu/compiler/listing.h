@@ -1,15 +1,15 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
-#include "npu/compiler/parts.h"
+#include "npu/compiler/split_step.h"
 #include "npu/device/device.h"
 
 // What people and tools read about a compiled step.
 
 namespace dllm::npu {
 
-/// One region of the program beside its closed-form bounds, in cycles of the device's clock. `lower_bound`: no schedule
+/// One region of the program with its closed-form bounds, in cycles of the device's clock. `lower_bound`: no schedule
 /// of tiles is faster (analytic/cost_model.h); of operators lowered as one, the larger of the array's and the others'
 /// sum.
 struct ListedOperator {
@@ -24,12 +24,12 @@ struct Listing {
 };
 
 /// The operators of all parts. Errors: those of the cost model.
-Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const PartedStep& step);
+Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const SplitStep& step);
 
 /// Assembly that assembles to the program, operators as .profile regions with their bounds in comments.
-std::string listing_asm(const PartedStep& step, const Listing& listing);
-nlohmann::ordered_json listing_json(const PartedStep& step, const Listing& listing, const ModelLayout& layout);
-std::string listing_summary(const PartedStep& step, const Listing& listing, const ModelLayout& layout,
+std::string listing_asm(const SplitStep& step, const Listing& listing);
+nlohmann::ordered_json listing_json(const SplitStep& step, const Listing& listing, const ModelLayout& layout);
+std::string listing_summary(const SplitStep& step, const Listing& listing, const ModelLayout& layout,
                             const Device& device);
 
 }  // namespace dllm::npu

@@ -1,5 +1,6 @@
 // RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab.
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -9,7 +10,8 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // sums of up to four rows, then constants
+constexpr std::int64_t kTurns = 4;                         // rows, or heads, whose sums are computed at once
+constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // those sums, then constants
 
 /// `group` rows take turns, so that the sum's latency is another row's work. They share one row for their squares: a
 /// sum takes them as they leave the multiplier.
@@ -60,7 +62,8 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
   });
 }
 
-/// Heads one by one: V_MASK restricts the sum and the product to one head's lanes. There is no vector square root.
+/// V_MASK restricts sums and products to one head's lanes, as there is no vector square root. Four heads take turns, so
+/// that the latencies of sum, root and reciprocal are the others' work.
 void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
            std::int64_t rows) {
   Emitter& e = c.e;
@@ -69,15 +72,28 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
     e.loop(rows, [&] {
       e.vector_vv(Op::V_MUL_VV, scratch, px, px);
       if (px.index() != py.index() && x.row != out.row) e.shift(py, px, Gp(), 1);
-      e.load(mask, 1);
-      e.loop(c.vlen() / c.machine.hlen, [&] {
-        e.set_mask(mask);
-        e.load_fp(kSum, 0);
-        e.reduce(Op::V_RED_SUM, kSum, scratch, true);
-        norm_factor(e, kSum);
-        e.vector_vf(Op::V_MUL_VF, py, py, kSum, 0, true);
-        e.add(mask, mask, mask);
-      });
+      const std::int64_t sections = c.vlen() / c.machine.hlen;
+      for (std::int64_t first = 0; first < sections; first += kTurns) {
+        const std::int64_t count = std::min(kTurns, sections - first);
+        const auto select = [&](std::int64_t h) {
+          e.load(mask, std::uint32_t{1} << (first + h));
+          e.set_mask(mask);
+        };
+        const auto sum = [](std::int64_t h) { return kSum + static_cast<std::uint32_t>(h); };
+        for (std::int64_t h = 0; h < count; ++h) {
+          select(h);
+          e.load_fp(sum(h), 0);
+          e.reduce(Op::V_RED_SUM, sum(h), scratch, true);
+        }
+        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_MUL_FP, sum(h), sum(h), kInverse);
+        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_ADD_FP, sum(h), sum(h), kEps);
+        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_SQRT_FP, sum(h), sum(h));
+        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_RECI_FP, sum(h), sum(h));
+        for (std::int64_t h = 0; h < count; ++h) {
+          select(h);
+          e.vector_vf(Op::V_MUL_VF, py, py, sum(h), 0, true);
+        }
+      }
       e.vector_vv(Op::V_MUL_VV, py, py, gain);
       e.add(px, px, c.vlen());
       e.add(py, py, c.vlen());

@@ -1,5 +1,5 @@
 // Routing: scores and keys of every row, `used` rounds of V_RED_MAX_IDX, and, on the scalar unit, a list of rows for
-// every expert. docs/npu-compiler.md, "Experts", has the design.
+// every expert. docs/design/npu-compiler.md, "Experts", has the design.
 
 #include <fmt/format.h>
 
@@ -11,10 +11,9 @@
 namespace dllm::npu {
 namespace {
 
-constexpr Bf16 kInfinity = 0x7f80, kMinusInfinity = 0xff80, kLargest = 0x7f7f, kLowest = 0xff7f;
 constexpr float kSumEps = 1e-20f;  // of op::Route
 
-using Turns = std::span<const std::vector<Gp>>;
+using InterleavedRows = std::span<const std::vector<Gp>>;
 
 /// Lanes that no expert owns, and experts that a row may not choose, have the lowest finite key; what a row has chosen
 /// gets -infinity, so the two stay apart.
@@ -54,8 +53,8 @@ class Router {
   }
 
  private:
-  static constexpr std::int64_t kScratch = 8;  // rows
-  static constexpr std::int64_t kTurns = 2;    // rows that take turns
+  static constexpr std::int64_t kScratch = 8;      // rows
+  static constexpr std::int64_t kInterleaved = 2;  // rows at a time
 
   std::vector<Bf16> lanes(std::int64_t count, Bf16 value, Bf16 others) const {
     std::vector<Bf16> row(static_cast<std::size_t>(c_.vlen()), others);
@@ -85,7 +84,7 @@ class Router {
   void softmax() {
     const bool whole = experts_ == c_.vlen(), by_score = biased_ || o_.groups > 1;
     const Gp limit = pointer(limit_), counts = pointer(counts_);
-    take_turns(c_, rows_, kTurns, std::array{z_.row, scores_.row, keys_.row}, [&](Turns rows) {
+    interleave_rows(c_, rows_, kInterleaved, std::array{z_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
       const auto each = [&](auto emit) {
         for (std::size_t g = 0; g < rows.size(); ++g)
           emit(rows[g][0], rows[g][1], rows[g][2], 1 + static_cast<std::uint32_t>(g));
@@ -111,7 +110,7 @@ class Router {
     e_.load_fp(kOne, kBf16One);
     {
       const Gp limit = pointer(limit_);
-      take_turns(c_, rows_, kTurns, std::array{z_.row, scores_.row, keys_.row}, [&](Turns rows) {
+      interleave_rows(c_, rows_, kInterleaved, std::array{z_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
         for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[1], r[0], 0, 1);
         for (const auto& r : rows) e_.vector_v(Op::V_EXP_V, r[1], r[1]);
         for (const auto& r : rows) e_.vector_vf(Op::V_ADD_VF, r[1], r[1], kOne);
@@ -125,7 +124,7 @@ class Router {
 
   void keys_from_scores() {
     const Gp limit = pointer(limit_), bias = biased_ ? pointer(bias_) : Gp();
-    take_turns(c_, rows_, kTurns, std::array{scores_.row, keys_.row}, [&](Turns rows) {
+    interleave_rows(c_, rows_, kInterleaved, std::array{scores_.row, keys_.row}, [&](InterleavedRows rows) {
       if (biased_)
         for (const auto& r : rows) vv(Op::V_ADD_VV, r[1], r[0], bias);
       for (const auto& r : rows) vv(Op::V_MIN_VV, r[1], biased_ ? r[1] : r[0], limit);
@@ -142,7 +141,7 @@ class Router {
     struct Row {
       Gp first, second, a, b;  // rows of intermediate results
     };
-    take_turns(c_, rows_, kTurns, std::array{keys_.row}, [&](Turns rows) {
+    interleave_rows(c_, rows_, kInterleaved, std::array{keys_.row}, [&](InterleavedRows rows) {
       std::vector<Row> at;
       for (std::size_t g = 0; g < rows.size(); ++g) {
         const auto row = static_cast<std::int64_t>(4 * g);
@@ -248,7 +247,7 @@ class Router {
   /// `used` rounds. In the end w is -infinity where chosen, +infinity elsewhere.
   void choose() {
     const Gp chosen = pointer(chosen_), node = e_.reg(c_.expert_words.nodes), offset = e_.reg(0), t = e_.reg();
-    take_turns(c_, rows_, kTurns, std::array{keys_.row, w_.row}, [&](Turns rows) {
+    interleave_rows(c_, rows_, kInterleaved, std::array{keys_.row, w_.row}, [&](InterleavedRows rows) {
       struct Row {
         Gp lane, out;
       };
@@ -287,18 +286,18 @@ class Router {
 
   /// w <- the chosen scores, normalized and scaled; 0 elsewhere.
   void weigh() {
-    constexpr std::uint32_t kEps = 5, kScale = 6;
+    constexpr std::uint32_t kSumEpsWord = 5, kScale = 6;
     const bool scaled = o_.scale != 1.0f;
-    if (o_.normalize) e_.load_fp(kEps, f32_to_bf16(kSumEps));
+    if (o_.normalize) e_.load_fp(kSumEpsWord, f32_to_bf16(kSumEps));
     if (scaled) e_.load_fp(kScale, f32_to_bf16(o_.scale));
-    take_turns(c_, rows_, kTurns, std::array{w_.row, scores_.row}, [&](Turns rows) {
+    interleave_rows(c_, rows_, kInterleaved, std::array{w_.row, scores_.row}, [&](InterleavedRows rows) {
       for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[0], 0, 1);
       for (const auto& r : rows) vv(Op::V_MIN_VV, r[0], r[0], r[1]);
       for (const auto& r : rows) e_.vector_vf(Op::V_MAX_VF, r[0], r[0], 0);
       if (o_.normalize) {
         for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.load_fp(f, 0);
         for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.reduce(Op::V_RED_SUM, f, rows[f - 1][0]);
-        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_ADD_FP, f, f, kEps);
+        for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_ADD_FP, f, f, kSumEpsWord);
         for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_RECI_FP, f, f);
         if (scaled)
           for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_MUL_FP, f, f, kScale);

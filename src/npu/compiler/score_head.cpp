@@ -12,8 +12,6 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::uint32_t kLogitAddress = 7;
-constexpr Bf16 kMinusInfinity = 0xff80, kLowest = 0xff7f;
-
 class Head {
  public:
   Head(StepContext& context, const op::ScoreHead& o)
@@ -70,7 +68,10 @@ class Head {
   }
 
   Expected<void> prepare_store() {
-    DLLM_TRY(c_.result.logits, c_.hbm_area(static_cast<std::uint64_t>(slabs() * x_.stride * c_.vlen() * 2), "logits"));
+    const auto elements = static_cast<std::uint64_t>(slabs() * x_.stride * c_.vlen());
+    const MxFormat& format = c_.options.logits;
+    scales_ = format.element_bytes(elements);
+    DLLM_TRY(c_.result.logits, c_.hbm_area(scales_ + format.scale_bytes(elements), "logits"));
     c_.result.logit_rows = x_.stride;
     return {};
   }
@@ -79,15 +80,16 @@ class Head {
     const Gp offset = e_.reg();
     e_.load_int(offset, Gp(), offset_word());
     e_.set_address(kLogitAddress, c_.result.logits);
-    e_.set_csr(Csr::kFormatActivation, mx_format_number({}));
+    e_.set_csr(Csr::kFormatActivation, mx_format_number(c_.options.logits));
+    if (c_.options.logits.scaled()) e_.set_scale(scales_);
     e_.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(x_.stride));
     e_.transfer(Op::H_STORE_V, slab, offset, kLogitAddress, false, 0);
     e_.add(offset, offset, x_.stride * c_.vlen());
     e_.store_int(offset, Gp(), offset_word());
   }
 
-  // One-pass softmax over slabs: running maximum m with its token, running sum s relative to it (npu-reference C.5).
-  // FP_MEM: m of all rows, then s.
+  // One-pass softmax over slabs: running maximum m with its token, running sum s relative to it (Milakov and
+  // Gimelshein, arXiv 1805.02867). FP_MEM: m of all rows, then s.
   enum Fp : std::uint32_t { kMax = 1, kOld = 2, kShrink = 3, kSum = 4 };
 
   Expected<void> prepare_reduction() {
@@ -166,6 +168,7 @@ class Head {
   Emitter& e_;
   ValuePlace x_;
   std::int64_t vocab_, rows_;
+  std::uint64_t scales_ = 0;  ///< bytes of the logits' elements, in front of their scales
   bool has_bias_ = false;
   Buffer buffers_, bias_, scratch_, limit_, factor_;
 };

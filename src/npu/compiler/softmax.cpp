@@ -8,8 +8,6 @@ namespace dllm::npu {
 namespace {
 
 /// Limits of a score: the lowest is finite, so that lowest - lowest is 0.
-constexpr Bf16 kInfinity = 0x7f80, kLowest = 0xff7f;
-
 bool masked(const SoftmaxRows::Mask& mask) { return mask.limit >= 0; }
 
 /// One chunk holds all keys: every tile of `group` rows has a register, and the rows take turns instruction by

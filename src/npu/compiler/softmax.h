@@ -8,7 +8,7 @@
 
 namespace dllm::npu {
 
-/// Softmax over a chunk's scores for some rows of a block, in place. The scores of row r and tile t stand in VRAM row
+/// Softmax over a chunk's scores for some rows of a block, in place. The scores of row r and tile t are in VRAM row
 /// `scores + t * stride + r`, all heads of the row side by side, HLEN keys each.
 struct SoftmaxRows {
   std::int64_t scores = 0, stride = 0, tiles = 1;

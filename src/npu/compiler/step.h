@@ -30,12 +30,13 @@ struct StepSpec {
 
 /// Where the LM head's results go.
 enum class HeadMode : std::uint8_t {
-  kLogits,   ///< BF16 logits to HBM, for a reduction on the host
+  kLogits,   ///< logits to HBM, for a reduction on the host or by the sampling kernels
   kReduced,  ///< logits stay on chip: arg-max and its probability per scored row, in INT_MEM and FP_MEM
 };
 
 struct CompileOptions {
   HeadMode head = HeadMode::kLogits;
+  MxFormat logits = {};  ///< of kLogits in memory; BF16
   /// Gate, up and SwiGLU as one operator, slab by slab.
   bool fuse = true;
   /// Norms, residual additions and RoPE in the shadow of products. Where vector SRAM is too small for the values that
@@ -44,8 +45,8 @@ struct CompileOptions {
   /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
   /// fused then). For tests.
   bool keep_values = false;
-  // Of a part of a step (parts.h).
-  std::int64_t first_row = 0;     ///< rows of the parts before, whose tokens stand in front of these
+  // Of a part of a step (split_step.h).
+  std::int64_t first_row = 0;     ///< rows of the parts before, whose tokens precede these
   std::int64_t token_rows = 0;    ///< rows of all parts; 0: this is the only one
   std::uint64_t step_offset = 0;  ///< bytes of the step's memory that the parts before use
   /// How rows choose experts where a run has no data.
@@ -79,13 +80,13 @@ struct StepProgram {
   std::uint64_t step_bytes = 0;           ///< of the step's memory in use
   std::vector<ValuePlace> values;         ///< by ValueId; buffers are shared unless keep_values
   std::int64_t vram_rows = 0;             ///< of VLEN, at most in use
-  std::uint64_t logits = 0;               ///< kLogits: HBM, BF16 [slab][logit_rows][VLEN]
+  std::uint64_t logits = 0;               ///< kLogits: HBM, [slab][logit_rows][VLEN] in CompileOptions::logits
   std::int64_t logit_rows = 0;
   /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
   std::uint32_t predicted = 0, confidence = 0;
 };
 
-/// Token ids of the rows of all parts of a step stand from here in INT_MEM.
+/// Token ids of the rows of all parts of a step start here in INT_MEM.
 inline constexpr std::uint32_t kTokenWords = 0;
 
 /// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and how much

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "npu/compiler/feasible.h"
 
 namespace dllm::npu {
 
@@ -14,11 +15,7 @@ Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, cons
         fmt::format("batch {}, {} rows of a context of {}, {} of them scored", w.batch, w.rows, w.context, scored),
         "npu compiler", "each at least 1, rows within the context"};
   DLLM_TRY(const KvLayout kv, kv_layout(graph, layout, w.context));
-  if (layout.weight_bytes + static_cast<std::uint64_t>(w.batch) * kv.bytes > layout.step_base)
-    return Error{ErrorCode::kUsage,
-                 fmt::format("{} caches of {} bytes do not fit behind {} bytes of weights", w.batch, kv.bytes,
-                             layout.weight_bytes),
-                 "npu compiler", "a smaller batch or context"};
+  DLLM_CHECK_OK(check_caches({layout.weight_bytes, kv.bytes, layout.step_base}, w.batch));
   StepSpec spec;
   for (std::int64_t b = 0; b < w.batch; ++b) {
     SequenceSpec s;

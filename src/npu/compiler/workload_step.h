@@ -15,7 +15,7 @@ struct StepWorkload {
   std::int64_t scored = -1;  ///< per sequence; -1: all rows
 };
 
-/// The spec of a workload, with caches behind the weights. Errors: kUsage (numbers that contradict each other, caches
+/// The spec of a workload, with caches after the weights. Errors: kUsage (numbers that contradict each other, caches
 /// that do not fit into memory).
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepWorkload& workload);
 

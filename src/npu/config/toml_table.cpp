@@ -35,7 +35,7 @@ std::string_view type_name(const toml::node& node) {
     case toml::node_type::floating_point:
       return "a number";
     case toml::node_type::boolean:
-      return "a truth value";
+      return "true or false";
     default:
       return "a date or time";
   }
@@ -250,7 +250,7 @@ Expected<void> TomlTable::finish() const {
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value) {
   DLLM_TRY(toml::table root, parse_toml(text, file));
-  const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is no TOML value", value), std::string(key),
+  const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is not a TOML value", value), std::string(key),
                         "examples: 16, 2.5, true, \"open\""};
   toml::table holder;
   try {
@@ -267,7 +267,8 @@ Expected<std::string> with_override(std::string_view text, const std::string& fi
     rest = rest.substr(dot + 1);
     if (!table->contains(part)) table->insert(part, toml::table{});
     table = table->get(part)->as_table();
-    if (table == nullptr) return Error{ErrorCode::kUsage, fmt::format("'{}' is no table", part), std::string(key), ""};
+    if (table == nullptr)
+      return Error{ErrorCode::kUsage, fmt::format("'{}' is not a table", part), std::string(key), ""};
   }
   if (rest.empty()) return Error{ErrorCode::kUsage, "the key is empty", std::string(key), "example: sram.vector_rows"};
   holder.get("v")->visit([&](auto&& node) { table->insert_or_assign(rest, node); });

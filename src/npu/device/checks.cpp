@@ -2,32 +2,112 @@
 
 #include <fmt/format.h>
 
-#include "base/try.h"
+#include <bit>
+
+#include "npu/device/power.h"
 #include "npu/dram/address_map.h"
 
 namespace dllm::npu {
 namespace {
 
-Error at(const TomlTable& root, std::string_view section, std::string_view key, std::string what, std::string hint) {
-  TomlTable copy = root;  // shares the parsed file; only for the line
-  if (auto table = copy.optional_table(section); table && *table)
-    return (*table)->error(key, std::move(what), std::move(hint));
-  return root.error("", std::move(what), std::move(hint));
+using Fault = std::optional<DeviceFault>;
+
+Fault fault(std::string_view section, std::string_view key, std::string what, std::string hint) {
+  return DeviceFault{section, key, std::move(what), std::move(hint)};
+}
+
+bool power_of_two(std::int64_t value) { return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value)); }
+
+/// The rules of the functional machine (MachineConfig::validate), at the keys that break them.
+Fault geometry_fault(const Device::Array& a) {
+  if (a.mlen % a.blen != 0)
+    return fault("array", "mlen", fmt::format("MLEN {} is not a multiple of BLEN {}", a.mlen, a.blen),
+                 "MLEN / BLEN sub-arrays share K");
+  if (a.mlen % a.hlen != 0)
+    return fault("array", "hlen", fmt::format("MLEN {} is not a multiple of HLEN {}", a.mlen, a.hlen),
+                 "heads are batched in slices of HLEN lanes");
+  if (a.hlen % a.blen != 0)
+    return fault("array", "hlen", fmt::format("HLEN {} is not a multiple of BLEN {}", a.hlen, a.blen),
+                 fmt::format("the lanes of a head are whole blocks of the array: array.hlen={} or a smaller BLEN",
+                             std::max(a.blen, a.hlen)));
+  if (a.vlen % a.mlen != 0)
+    return fault("array", "vlen", fmt::format("VLEN {} is not a multiple of MLEN {}", a.vlen, a.mlen),
+                 "the matrix unit reads MLEN lanes of one row of the vector SRAM");
+  for (const auto& [key, value] :
+       {std::pair{"blen", a.blen}, std::pair{"mlen", a.mlen}, std::pair{"vlen", a.vlen}, std::pair{"hlen", a.hlen}})
+    if (!power_of_two(value) || value > (1 << 16))
+      return fault("array", key, fmt::format("'array.{}' is {}", key, value), "lengths are powers of two up to 65536");
+  if (a.mlen < 8) return fault("array", "mlen", fmt::format("MLEN {} is below 8, the smallest MX block", a.mlen), "");
+  return {};
+}
+
+Fault sram_fault(const Device& device) {
+  const Device::Array& a = device.array;
+  const Device::Sram& s = device.sram;
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  if (s.vector_rows < a.blen)
+    return fault("sram", "vector_rows",
+                 fmt::format("the vector SRAM holds {} rows, less than BLEN {}", s.vector_rows, a.blen), "");
+  if (s.vector_rows > kMost / a.vlen)
+    return fault("sram", "vector_rows", fmt::format("{} rows of {} lanes", s.vector_rows, a.vlen),
+                 "vector SRAM has at most 2^32 elements");
+  if (s.matrix_tiles > kMost / (a.mlen * a.mlen))
+    return fault("sram", "matrix_tiles", fmt::format("{} tiles of {} x {} elements", s.matrix_tiles, a.mlen, a.mlen),
+                 "matrix SRAM has at most 2^32 elements");
+  for (const auto& [key, words] : {std::pair{"fp_words", s.fp_words}, std::pair{"int_words", s.int_words},
+                                   std::pair{"instruction_words", s.instruction_words}})
+    if (words > kMost) return fault("sram", key, fmt::format("'sram.{}' is {}", key, words), "at most 2^32 words");
+  if (s.vector_ports > 16) return fault("sram", "vector_ports", fmt::format("{} ports", s.vector_ports), "1 to 16");
+  if (s.matrix_ports > 2)
+    return fault("sram", "matrix_ports", fmt::format("{} ports", s.matrix_ports),
+                 "1, or 2: a row read by the array and a row that arrives");
+  return {};
+}
+
+Fault issue_fault(const Device::Issue& issue) {
+  const auto outside = [](std::string_view key, std::int64_t value, std::int64_t most) -> Fault {
+    if (value <= most) return {};
+    return fault("issue", key, fmt::format("'issue.{}' is {}", key, value), fmt::format("at most {}", most));
+  };
+  for (const Fault& found : {outside("width", issue.width, 8), outside("queue", issue.queue, 256),
+                             outside("vector_starts", issue.vector_starts, 8), outside("chaining", issue.chaining, 1),
+                             outside("accumulators", issue.accumulators, 8)})
+    if (found) return found;
+  return {};
+}
+
+Fault clock_fault(const Device::Clock& c) {
+  if (!(c.threshold_v < c.min_v && c.min_v <= c.nominal_v && c.nominal_v <= c.max_v))
+    return fault(
+        "clock", "nominal_v",
+        fmt::format("threshold {} V, supply {} to {} V, nominal {} V", c.threshold_v, c.min_v, c.max_v, c.nominal_v),
+        "threshold below min_v, nominal_v between min_v and max_v");
+  if (const double most = highest_ghz(c); c.ghz > most * (1 + 1e-9))
+    return fault("clock", "ghz", fmt::format("a clock of {} GHz needs more than {} V", c.ghz, c.max_v),
+                 fmt::format("at most {:.3f} GHz by this profile's curve of voltage and clock", most));
+  return {};
 }
 
 }  // namespace
 
-Expected<void> resolve_memory(Device& device, const TomlTable& root) {
+Error error_at(const TomlTable& root, DeviceFault found) {
+  TomlTable copy = root;  // shares the parsed file; only for the line
+  if (auto table = copy.optional_table(found.section); table && *table)
+    return (*table)->error(found.key, std::move(found.what), std::move(found.hint));
+  return root.error("", std::move(found.what), std::move(found.hint));
+}
+
+std::optional<DeviceFault> resolve_memory(Device& device) {
   const Device::Memory& memory = device.memory;
   dram::MemoryConfig& config = device.memory_config;
   auto standard = dram::load_standard(memory.standard);
-  if (!standard) return at(root, "memory", "standard", standard.error().what, standard.error().hint);
+  if (!standard) return fault("memory", "standard", standard.error().what, standard.error().hint);
   config.standard = *std::move(standard);
   config.channels =
       static_cast<int>(std::min<std::int64_t>(memory.stacks, 1 << 20)) * config.standard.channels_per_stack;
   if (config.channels > 64)
-    return at(root, "memory", "stacks", fmt::format("{} stacks have {} channels", memory.stacks, config.channels),
-              "at most 64 channels");
+    return fault("memory", "stacks", fmt::format("{} stacks have {} channels", memory.stacks, config.channels),
+                 "at most 64 channels");
   config.mapping = memory.mapping;
   config.frontend_ns = memory.frontend_ns;
   if (memory.row_policy == "open")
@@ -37,8 +117,8 @@ Expected<void> resolve_memory(Device& device, const TomlTable& root) {
   else if (memory.row_policy == "timeout")
     config.row_policy = dram::RowPolicy::kTimeout;
   else
-    return at(root, "memory", "row_policy", fmt::format("unknown row policy '{}'", memory.row_policy),
-              "open, closed or timeout");
+    return fault("memory", "row_policy", fmt::format("unknown row policy '{}'", memory.row_policy),
+                 "open, closed or timeout");
   if (memory.refresh == "all-bank")
     config.refresh = dram::RefreshMode::kAllBank;
   else if (memory.refresh == "per-bank")
@@ -46,36 +126,35 @@ Expected<void> resolve_memory(Device& device, const TomlTable& root) {
   else if (memory.refresh == "none")
     config.refresh = dram::RefreshMode::kNone;
   else
-    return at(root, "memory", "refresh", fmt::format("unknown refresh mode '{}'", memory.refresh),
-              "all-bank, per-bank or none");
+    return fault("memory", "refresh", fmt::format("unknown refresh mode '{}'", memory.refresh),
+                 "all-bank, per-bank or none");
   const std::string mapping = config.mapping.empty() ? config.standard.default_mapping : config.mapping;
   if (auto map = dram::AddressMap::named(mapping, config.standard, config.channels); !map)
-    return at(root, "memory", "mapping", map.error().what, map.error().hint);
+    return fault("memory", "mapping", map.error().what, map.error().hint);
   return {};
 }
 
-Expected<void> check_device(const Device& device, const TomlTable& root) {
-  const Device::Array& a = device.array;
-  if (a.mlen % a.blen != 0)
-    return at(root, "array", "mlen", fmt::format("MLEN {} is no multiple of BLEN {}", a.mlen, a.blen),
-              "MLEN / BLEN sub-arrays lie along K");
-  if (a.mlen % a.hlen != 0 && a.hlen % a.mlen != 0)
-    return at(root, "array", "hlen", fmt::format("HLEN {} and MLEN {} do not divide each other", a.hlen, a.mlen),
-              "heads are batched in slices of HLEN lanes");
-  if (a.vlen % a.mlen != 0 && a.mlen % a.vlen != 0)
-    return at(root, "array", "vlen", fmt::format("VLEN {} and MLEN {} do not divide each other", a.vlen, a.mlen),
-              "a row of the vector SRAM feeds whole rows of the array");
-  if (device.sram.vector_rows < a.blen)
-    return at(root, "sram", "vector_rows", "the vector SRAM holds less than BLEN rows", "");
+std::optional<DeviceFault> find_fault(const Device& device) {
+  if (Fault found = geometry_fault(device.array)) return found;
+  if (Fault found = sram_fault(device)) return found;
+  if (Fault found = issue_fault(device.issue)) return found;
+  if (Fault found = clock_fault(device.clock)) return found;
   const std::pair<std::string_view, const std::string*> formats[] = {{"weight", &device.numerics.weight},
                                                                      {"activation", &device.numerics.activation},
                                                                      {"kv", &device.numerics.kv},
                                                                      {"logits", &device.numerics.logits}};
   for (const auto& [key, format] : formats)
-    if (auto bits = format_bits(*format); !bits) return at(root, "numerics", key, bits.error().what, bits.error().hint);
+    if (auto bits = format_bits(*format); !bits) return fault("numerics", key, bits.error().what, bits.error().hint);
   if (device.window.bytes > 0 && device.window.staging_bytes > device.window.bytes)
-    return at(root, "window", "staging_bytes", "the staging buffer is larger than the window", "");
+    return fault("window", "staging_bytes", "the staging buffer is larger than the window", "");
   return {};
+}
+
+Expected<void> validate(const Device& device) {
+  std::optional<DeviceFault> found = find_fault(device);
+  if (!found) return {};
+  return Error{ErrorCode::kInvalidFile, std::move(found->what),
+               fmt::format("device {}, {}.{}", device.name, found->section, found->key), std::move(found->hint)};
 }
 
 }  // namespace dllm::npu

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
+#include <nlohmann/json.hpp>
 
 #include "base/try.h"
 #include "npu/config/embedded_files.h"
+#include "npu/config/named_file.h"
 #include "npu/config/toml_table.h"
 #include "npu/device/checks.h"
+#include "npu/device/power.h"
 #include "numerics/mx.h"
 
 namespace dllm::npu {
@@ -35,7 +36,7 @@ Expected<void> read_field(TomlTable& section, const DeviceField& field, Device& 
   }
   if (!(value >= field.minimum && value <= field.maximum))
     return section.error(field.key, fmt::format("'{}.{}' is {}", field.section, field.key, value),
-                         fmt::format("it must lie between {} and {} {}", field.minimum, field.maximum, field.unit));
+                         fmt::format("it must be between {} and {} {}", field.minimum, field.maximum, field.unit));
   return {};
 }
 
@@ -46,6 +47,9 @@ Expected<void> check_keys(const TomlTable& section, std::string_view name) {
     if (field.section == name) known.emplace_back(field.key);
   for (const std::string& key : section.keys()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (const std::string_view hint = derived_key_hint(fmt::format("{}.{}", name, key)); !hint.empty())
+      return section.error(key, fmt::format("'{}.{}' follows from other keys and cannot be set", name, key),
+                           std::string(hint));
     const std::string near = nearest_key(key, known);
     return section.error(key, fmt::format("unknown key '{}.{}'", name, key),
                          near.empty() ? fmt::format("known in [{}]: {}", name, fmt::join(known, ", "))
@@ -74,9 +78,33 @@ Expected<void> read_sections(TomlTable& root, bool required, Device& device) {
 
 }  // namespace
 
-double Device::peak_tops() const {
-  const auto macs = static_cast<double>(array.blen * array.mlen * array.blen);
-  return 2 * macs / array.tile_cycles * clock.ghz * 1e-3;
+void Device::derive(bool formats) {
+  array.tile_cycles = static_cast<double>(array.blen) / array.macs_per_pe;
+  const OperatingPoint point = operating_point(clock);
+  clock.voltage = point.voltage;
+  clock.effort = point.effort;
+  if (!formats) return;
+  const auto bytes = [](const std::string& format) {
+    const auto bits = format_bits(format);
+    return bits ? *bits / 8 : 0;  // validate() names the unknown one
+  };
+  numerics.weight_bytes = bytes(numerics.weight);
+  numerics.activation_bytes = bytes(numerics.activation);
+  numerics.kv_bytes = bytes(numerics.kv);
+  numerics.logit_bytes = bytes(numerics.logits);
+}
+
+double Device::peak_tops() const { return 2 * macs_per_cycle() * clock.ghz * 1e-3; }
+
+std::string_view derived_key_hint(std::string_view dotted) {
+  constexpr std::pair<std::string_view, std::string_view> kDerived[] = {
+      {"array.tile_cycles", "it is array.blen / array.macs_per_pe"},
+      {"clock.voltage",
+       "it follows from clock.ghz and the curve of clock.nominal_ghz, nominal_v, threshold_v and alpha"},
+      {"clock.effort", "it follows from clock.ghz and clock.nominal_ghz"}};
+  for (const auto& [key, hint] : kDerived)
+    if (key == dotted) return hint;
+  return "";
 }
 
 double Device::memory_gbps() const {
@@ -89,7 +117,7 @@ std::int64_t Device::period_fs() const { return std::llround(1e6 / clock.ghz); }
 Expected<Override> parse_override(std::string_view text) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    return Error{ErrorCode::kUsage, fmt::format("'{}' is no key=value", text), "--set", "example: array.vlen=1024"};
+    return Error{ErrorCode::kUsage, fmt::format("'{}' is not a key=value", text), "--set", "example: array.vlen=1024"};
   return Override{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
 }
 
@@ -120,33 +148,18 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
   DLLM_TRY(device.name, root.text("name"));
   DLLM_TRY(device.summary, root.text("summary"));
   DLLM_CHECK_OK(read_sections(root, !base, device));
-  DLLM_CHECK_OK(resolve_memory(device, root));
-  DLLM_CHECK_OK(check_device(device, root));
+  device.derive();
+  if (auto fault = resolve_memory(device)) return error_at(root, *std::move(fault));
+  if (auto fault = find_fault(device)) return error_at(root, *std::move(fault));
   return device;
 }
 
 Expected<Device> load_device(const std::string& name_or_path, const std::vector<Override>& overrides) {
-  if (const auto shipped = find_embedded_file(std::string(kFolder) + name_or_path))
-    return parse_device(shipped->text, name_or_path + ".toml", overrides);
-  std::ifstream file(name_or_path, std::ios::binary);
-  if (!file || name_or_path.empty()) {
-    const std::vector<std::string> names = device_names();
-    const std::string near = nearest_key(name_or_path, names);
-    return Error{
-        ErrorCode::kUsage, fmt::format("'{}' is neither a shipped device nor a readable file", name_or_path), "",
-        near.empty() ? fmt::format("shipped: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near)};
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_device(text.str(), name_or_path, overrides);
+  DLLM_TRY(const NamedText named, read_named(kFolder, "device", name_or_path, device_names()));
+  return parse_device(named.text, named.file, overrides);
 }
 
-std::vector<std::string> device_names() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.name.starts_with(kFolder)) names.emplace_back(file.name.substr(kFolder.size()));
-  return names;
-}
+std::vector<std::string> device_names() { return shipped_names(kFolder); }
 
 nlohmann::ordered_json device_json(const Device& device) {
   nlohmann::ordered_json json;
@@ -168,6 +181,9 @@ nlohmann::ordered_json device_json(const Device& device) {
     }
   }
   auto& derived = json["derived"];
+  derived["tile_cycles"] = device.array.tile_cycles;
+  derived["voltage"] = device.clock.voltage;
+  derived["gate_effort"] = device.clock.effort;
   derived["peak_tops"] = device.peak_tops();
   derived["memory_gbps"] = device.memory_gbps();
   derived["memory_channels"] = device.memory_config.channels;

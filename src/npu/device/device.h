@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,19 +23,38 @@ struct Device {
     std::int64_t mlen = 0;          ///< lanes along K: MLEN / BLEN sub-arrays
     std::int64_t vlen = 0;          ///< vector lanes
     std::int64_t hlen = 0;          ///< lanes of one attention head (MLEN / HLEN heads are batched)
-    double tile_cycles = 0;         ///< cycles of an M_MM, BLEN x MLEN x BLEN multiply-accumulates; BLEN is one per PE
+    double macs_per_pe = 1;         ///< multiply-accumulates of a PE per cycle; more than 1: so many multipliers each
     std::int64_t vector_units = 1;  ///< vector contexts that run at once
+    /// Derived, cycles of an M_MM: BLEN x MLEN x BLEN multiply-accumulates on BLEN x MLEN x macs_per_pe multipliers.
+    double tile_cycles = 0;
   } array;
 
+  /// Clock, and what it costs (power.h): the curve of voltage against frequency.
   struct Clock {
     double ghz = 1;
+    double nominal_ghz = 1, nominal_v = 0.7;  ///< for which areas and energies of the profile hold
+    double min_v = 0.5, max_v = 1.0;          ///< supply range
+    double threshold_v = 0.25, alpha = 1.3;   ///< of the alpha-power law
+    double voltage = 0.7;                     ///< derived: supply at `ghz`
+    double effort = 1;                        ///< derived: size of gates relative to the nominal design
   } clock;
+
+  /// The front end and the vector unit's issue (npu-timing.md). The flags of `dllm npu step` set the same.
+  struct Issue {
+    std::int64_t width = 2;          ///< instructions dispatched per cycle, in order
+    std::int64_t queue = 16;         ///< instructions that wait in front of a unit
+    std::int64_t vector_starts = 2;  ///< vector instructions that start per cycle, on different pipes
+    std::int64_t chaining = 1;       ///< 1: the newest result of a pipe is read from its output latch
+    std::int64_t accumulators = 2;   ///< results of the array that wait for their write-out
+  } issue;
 
   struct Sram {
     std::int64_t matrix_tiles = 0;  ///< tiles of MLEN x MLEN
     std::int64_t vector_rows = 0;   ///< rows of VLEN BF16
     std::int64_t fp_words = 0, int_words = 0;
-    std::int64_t vector_ports = 2;
+    std::int64_t vector_ports = 2;           ///< row accesses of the vector SRAM per cycle
+    std::int64_t matrix_ports = 2;           ///< 1: the array's reads and arriving rows share a port
+    std::int64_t instruction_words = 16384;  ///< of 32 bits; longer programs stream from memory
   } sram;
 
   struct Memory {
@@ -46,6 +65,7 @@ struct Device {
     std::string refresh = "all-bank";
     double dma_gbps = 0;  ///< what the DMA engines move at most; 0: as much as the memory
     double frontend_ns = 0;
+    double phy_mm2 = 0;  ///< interface and controller on the chip, per stack
   } memory;
 
   struct Prefetch {
@@ -62,6 +82,8 @@ struct Device {
   struct Numerics {
     std::string weight = "mxint4:32:plena", activation = "mxint8:32:ocp", kv = "mxint4:32:plena";
     std::string logits = "mxfp8_e4m3:32:ocp";
+    /// Derived, bytes per element with the share of its scale.
+    double weight_bytes = 0, activation_bytes = 0, kv_bytes = 0, logit_bytes = 0;
   } numerics;
 
   struct Host {                    ///< how work reaches the device
@@ -87,11 +109,18 @@ struct Device {
     double dram_activate_pj = 0;  ///< per activation and its precharge
     double dram_io_pj_per_byte = 0;
     double dram_background_mw = 0;  ///< per pseudo-channel
-    double static_w = 0;            ///< leakage and clock of the chip
+    double phy_idle_w = 0;          ///< per stack, whether bytes move or not
+    double leakage_w_per_mm2 = 0;   ///< at the nominal voltage
+    double clock_w_per_mm2 = 0;     ///< clock tree, at the nominal clock and voltage
+    double static_w = 0;            ///< of what the area model does not know
   } energy;
 
   dram::MemoryConfig memory_config;  ///< resolved from `memory`
 
+  /// Sets what is marked as derived from the keys; `formats`: also what follows from the names of formats.
+  void derive(bool formats = true);
+  /// Of the array, multiply-accumulates per cycle.
+  double macs_per_cycle() const { return static_cast<double>(array.blen * array.mlen) * array.macs_per_pe; }
   double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second
   double memory_gbps() const;      ///< peak of the memory, or of the DMA engines if lower
   std::int64_t period_fs() const;  ///< of the clock
@@ -116,6 +145,15 @@ struct Override {
 };
 /// Errors: no '='.
 Expected<Override> parse_override(std::string_view text);
+
+/// What follows from the others and cannot be set: "array.tile_cycles". The reason and what to set instead; empty for
+/// other keys.
+std::string_view derived_key_hint(std::string_view dotted);
+
+/// Refuses what no device can be: contradictions between keys, sizes out of range, clocks beyond the voltage curve.
+/// Every command checks this, through parse_device() or, for the points of a sweep, directly.
+/// Errors: kInvalidFile; `where` is the key.
+Expected<void> validate(const Device& device);
 
 /// Reads a profile. `base = "NAME"` starts from a shipped profile; without it every key must be there. Errors: unknown
 /// keys, values out of range and contradictions between keys, with line and hint.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "npu/config/embedded_files.h"
 #include "npu/dram/memory_system.h"
 
@@ -29,7 +31,7 @@ TEST(Device, ShippedProfiles) {
   EXPECT_NEAR(dart->peak_tops(), 524.3, 0.1);
   EXPECT_NEAR(dart->memory_gbps(), 819.2, 1e-9);
   EXPECT_NEAR(load_device("dart-2048-hbm4")->memory_gbps(), 1638.4, 1e-9);
-  EXPECT_NEAR(load_device("mobile-v79")->peak_tops(), 21.6, 0.1);  // npu-reference G.2: 20.96 achieved
+  EXPECT_NEAR(load_device("mobile-v79")->peak_tops(), 21.6, 0.1);  // llada.cpp, arXiv 2606.13740, achieves 20.96
   EXPECT_NEAR(load_device("mobile-v79")->memory_gbps(), 60, 1e-9);
 }
 
@@ -44,13 +46,46 @@ TEST(Device, UnknownKeysAndBadValuesHaveTheirLine) {
 }
 
 TEST(Device, ContradictionsAreExplained) {
-  EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 96\n").find("no multiple of BLEN"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 96\n").find("not a multiple of BLEN"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[array]\nvlen = 3000\n").find("VLEN 3000"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[array]\nvlen = 64\n").find("VLEN 64 is not a multiple of MLEN"),
+            std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 256\n").find("HLEN 128 is not a multiple of BLEN 256"),
+            std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[sram]\nvector_rows = 100\n").find("less than BLEN"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[sram]\nmatrix_ports = 3\n").find("1, or 2"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[issue]\nwidth = 9\n").find("at most 8"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstandard = \"hbm4\"\n").find("hbm4"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 3\n").find("power of two"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 16\n").find("at most 64"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nrow_policy = \"ajar\"\n").find("open, closed"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[numerics]\nkv = \"int3\"\n").find("int3"), std::string::npos);
+}
+
+/// What follows from other keys cannot be set, and follows them.
+TEST(Device, DerivedKeys) {
+  EXPECT_EQ(message(std::string(kHead) + "[array]\ntile_cycles = 1\n"),
+            "d.toml:5: 'array.tile_cycles' follows from other keys and cannot be set (it is array.blen / "
+            "array.macs_per_pe)");
+  EXPECT_NE(message(std::string(kHead) + "[clock]\nvoltage = 1\n").find("clock.ghz"), std::string::npos);
+  for (const char* blen : {"32", "64", "128"}) {
+    const auto device = load_device("dart-2048", {{"array.blen", blen}});
+    ASSERT_TRUE(device) << device.error().message();
+    EXPECT_DOUBLE_EQ(device->peak_tops(), 2e-3 * std::stod(blen) * 2048);
+    EXPECT_DOUBLE_EQ(device->array.tile_cycles, std::stod(blen));
+  }
+}
+
+TEST(Device, VoltageFollowsTheClock) {
+  EXPECT_DOUBLE_EQ(load_device("dart-2048")->clock.voltage, 0.7);
+  double last = 0;
+  for (const char* ghz : {"0.5", "0.8", "1", "1.2", "1.6"}) {
+    const auto device = load_device("dart-2048", {{"clock.ghz", ghz}});
+    ASSERT_TRUE(device) << device.error().message();
+    EXPECT_GE(device->clock.voltage, last);
+    last = device->clock.voltage;
+  }
+  EXPECT_NE(message(std::string(kHead) + "[clock]\nghz = 20\n").find("at most 1.8"), std::string::npos);
 }
 
 TEST(Device, OverridesOneKey) {

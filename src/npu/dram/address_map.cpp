@@ -7,6 +7,7 @@
 #include <bit>
 #include <charconv>
 
+#include "base/integers.h"
 #include "base/try.h"
 #include "npu/config/embedded_files.h"
 #include "npu/config/toml_table.h"
@@ -17,14 +18,12 @@ namespace {
 constexpr std::array<std::string_view, 7> kFieldNames = {"channel", "pseudochannel", "sid", "bankgroup",
                                                          "bank",    "column",        "row"};
 
-int bits_of(int count) { return std::countr_zero(static_cast<unsigned>(count)); }
-
 }  // namespace
 
 Expected<AddressMap::Field> AddressMap::field_of(std::string_view word) {
   for (std::size_t i = 0; i < kFieldNames.size(); ++i)
     if (kFieldNames[i] == word) return static_cast<Field>(i);
-  return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is no address field", word), "",
+  return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is not a valid address field", word), "",
                fmt::format("fields: {}", fmt::join(kFieldNames, ", "))};
 }
 
@@ -32,13 +31,13 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
                                        const DramStandard& standard, int channels) {
   if (channels < 1 || !std::has_single_bit(static_cast<unsigned>(channels)))
     return Error{ErrorCode::kUsage, fmt::format("{} channels", channels), "", "the number must be a power of two"};
-  const std::array<int, kFields> bits = {bits_of(channels),
-                                         bits_of(standard.pseudochannels),
-                                         bits_of(standard.sids),
-                                         bits_of(standard.bank_groups),
-                                         bits_of(standard.banks_per_group),
-                                         bits_of(standard.columns),
-                                         bits_of(standard.rows)};
+  const std::array<int, kFields> bits = {log2_exact(channels),
+                                         log2_exact(standard.pseudochannels),
+                                         log2_exact(standard.sids),
+                                         log2_exact(standard.bank_groups),
+                                         log2_exact(standard.banks_per_group),
+                                         log2_exact(standard.columns),
+                                         log2_exact(standard.rows)};
   DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
   DLLM_TRY(TomlTable table, root.table(name));
   DLLM_TRY(const std::vector<std::string> order, table.texts("order"));

@@ -11,7 +11,7 @@
 
 namespace dllm::npu::dram {
 
-/// Where a burst lies. `bank` counts over stack id, bank group and bank of the pseudo-channel, in that order of weight.
+/// Place of a burst. `bank` counts over stack id, bank group and bank of the pseudo-channel, in that order of weight.
 struct Location {
   int channel = 0;
   int pseudochannel = 0;

@@ -1,4 +1,4 @@
-// Achieved bandwidth against figures measured with an independent public simulator (npu-reference H.2) and closed
+// Achieved bandwidth against figures measured with an independent public simulator, Ramulator 2.1, and closed
 // forms.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ MemoryConfig one_channel(const std::string& standard, const std::string& mapping
   return config;
 }
 
-MemorySystem make(const MemoryConfig& config) {
+MemorySystem make_memory(const MemoryConfig& config) {
   auto memory = MemorySystem::create(config, config.standard.tick_fs());
   EXPECT_TRUE(memory) << memory.error().message();
   return *std::move(memory);
@@ -25,7 +25,7 @@ MemorySystem make(const MemoryConfig& config) {
 
 /// GB/s per pseudo-channel of a saturating stream of single bursts.
 double measure(const MemoryConfig& config, Pattern pattern, double writes, MemorySystem* keep = nullptr) {
-  MemorySystem memory = make(config);
+  MemorySystem memory = make_memory(config);
   StreamSpec spec;
   spec.pattern = pattern;
   spec.write_fraction = writes;
@@ -93,7 +93,7 @@ TEST(Bandwidth, OneBankGroupAndOneBank) {
   EXPECT_NEAR(measure(config, Pattern::kSequential, 0), closed_form(config).one_group_gbps, 0.02 * 8.0);
   // A new row of the same bank each time: the stride of a whole row over a single bank.
   config.standard.banks_per_group = 1;
-  MemorySystem memory = make(config);
+  MemorySystem memory = make_memory(config);
   StreamSpec spec;
   spec.pattern = Pattern::kStrided;
   spec.stride = 1024;
@@ -107,7 +107,7 @@ TEST(Bandwidth, OneBankGroupAndOneBank) {
 TEST(Bandwidth, RefreshLossIsExplained) {
   for (const char* name : {"hbm2-2000", "hbm2e-3200", "hbm3-6400", "lpddr5x-8533"}) {
     MemoryConfig config = one_channel(name);
-    MemorySystem memory = make(config);
+    MemorySystem memory = make_memory(config);
     measure(config, Pattern::kSequential, 0, &memory);
     const ClosedForm form = closed_form(config);
     const PseudochannelStats stats = memory.stats(0, 0);

@@ -4,21 +4,17 @@
 #include <bit>
 #include <cmath>
 
+#include "base/integers.h"
+
 namespace dllm::npu::dram {
-namespace {
-
-int log2_of(int value) { return std::countr_zero(static_cast<unsigned>(value)); }
-
-}  // namespace
-
 Channel::Channel(const MemoryConfig& config, int index, std::vector<TransferShare>* shares,
                  std::vector<CommandRecord>* trace)
     : config_(config),
       t_(config.standard.timing),
       index_(index),
       clock_(config.standard.ticks_per_clock),
-      group_shift_(log2_of(config.standard.banks_per_group)),
-      sid_shift_(group_shift_ + log2_of(config.standard.bank_groups)),
+      group_shift_(log2_exact(config.standard.banks_per_group)),
+      sid_shift_(group_shift_ + log2_exact(config.standard.bank_groups)),
       shares_(shares),
       trace_(trace),
       capacity_{config.read_queue, config.write_queue},

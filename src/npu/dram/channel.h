@@ -12,7 +12,7 @@
 
 namespace dllm::npu::dram {
 
-/// Consecutive bursts of one row, as a transfer leaves them behind after address mapping.
+/// Consecutive bursts of one row, as address mapping makes them of a transfer.
 struct Segment {
   Tick arrival = 0;
   std::uint32_t share = 0;  ///< index of the TransferShare
@@ -161,6 +161,7 @@ class Channel {
   Candidate refresh_all_candidate(std::int16_t index);
   Candidate refresh_bank_candidate(std::int16_t index);
   void block_for_refresh(Pseudochannel& pc);
+  void skip_idle(Tick until);
   Tick activate_ready(const Pseudochannel& pc, int bank) const;
   Tick align(Tick at) const { return (at + clock_ - 1) & ~(clock_ - 1); }
 

@@ -6,8 +6,35 @@
 
 namespace dllm::npu::dram {
 
+/// Refreshes of an idle channel repeat with the rotation of the banks. Those in the middle of a long gap are counted
+/// without being simulated; two rotations are left in front of what comes next, which set every time that it depends
+/// on.
+void Channel::skip_idle(Tick until) {
+  const Tick rotation = align(refresh_interval_) * (config_.refresh == RefreshMode::kPerBank ? refresh_sets_ : 1);
+  Tick latest = now_;
+  for (const Pseudochannel& pc : pcs_) {
+    if (pc.entries > 0 || pc.open != 0 || pc.blocked != 0) return;
+    latest = std::max(latest, pc.refresh_due);
+  }
+  const Tick times = (until - latest) / rotation - 2;
+  if (times <= 0) return;
+  for (Pseudochannel& pc : pcs_) {
+    pc.refresh_due += times * rotation;
+    const auto count = static_cast<std::uint64_t>(times);
+    if (config_.refresh == RefreshMode::kPerBank)
+      pc.stats.refreshes_bank += count * static_cast<std::uint64_t>(refresh_sets_);
+    else
+      pc.stats.refreshes_all += count;
+  }
+}
+
 bool Channel::step(Tick horizon) {
   static constexpr Candidate kNothing;
+  if (queued_[0] + queued_[1] == 0 && trace_ == nullptr && refresh_interval_ < kForever) {
+    // A horizon of kForever means "up to the next arrival".
+    const Tick until = std::min(next_arrival_, horizon);
+    if (until < kForever && until - now_ > 4 * refresh_interval_) skip_idle(until);
+  }
   while (true) {
     if (next_arrival_ <= now_) admit();
     update_mode();

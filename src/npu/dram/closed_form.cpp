@@ -25,6 +25,8 @@ ClosedForm closed_form(const MemoryConfig& config) {
     form.refresh_loss = static_cast<double>(t.rfc) / refi;
     form.refresh_loss_with_restart = static_cast<double>(t.rtp + t.rp + t.rfc + t.rcd_rd) / refi;
   }
+  if (config.refresh == RefreshMode::kPerBank && t.refi > 0)
+    form.refresh_loss = form.refresh_loss_with_restart = static_cast<double>(t.rfc_pb) / static_cast<double>(t.refi);
   return form;
 }
 

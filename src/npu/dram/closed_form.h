@@ -4,8 +4,8 @@
 
 namespace dllm::npu::dram {
 
-/// What theory says about a memory, in ns and GB/s (1e9) per pseudo-channel; every simulated figure is shown beside it
-/// (npu-reference H.3).
+/// Closed forms of a memory, in ns and GB/s (1e9) per pseudo-channel; shown with every simulated figure
+/// (docs/design/npu-memory.md).
 struct ClosedForm {
   double idle_read_ns = 0;      ///< row closed: tRCD + CL + BL
   double conflict_read_ns = 0;  ///< another row open: + tRP
@@ -15,7 +15,9 @@ struct ClosedForm {
   /// New rows all over the banks: the slowest of tFAW/4, tRRD_S, tRC/banks, and the row bus that the pseudo-channels of
   /// a channel share.
   double random_gbps = 0;
-  double refresh_loss = 0;  ///< fraction of time: tRFC / tREFI; 0 for per-bank refresh
+  /// Fraction of time in which the memory is blocked, tRFC / tREFI; for per-bank refresh each bank is, for tRFCpb /
+  /// tREFI, which the others hide as far as the traffic lets them.
+  double refresh_loss = 0;
   /// With what a refresh costs around itself: precharge before, activation after.
   double refresh_loss_with_restart = 0;
 };

@@ -39,7 +39,7 @@ struct MemoryConfig {
   /// Younger row hits that may overtake an older request to another row of the same bank before the row is closed for
   /// it.
   int hit_cap = 32;
-  /// Added to every completion: what lies between the client and the controller.
+  /// Added to every completion: latency between the client and the controller.
   double frontend_ns = 0;
 
   std::int64_t bytes() const { return standard.bytes_per_channel() * channels; }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/integers.h"
 #include "base/try.h"
 
 namespace dllm::npu::dram {
@@ -44,7 +45,7 @@ MemorySystem::MemorySystem(const MemoryConfig& config, AddressMap map, std::int6
       client_period_fs_(client_period_fs),
       tick_fs_(config.standard.tick_fs()),
       frontend_(static_cast<Tick>(std::ceil(config.frontend_ns * 1e6 / static_cast<double>(tick_fs_)))),
-      burst_shift_(std::countr_zero(static_cast<unsigned>(config.standard.burst_bytes))),
+      burst_shift_(log2_exact(config.standard.burst_bytes)),
       trace_(std::make_unique<std::vector<CommandRecord>>()),
       shares_(std::make_unique<std::vector<TransferShare>>(1)),
       waited_(static_cast<std::size_t>(config.channels)) {
@@ -70,8 +71,8 @@ Expected<TransferId> MemorySystem::submit(std::uint64_t address, std::uint64_t b
   if (bytes_wanted == 0) return Error{ErrorCode::kUsage, "a transfer of 0 bytes", "", ""};
   if (address >= bytes() || bytes_wanted > bytes() - address)
     return Error{ErrorCode::kUsage,
-                 fmt::format("bytes {:#x} .. {:#x} lie beyond the memory", address, address + bytes_wanted), "",
-                 fmt::format("it has {} bytes", bytes())};
+                 fmt::format("bytes {:#x} .. {:#x} are beyond the end of the memory", address, address + bytes_wanted),
+                 "", fmt::format("it has {} bytes", bytes())};
   if (arrival < 0 || arrival > (Channel::kForever / client_period_fs_))
     return Error{ErrorCode::kUsage, fmt::format("arrival at cycle {}", arrival), "", ""};
   const Tick tick = tick_of(arrival);

@@ -30,9 +30,9 @@ using TransferId = std::uint32_t;
 ///   ...
 ///   const ClientCycle done = memory.wait(t);                    // first cycle with all bytes there
 ///
-/// Virtual time: nothing is simulated before somebody asks. wait() simulates each channel the transfer touches just as
-/// far as its bytes need, so the client must submit whatever arrives before that moment first. A client that issues in
-/// order and stalls on wait() does so by itself. Results do not depend on when the questions are asked.
+/// Virtual time: nothing is simulated before wait() is called. wait() simulates each channel of the transfer only as
+/// far as its bytes need, so the client must first submit everything that arrives before that time. A client that
+/// issues in order and stalls on wait() does so by itself. Results do not depend on when wait() is called.
 class MemorySystem {
  public:
   /// `client_period_fs`: the client's clock period in femtoseconds (1,000,000 for 1 GHz). Errors: an unknown mapping, a

@@ -184,6 +184,35 @@ TEST(Streams, Traces) {
   for (const char* bad : {"X 0 64 0\n", "R 0 64\n", "R zz 64 0\n", "R 0 64 0 0\n"}) EXPECT_FALSE(parse_trace(bad, "t"));
 }
 
+/// A gap's refreshes are counted, not simulated one by one, and what follows it sees the same memory: with a command
+/// trace every one of them is simulated.
+TEST(Streams, LongGapsEnd) {
+  for (const RefreshMode mode : {RefreshMode::kAllBank, RefreshMode::kPerBank}) {
+    MemoryConfig config = config_for("hbm2e-3200");
+    config.refresh = mode;
+    const auto requests = [](ClientCycle gap) {
+      std::vector<TraceRequest> list;
+      for (int burst = 0; burst < 2; ++burst)
+        for (std::uint64_t i = 0; i < 200; ++i)
+          list.push_back({i % 5 == 0 ? Access::kWrite : Access::kRead, i * 4096 % (1 << 20), 256,
+                          burst * gap + static_cast<ClientCycle>(i)});
+      return list;
+    };
+    MemorySystem skipped = *MemorySystem::create(config, 1000000), whole = *MemorySystem::create(config, 1000000, true);
+    const auto a = run_trace(skipped, requests(1000000)), b = run_trace(whole, requests(1000000));
+    ASSERT_TRUE(a && b);
+    EXPECT_EQ(*a, *b);
+    const auto x = skipped.stats(0, 0), y = whole.stats(0, 0);
+    EXPECT_EQ(x.refreshes_all, y.refreshes_all);
+    EXPECT_EQ(x.refreshes_bank, y.refreshes_bank);
+    EXPECT_EQ(x.time.idle, y.time.idle);
+    EXPECT_EQ(x.time.refresh, y.time.refresh);
+    EXPECT_GT(x.refreshes_all + x.refreshes_bank, 200u);
+    MemorySystem far = *MemorySystem::create(config, 1000000);
+    EXPECT_TRUE(run_trace(far, requests(1000000000000)));
+  }
+}
+
 TEST(LatencyHistogram, QuantilesAndEdges) {
   LatencyHistogram histogram;
   for (Tick i = 1; i <= 1000; ++i) histogram.add(i);

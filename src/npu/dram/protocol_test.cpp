@@ -10,7 +10,7 @@
 namespace dllm::npu::dram {
 namespace {
 
-MemoryConfig config_for(const std::string& standard) {
+MemoryConfig protocol_config(const std::string& standard) {
   MemoryConfig config;
   config.standard = *load_standard(standard);
   return config;
@@ -47,7 +47,7 @@ TEST(Protocol, RandomTrafficUnderEveryPolicy) {
   for (const char* standard : {"hbm2-2000", "hbm2e-3200", "hbm3-6400", "lpddr5x-8533"})
     for (const RowPolicy policy : {RowPolicy::kOpen, RowPolicy::kClosed, RowPolicy::kTimeout})
       for (const RefreshMode refresh : {RefreshMode::kNone, RefreshMode::kAllBank, RefreshMode::kPerBank}) {
-        MemoryConfig config = config_for(standard);
+        MemoryConfig config = protocol_config(standard);
         config.row_policy = policy;
         config.refresh = refresh;
         config.channels = 2;
@@ -66,7 +66,7 @@ TEST(Protocol, SaturatingStreams) {
   for (const char* standard : {"hbm2-2000", "hbm2e-3200", "hbm3-6400", "lpddr5x-8533"})
     for (const Pattern pattern : {Pattern::kSequential, Pattern::kRandom})
       for (const double writes : {0.0, 1.0, 0.33}) {
-        const MemoryConfig config = config_for(standard);
+        const MemoryConfig config = protocol_config(standard);
         auto memory = MemorySystem::create(config, 1000000, true);
         StreamSpec spec;
         spec.pattern = pattern;
@@ -81,7 +81,7 @@ TEST(Protocol, SaturatingStreams) {
 /// The checker itself: a command moved one clock earlier than the controller dared must be found, wherever the command
 /// is bound by a constraint rather than by an arrival. In a saturated random stream nearly all are.
 TEST(Protocol, TheCheckerFindsCommandsThatComeTooEarly) {
-  const MemoryConfig config = config_for("hbm2-2000");
+  const MemoryConfig config = protocol_config("hbm2-2000");
   auto memory = MemorySystem::create(config, 1000000, true);
   StreamSpec spec;
   spec.pattern = Pattern::kRandom;
@@ -102,7 +102,7 @@ TEST(Protocol, TheCheckerFindsCommandsThatComeTooEarly) {
 }
 
 TEST(Protocol, TheCheckerFindsWrongStatesAndMissingRefreshes) {
-  MemoryConfig config = config_for("hbm2-2000");
+  MemoryConfig config = protocol_config("hbm2-2000");
   const CommandRecord act{100, Command::kActivate, 0, 0, 3, 7, -1};
   const auto faults = [&](std::vector<CommandRecord> trace) { return check_protocol(trace, config).size(); };
   EXPECT_EQ(faults({act, {114, Command::kRead, 0, 0, 3, 7, 0}}), 0u);

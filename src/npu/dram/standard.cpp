@@ -1,15 +1,12 @@
 #include "npu/dram/standard.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <bit>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "base/try.h"
-#include "npu/config/embedded_files.h"
+#include "npu/config/named_file.h"
 #include "npu/config/toml_table.h"
 
 namespace dllm::npu::dram {
@@ -163,26 +160,13 @@ Expected<DramStandard> parse_standard(std::string_view text, const std::string& 
 }
 
 Expected<DramStandard> load_standard(const std::string& name_or_path) {
-  if (const auto shipped = find_embedded_file(std::string(kFolder) + name_or_path))
-    return parse_standard(shipped->text, name_or_path + ".toml");
-  std::ifstream file(name_or_path, std::ios::binary);
-  if (!file) {
-    const std::vector<std::string> names = standard_names();
-    const std::string near = nearest_key(name_or_path, names);
-    return Error{
-        ErrorCode::kUsage, fmt::format("'{}' is neither a shipped DRAM standard nor a readable file", name_or_path), "",
-        near.empty() ? fmt::format("shipped: {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", near)};
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_standard(text.str(), name_or_path);
+  DLLM_TRY(const NamedText named, read_named(kFolder, "DRAM standard", name_or_path, standard_names()));
+  return parse_standard(named.text, named.file);
 }
 
 std::vector<std::string> standard_names() {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.name.starts_with(kFolder) && file.name != "dram/mappings")
-      names.emplace_back(file.name.substr(kFolder.size()));
+  std::vector<std::string> names = shipped_names(kFolder);
+  std::erase(names, "mappings");  // of all standards (AddressMap)
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <sstream>
 
+#include "base/hash.h"
 #include "base/try.h"
 
 namespace dllm::npu::dram {
@@ -16,21 +17,13 @@ namespace {
 
 constexpr std::size_t kRenewals = 64;
 
-/// splitmix64: one multiplication-based step, enough for addresses, the same everywhere.
-std::uint64_t next_random(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 class Generator {
  public:
   Generator(const StreamSpec& spec, std::uint64_t footprint)
       : spec_(spec), footprint_(footprint), state_(spec.seed), slots_(footprint / spec.request_bytes) {}
 
   std::uint64_t next(bool write) {
-    if (spec_.pattern == Pattern::kRandom) return spec_.base + next_random(state_) % slots_ * spec_.request_bytes;
+    if (spec_.pattern == Pattern::kRandom) return spec_.base + splitmix64(state_) % slots_ * spec_.request_bytes;
     const std::uint64_t step = spec_.pattern == Pattern::kStrided ? spec_.stride : spec_.request_bytes;
     const bool apart = spec_.separate_writes;
     const std::uint64_t room = (apart ? slots_ / 2 : slots_) * spec_.request_bytes;
@@ -45,7 +38,7 @@ class Generator {
   bool is_write(std::uint64_t index) const {
     if (spec_.write_fraction <= 0 || spec_.write_fraction >= 1) return spec_.write_fraction >= 1;
     std::uint64_t state = spec_.seed ^ (index * 0xd1342543de82ef95u);
-    return static_cast<double>(next_random(state) >> 11) * 0x1p-53 < spec_.write_fraction;
+    return static_cast<double>(splitmix64(state) >> 11) * 0x1p-53 < spec_.write_fraction;
   }
 
  private:

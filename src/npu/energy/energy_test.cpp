@@ -10,7 +10,7 @@ namespace {
 TEST(Energy, FitsThePublishedSynthesisPoints) {
   EXPECT_LT(vector_area_fit().worst_residual, 0.001);
   EXPECT_LT(vector_power_fit().worst_residual, 0.001);
-  EXPECT_NEAR(vector_area_fit().slope, 1.43229e-3, 1e-7);  // npu-reference D.3
+  EXPECT_NEAR(vector_area_fit().slope, 1.43229e-3, 1e-7);  // fit to d-PLENA, Table IV
   EXPECT_NEAR(vector_power_fit().slope, 0.744017, 1e-5);
   // The default of the profiles is the slope: mW per lane at 1 GHz is pJ per lane and cycle.
   EXPECT_NEAR(load_device("dart-2048")->energy.vector_lane_pj, vector_power_fit().slope, 1e-3);
@@ -27,6 +27,37 @@ TEST(Energy, AreaOfTheArray) {
   EXPECT_NEAR(area(*load_device("dart-1024")).matrix, 4.2, 0.05);
   EXPECT_NEAR(area(*load_device("dart-2048")).matrix, 16.8, 0.1);
   EXPECT_NEAR(area(*load_device("dart-2048")).vector, 2.931, 0.003);
+}
+
+/// Each part of a machine costs area or energy, and a fast one more than a slow one.
+TEST(Energy, NothingIsFree) {
+  const auto with = [](std::vector<std::string> sets) {
+    std::vector<Override> overrides;
+    for (const std::string& set : sets) overrides.push_back(*parse_override(set));
+    auto device = load_device("dart-2048", overrides);
+    EXPECT_TRUE(device) << device.error().message();
+    return *device;
+  };
+  const Device plain = with({});
+  for (const char* less : {"issue.width=1", "issue.vector_starts=1", "issue.chaining=0", "issue.accumulators=1",
+                           "issue.queue=1", "sram.vector_ports=1", "sram.matrix_ports=1", "memory.stacks=1",
+                           "sram.instruction_words=1024", "array.blen=64", "array.vlen=2048"})
+    EXPECT_LE(area(with({less})).total(), area(plain).total() - (std::string(less) == "array.vlen=2048" ? 0 : 1e-4))
+        << less;
+  EXPECT_GT(area(with({"clock.ghz=1.4"})).matrix, 1.1 * area(plain).matrix);
+  const Work work{.macs = 1e12, .matrix_cycles = 4e6, .lane_ops = 1e10, .read_bytes = 1e9, .instructions = 2e5};
+  // The same work in the time that the clock gives it.
+  double last = 1e9;
+  for (const char* clock : {"clock.ghz=1.8", "clock.ghz=1.4", "clock.ghz=1", "clock.ghz=0.8"}) {
+    const Device device = with({clock});
+    const double joules = step_energy(device, work, 4e-3 / device.clock.ghz).total();
+    EXPECT_LT(joules, last) << clock;
+    last = joules;
+  }
+  const double idle = step_energy(plain, {}, 1).total();
+  EXPECT_GT(step_energy(with({"memory.stacks=4"}), {}, 1).total(), 1.2 * idle);
+  EXPECT_GT(step_energy(plain, {.instructions = 1e9}, 1).total(), idle);
+  EXPECT_GT(step_energy(with({"array.blen=128", "sram.matrix_tiles=32"}), {}, 1).total(), idle);
 }
 
 TEST(Energy, AStepsPartsSumAndScale) {
@@ -56,7 +87,7 @@ TEST(Energy, SimulatedTrafficAgreesWithTheClosedForm) {
   Work cost;
   cost.read_bytes = static_cast<double>(result->bytes);
   const StepEnergy expected = step_energy(device, cost, result->seconds);
-  EXPECT_NEAR(simulated, expected.total() - expected.fixed, 0.05 * simulated);
+  EXPECT_NEAR(simulated, expected.total() - expected.fixed - expected.phy, 0.05 * simulated);
 }
 
 }  // namespace

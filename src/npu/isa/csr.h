@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// Control registers behind C_SET_CSR. The numbers are part of the binary interface.
+/// Control registers of C_SET_CSR. The numbers are part of the binary interface.
 enum class Csr : std::uint8_t {
   kBmmScale,
   kPrefetchMRows,

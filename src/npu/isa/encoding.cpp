@@ -124,7 +124,7 @@ Expected<Instruction> decode(std::uint32_t word) {
       if (other.opcode == opcode)
         return invalid(fmt::format("word 0x{:08x}: opcode 0x{:02x} ({}) with an unknown function code", word, opcode,
                                    other.mnemonic));
-    return invalid(fmt::format("word 0x{:08x}: opcode 0x{:02x} is no instruction", word, opcode),
+    return invalid(fmt::format("word 0x{:08x}: opcode 0x{:02x} is not an instruction", word, opcode),
                    "is this a program, and its byte order little endian?");
   }
   if (const std::uint32_t extra = word & ~used_bits(*row); extra != 0)

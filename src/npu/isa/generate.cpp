@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "npu/isa/csr.h"
 #include "npu/isa/isa.h"
@@ -20,17 +21,30 @@ std::string_view access_name(Access access) {
   return names[static_cast<std::size_t>(access)];
 }
 
+std::string operand_form(const Operand& operand) {
+  if (operand.kind == OperandKind::kGp || operand.kind == OperandKind::kFp || operand.kind == OperandKind::kAddr)
+    return fmt::format("{}:{}", kind_name(operand.kind), operand.name);
+  return std::string(operand.name);
+}
+
 std::string form(const InstructionInfo& row) {
   std::string text(row.mnemonic);
   for (std::size_t i = 0; i < row.operand_count; ++i) {
-    const Operand& operand = row.operands[i];
-    std::string name(operand.name);
-    if (operand.kind == OperandKind::kGp || operand.kind == OperandKind::kFp || operand.kind == OperandKind::kAddr)
-      name = fmt::format("{}:{}", kind_name(operand.kind), operand.name);
-    if (operand.optional) name = "[" + name + "]";
-    text += (i == 0 ? " " : ", ") + name;
+    const std::string name = operand_form(row.operands[i]);
+    text += (i == 0 ? " " : ", ") + (row.operands[i].optional ? "[" + name + "]" : name);
   }
   return text;
+}
+
+/// The other ways to write it; "" if there is only one.
+std::string also(const InstructionInfo& row) {
+  std::string text;
+  if (!row.alias.empty()) text = fmt::format("Also named `{}`.", row.alias);
+  if (row.other_order_count == 0) return text;
+  std::string other(row.mnemonic);
+  for (const std::uint8_t index : row.other_order_list())
+    other += (index == row.other_order[0] ? " " : ", ") + operand_form(row.operands[index]);
+  return text + (text.empty() ? "" : " ") + fmt::format("Also written `{}`.", other);
 }
 
 std::string bits(const Operand& operand) {
@@ -75,14 +89,14 @@ constexpr std::string_view kIntroduction = R"(# Instruction set
 
 <!-- Generated from src/npu/isa by `dllm npu isa --format md`. Do not edit. -->
 
-Instructions are 32-bit words, stored little endian. Bits 5:0 are the opcode; the other fields stand in the tables.
+Instructions are 32-bit words, stored little endian. Bits 5:0 are the opcode; the tables give the other fields.
 Bits that no field names must be 0. Opcodes 0x01-0x37 are binary compatible with PLENA; 0x38-0x3F, the function codes
 of V_RED_*_SEG, V_MAX_VV, V_MIN_VV, V_SHFT_V modes, the length form of S_MAP_V_FP and the tags of transfers are the
 diffusion extension. Opcode 0 is invalid.
 
 State: gp0-gp15 (32-bit integers, gp0 is 0), f0-f7 (BF16, f0 is 0), a0-a7 (64-bit byte addresses in HBM). VRAM, MRAM,
 FP_MEM and INT_MEM never alias. VRAM and MRAM addresses count elements; FP_MEM and INT_MEM addresses count words.
-Operands in brackets may be left out and are then 0. docs/npu.md explains memories, number formats and traps.
+Operands in brackets may be left out and are then 0. docs/guide/npu.md explains memories, number formats and traps.
 
 )";
 
@@ -101,6 +115,7 @@ std::string isa_markdown() {
       if (row->cls != cls) continue;
       text += fmt::format("\n### {}\n\n`{}`\n\n{}\n\n", row->mnemonic, form(*row), row->effect);
       if (!row->note.empty()) text += fmt::format("{}\n\n", row->note);
+      if (const std::string other = also(*row); !other.empty()) text += other + "\n\n";
       text += fmt::format("Opcode 0x{:02X}; fields: {}; memory: {}.\n", row->opcode, encoding(*row), memory_text(*row));
     }
   }
@@ -172,17 +187,20 @@ nlohmann::ordered_json isa_json() {
     nlohmann::ordered_json memory = nlohmann::ordered_json::array();
     for (const MemoryUse& use : row->memory_list())
       memory.push_back({{"space", name_of(use.space)}, {"access", access_name(use.access)}});
-    rows.push_back({{"mnemonic", row->mnemonic},
-                    {"opcode", row->opcode},
-                    {"select_mask", row->select_mask},
-                    {"select_value", row->select_value},
-                    {"class", name_of(row->cls)},
-                    {"unit", name_of(row->unit)},
-                    {"latency", name_of(row->latency)},
-                    {"operands", operands},
-                    {"memory", memory},
-                    {"effect", row->effect},
-                    {"note", row->note}});
+    rows.push_back(
+        {{"mnemonic", row->mnemonic},
+         {"opcode", row->opcode},
+         {"select_mask", row->select_mask},
+         {"select_value", row->select_value},
+         {"class", name_of(row->cls)},
+         {"unit", name_of(row->unit)},
+         {"latency", name_of(row->latency)},
+         {"operands", operands},
+         {"memory", memory},
+         {"alias", row->alias.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(row->alias)},
+         {"other_order", row->other_order_list()},
+         {"effect", row->effect},
+         {"note", row->note}});
   }
   nlohmann::ordered_json csrs = nlohmann::ordered_json::array();
   for (const CsrInfo& csr : csr_table())

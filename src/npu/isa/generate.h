@@ -1,11 +1,11 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace dllm::npu {
 
-/// docs/isa.md, the manual of the instruction set.
+/// docs/guide/isa.md, the manual of the instruction set.
 std::string isa_markdown();
 
 /// rtl/dllm_isa_pkg.sv: opcodes, field positions, function codes, control registers. No parameterised packages,

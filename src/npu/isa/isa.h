@@ -7,8 +7,8 @@
 #include <string_view>
 
 // The instruction set, described once. Encoder, decoder, assembler, disassembler, hazard check, address resolution,
-// docs/isa.md and rtl/dllm_isa_pkg.sv are all read from the table of this header; an instruction costs one row of it
-// and one semantic function of the machine.
+// docs/guide/isa.md and rtl/dllm_isa_pkg.sv are all read from the table of this header; an instruction costs one row of
+// it and one semantic function of the machine.
 //
 // Opcodes 0x01-0x37 are PLENA's (binary compatible); 0x38-0x3F and the variants selected by a function field are the
 // unified diffusion extension.
@@ -98,11 +98,11 @@ enum class Class : std::uint8_t { kMatrix, kVector, kScalar, kHbm, kControl, kSa
 /// Which execution unit an instruction occupies.
 enum class Unit : std::uint8_t { kMatrix, kVector, kScalarFp, kScalarInt, kLoad, kStore, kControl };
 
-/// How long it takes, by rule; the timing model maps rules to cycles of a device (reference: B.2 and B.3).
+/// How long it takes, by rule; the timing model maps rules to cycles of a device (docs/design/npu-timing.md).
 enum class Latency : std::uint8_t {
   kMatrixTile,    ///< BLEN steady (MLEN under the compatibility switch)
   kMatrixHeads,   ///< rows/BLEN x cols/BLEN x BLEN
-  kMatrixVector,  ///< one row through the array
+  kMatrixVector,  ///< BLEN outputs as an M_MM; per head, the rows of matrix SRAM that are read
   kWriteOut,
   kMatrixFlush,
   kVectorAdd,
@@ -160,38 +160,38 @@ struct Operand {
   bool optional = false;    ///< may be left out at the end of a line; reads as 0
 };
 
-/// The address spaces. The three accumulators are spaces, too: a matrix instruction reads and writes one.
-enum class Space : std::uint8_t { kVram, kMram, kFpMem, kIntMem, kHbm, kAccMm, kAccBmm, kAccMv };
-inline constexpr int kSpaceCount = 8;
+/// The address spaces. The four accumulators are spaces, too: a matrix instruction reads and writes one.
+enum class Space : std::uint8_t { kVram, kMram, kFpMem, kIntMem, kHbm, kAccMm, kAccBmm, kAccMv, kAccBmv };
+inline constexpr int kSpaceCount = 9;
 
 /// What a memory access covers; machine/resolve.cpp turns a rule into addresses.
 enum class Extent : std::uint8_t {
   kNone,
-  kRow,           ///< VRAM: one row of VLEN
-  kTileRows,      ///< VRAM: BLEN rows x MLEN lanes
-  kHeadRows,      ///< VRAM: bmm_rows rows x MLEN lanes
-  kLaneGroup,     ///< VRAM: 1 row x MLEN lanes
-  kMmOut,         ///< VRAM: BLEN x BLEN block, rows gp[rs1] rows apart (0: 1)
-  kBmmOut,        ///< VRAM: heads x bmm_rows x bmm_cols
-  kMvOut,         ///< VRAM: 1 x MLEN
-  kBmvOut,        ///< VRAM: heads x bmm_cols
-  kColumnSlice,   ///< MRAM: MLEN x BLEN of a tile
-  kRowSlice,      ///< MRAM: BLEN x MLEN of a tile
-  kHeadSlices,    ///< MRAM: HLEN rows x bmm_cols per group of heads
-  kHeadSlicesT,   ///< MRAM: bmm_cols rows x HLEN per group of heads
-  kWholeTile,     ///< MRAM: MLEN x MLEN
-  kPrefetchRows,  ///< MRAM: prefetch_m_rows x MLEN; VRAM: prefetch_v_rows x VLEN
-  kStoreRows,     ///< VRAM: store_v_rows x VLEN
-  kHbmMatrix,     ///< HBM: prefetch_m_rows x MLEN elements and their scales
-  kHbmVector,     ///< HBM: prefetch_v_rows x VLEN elements and their scales
-  kHbmStore,      ///< HBM: store_v_rows x VLEN elements and their scales
-  kWord,          ///< one word of FP_MEM or INT_MEM
-  kWindow,        ///< FP_MEM: VLEN words
-  kLengthRs2,     ///< gp[rs2] words (FP_MEM)
-  kLengthRs4,     ///< gp[rs4] words (INT_MEM) or lanes (VRAM)
-  kRouterRow,     ///< VRAM: the logits of the experts
-  kRouterTop,     ///< FP_MEM or INT_MEM: the k selected
-  kAccumulator,   ///< all of an accumulator
+  kRow,              ///< VRAM: one row of VLEN
+  kTileRows,         ///< VRAM: BLEN rows x MLEN lanes
+  kHeadRows,         ///< VRAM: bmm_rows rows x MLEN lanes
+  kLaneGroup,        ///< VRAM: 1 row x MLEN lanes
+  kMmOut,            ///< VRAM: BLEN x BLEN block, rows gp[rs1] rows apart (0: 1)
+  kBmmOut,           ///< VRAM: heads x bmm_rows x bmm_cols
+  kMvOut,            ///< VRAM: 1 x BLEN
+  kBmvOut,           ///< VRAM: heads x bmm_cols
+  kColumnSlice,      ///< MRAM: MLEN x BLEN of a tile
+  kRowSlice,         ///< MRAM: BLEN x MLEN of a tile, from a row
+  kTransposedSlice,  ///< MRAM: BLEN x MLEN of a tile, from a row or from a column of the transposed tile
+  kHeadSlices,       ///< MRAM: HLEN rows x bmm_cols per group of heads
+  kHeadSlicesT,      ///< MRAM: bmm_cols rows x HLEN per group of heads
+  kPrefetchRows,     ///< MRAM: prefetch_m_rows x MLEN; VRAM: prefetch_v_rows x VLEN
+  kStoreRows,        ///< VRAM: store_v_rows x VLEN
+  kHbmMatrix,        ///< HBM: prefetch_m_rows x MLEN elements and their scales
+  kHbmVector,        ///< HBM: prefetch_v_rows x VLEN elements and their scales
+  kHbmStore,         ///< HBM: store_v_rows x VLEN elements and their scales
+  kWord,             ///< one word of FP_MEM or INT_MEM
+  kWindow,           ///< FP_MEM: VLEN words
+  kLengthRs2,        ///< gp[rs2] words (FP_MEM)
+  kLengthRs4,        ///< gp[rs4] words (INT_MEM) or lanes (VRAM)
+  kRouterRow,        ///< VRAM: the logits of the experts
+  kRouterTop,        ///< FP_MEM or INT_MEM: the k selected
+  kAccumulator,      ///< all of an accumulator
 };
 
 /// What the address of a memory access is made of.
@@ -249,18 +249,23 @@ struct InstructionInfo {
   std::uint8_t memory_count = 0;
   std::uint16_t control_reads = 0;
   std::uint16_t control_writes = 0;
+  std::string_view alias;  ///< another mnemonic that the assembler takes; empty: none
+  /// Another order of the operands that the assembler takes, as indices into `operands`.
+  std::array<std::uint8_t, kMaxOperands> other_order = {};
+  std::uint8_t other_order_count = 0;
   std::string_view effect;  ///< one line of the manual
   std::string_view note;    ///< further lines: edge cases, where this departs from PLENA
 
   std::span<const Operand> operand_list() const { return {operands.data(), operand_count}; }
   std::span<const MemoryUse> memory_list() const { return {memory.data(), memory_count}; }
+  std::span<const std::uint8_t> other_order_list() const { return {other_order.data(), other_order_count}; }
 };
 
 /// All rows, in the order of `Op`.
 std::span<const InstructionInfo> instruction_table();
 const InstructionInfo& info(Op op);
 
-/// Rows with this mnemonic, written in any case (V_MAX_VF has one, S_MAP_V_FP two). Empty: unknown.
+/// Rows with this mnemonic or alias, written in any case (V_MAX_VF has one, S_MAP_V_FP two). Empty: unknown.
 std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic);
 
 std::string_view name_of(Class cls);

@@ -38,7 +38,10 @@ const InstructionInfo& info(Op op) { return table()[static_cast<std::size_t>(op)
 std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic) {
   static const auto index = [] {
     std::unordered_map<std::string, std::vector<const InstructionInfo*>> map;
-    for (const InstructionInfo& row : table()) map[std::string(row.mnemonic)].push_back(&row);
+    for (const InstructionInfo& row : table()) {
+      map[std::string(row.mnemonic)].push_back(&row);
+      if (!row.alias.empty()) map[std::string(row.alias)].push_back(&row);
+    }
     return map;
   }();
   std::string upper(mnemonic);
@@ -68,7 +71,8 @@ std::string_view name_of(Latency latency) {
 }
 
 std::string_view name_of(Space space) {
-  constexpr std::string_view names[] = {"VRAM", "MRAM", "FP_MEM", "INT_MEM", "HBM", "acc", "acc_heads", "accrow"};
+  constexpr std::string_view names[] = {"VRAM", "MRAM",      "FP_MEM", "INT_MEM", "HBM",
+                                        "acc",  "acc_heads", "accrow", "accrows"};
   return names[static_cast<std::size_t>(space)];
 }
 

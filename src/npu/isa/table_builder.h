@@ -36,6 +36,18 @@ struct Row : InstructionInfo {
     row.note = note_text;
     return row;
   }
+  /// The assembler takes this mnemonic, too.
+  constexpr Row also_named(std::string_view name) const {
+    Row row = *this;
+    row.alias = name;
+    return row;
+  }
+  /// The assembler takes the operands in this order, too.
+  constexpr Row also_ordered(std::initializer_list<std::uint8_t> order) const {
+    Row row = *this;
+    for (const std::uint8_t index : order) row.other_order[row.other_order_count++] = index;
+    return row;
+  }
   /// Shares its opcode: bits `low`+`width`-1 .. `low` hold `value`.
   constexpr Row variant(int low, int width, std::uint32_t value) const {
     Row row = *this;

@@ -20,7 +20,7 @@ constexpr Operand kOffset{"offset", Field::kImm18, OperandKind::kSint, Access::k
 constexpr Operand kCsrNumber{"csr", Field::kImm18, OperandKind::kCsr, Access::kNone, (1u << 18) - 1};
 constexpr unsigned kAllCsrs = kUsesBmmScale | kUsesBmmShape | kUsesFormats | kUsesAmounts | kUsesSegment | kUsesRouter;
 
-constexpr Row kRows[] = {
+constexpr Row kControlRows[] = {
     transfer(Op::H_PREFETCH_M, "H_PREFETCH_M", 0x28, Unit::kLoad)
         .touches({load(Space::kHbm, Base::kHbmRs2Rs1, Extent::kHbmMatrix),
                   store(Space::kMram, Base::kRd, Extent::kPrefetchRows)})
@@ -57,7 +57,7 @@ constexpr Row kRows[] = {
         .with({gp_out("rd", Field::kRd), imm22()})
         .writes(kBranches)
         .doc("gp[rd] <- imm; starts a hardware loop",
-             "gp[rd] counts down; it is no induction variable. The body runs max(imm, 1) times."),
+             "gp[rd] counts down; it is not an induction variable. The body runs max(imm, 1) times."),
     control(Op::C_LOOP_END, "C_LOOP_END", 0x30)
         .with({gp_inout("rd", Field::kRd)})
         .writes(kBranches)
@@ -65,7 +65,7 @@ constexpr Row kRows[] = {
              "Belongs to the innermost open C_LOOP_START of the program text and must name the same register."),
     control(Op::C_BREAK, "C_BREAK", 0x34)
         .writes(kBranches)
-        .doc("ends the program", "A program also ends behind its last instruction. To leave a loop, use C_BNZ."),
+        .doc("ends the program", "A program also ends after its last instruction. To leave a loop, use C_BNZ."),
     control(Op::C_BNZ, "C_BNZ", 0x3D)
         .with({gp_in("rd", Field::kRd), kOffset})
         .writes(kBranches)
@@ -80,11 +80,11 @@ constexpr Row kRows[] = {
     control(Op::C_SET_CSR, "C_SET_CSR", 0x3F)
         .with({gp_in("rd", Field::kRd), kCsrNumber})
         .writes(kAllCsrs)
-        .doc("control register <- gp[rd]", "The registers stand in the table below."),
+        .doc("control register <- gp[rd]", "The table below lists the registers."),
 };
 
 }  // namespace
 
-std::span<const Row> transfer_and_control_rows() { return kRows; }
+std::span<const Row> transfer_and_control_rows() { return kControlRows; }
 
 }  // namespace dllm::npu

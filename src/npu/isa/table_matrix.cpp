@@ -15,7 +15,7 @@ constexpr Row write_out(Op op, std::string_view name, std::uint8_t opcode) {
 
 constexpr unsigned kHeads = kUsesBmmShape;
 
-constexpr Row kRows[] = {
+constexpr Row kMatrixRows[] = {
     matrix(Op::M_MM, "M_MM", 0x01, Latency::kMatrixTile)
         .with({zero(Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .touches({load(Space::kMram, Base::kRs1, Extent::kColumnSlice),
@@ -39,7 +39,9 @@ constexpr Row kRows[] = {
              "consecutive "
              "heads share one M (reset: all, PLENA's broadcast), the next group takes the next HLEN rows. With "
              "bmm_layout 1 it takes the next bmm_cols lanes of the same rows instead, and gp[rs1] is row*MLEN + lane "
-             "within the tile: P V with V as it was projected."),
+             "within the tile: P V with V as it was projected. PLENA's emulator interleaves the heads in the lanes of "
+             "a row (head h has lanes h, h + MLEN/HLEN, ...) in M_BMM and M_BMV, and has them as here in M_BTMM and "
+             "M_BTMV. Its manual has only the latter form, and no generator emits the former."),
     matrix(Op::M_BTMM, "M_BTMM", 0x04, Latency::kMatrixHeads)
         .with({zero(Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .touches({load(Space::kMram, Base::kRs1, Extent::kHeadSlicesT),
@@ -66,46 +68,53 @@ constexpr Row kRows[] = {
              "One rounding, to BF16."),
     matrix(Op::M_MV, "M_MV", 0x07, Latency::kMatrixVector)
         .with({zero(Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
-        .touches({load(Space::kVram, Base::kRs1, Extent::kLaneGroup),
-                  load(Space::kMram, Base::kRs2, Extent::kWholeTile), accumulate(Space::kAccMv)})
-        .doc("accrow[MLEN] += VRAM[gp[rs1]] (1 x MLEN) . MRAM[gp[rs2]] (MLEN x MLEN)"),
+        .touches({load(Space::kMram, Base::kRs1, Extent::kColumnSlice),
+                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccMv)})
+        .doc("accrow[BLEN] += VRAM[gp[rs2]] (1 x MLEN) . MRAM[gp[rs1]] (MLEN x BLEN)",
+             "The slice of the tile is chosen as by M_MM. This is PLENA's emulator and its generators; its manual has "
+             "the operands the other way round and MLEN outputs."),
     matrix(Op::M_TMV, "M_TMV", 0x08, Latency::kMatrixVector)
         .with({zero(Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
-        .touches({load(Space::kVram, Base::kRs1, Extent::kLaneGroup),
-                  load(Space::kMram, Base::kRs2, Extent::kWholeTile), accumulate(Space::kAccMv)})
-        .doc("accrow[MLEN] += VRAM[gp[rs1]] (1 x MLEN) . transposed MRAM[gp[rs2]]"),
+        .touches({load(Space::kMram, Base::kRs1, Extent::kTransposedSlice),
+                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccMv)})
+        .doc("accrow[BLEN] += VRAM[gp[rs2]] (1 x MLEN) . transposed MRAM[gp[rs1]] (BLEN x MLEN)",
+             "Block c of the transposed tile is at c*BLEN, as in PLENA's emulator, or at c*BLEN*MLEN, as in its "
+             "flash-attention template. That template has the vector in rs1 and the matrix in rs2: the machine's "
+             "switch tmv_vector_first (dllm npu run --tmv-vector-first) reads them so."),
     matrix(Op::M_BMV, "M_BMV", 0x09, Latency::kMatrixVector)
         .with({gp_in("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .touches({load(Space::kMram, Base::kRs1Rd, Extent::kHeadSlices),
-                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccMv)})
+                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccBmv)})
         .reads(kHeads)
-        .doc("per head: accrow_h[bmm_cols] += V_h (1 x HLEN) . M_h; the matrix address is gp[rs1] + gp[rd]"),
+        .doc("per head: accrows_h[bmm_cols] += V_h (1 x HLEN) . M_h; the matrix address is gp[rs1] + gp[rd]"),
     matrix(Op::M_BTMV, "M_BTMV", 0x0A, Latency::kMatrixVector)
         .with({gp_in("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .touches({load(Space::kMram, Base::kRs1Rd, Extent::kHeadSlicesT),
-                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccMv)})
+                  load(Space::kVram, Base::kRs2, Extent::kLaneGroup), accumulate(Space::kAccBmv)})
         .reads(kHeads)
         .doc("as M_BMV with M_h transposed"),
     write_out(Op::M_MV_WO, "M_MV_WO", 0x0B)
         .with({gp_in("rd", Field::kRd), imm18()})
         .touches({{Space::kAccMv, Access::kReadWrite, Base::kNone, Extent::kAccumulator},
                   store(Space::kVram, Base::kRdImm, Extent::kMvOut)})
-        .doc("VRAM[gp[rd] + imm] <- accrow (MLEN lanes); accrow is cleared"),
+        .doc("VRAM[gp[rd] + imm] <- accrow (BLEN lanes); accrow is cleared",
+             "The address is a multiple of BLEN; the other lanes of the row keep their values. One rounding, to BF16."),
     write_out(Op::M_BMV_WO, "M_BMV_WO", 0x0C)
         .with({gp_in("rd", Field::kRd), imm18()})
-        .touches({{Space::kAccMv, Access::kReadWrite, Base::kNone, Extent::kAccumulator},
+        .touches({{Space::kAccBmv, Access::kReadWrite, Base::kNone, Extent::kAccumulator},
                   store(Space::kVram, Base::kRdImm, Extent::kBmvOut)})
         .reads(kHeads | kUsesBmmScale)
-        .doc("VRAM[gp[rd] + imm] <- bmm_scale * accrow_h; accrow is cleared",
+        .doc("VRAM[gp[rd] + imm] <- bmm_scale * accrows_h; accrows are cleared",
              "Head h starts at h*bmm_head_stride; 0 (reset) is VLEN."),
     row(Op::M_SUM, "M_SUM", 0x3C, Class::kMatrix, Unit::kMatrix, Latency::kMatrixFlush)
-        .touches({accumulate(Space::kAccMm), accumulate(Space::kAccBmm), accumulate(Space::kAccMv)})
-        .doc("flushes the adder tree behind the sub-arrays",
+        .touches({accumulate(Space::kAccMm), accumulate(Space::kAccBmm), accumulate(Space::kAccMv),
+                  accumulate(Space::kAccBmv)})
+        .doc("flushes the adder tree after the sub-arrays",
              "The write-out instructions do so themselves: no effect on values."),
 };
 
 }  // namespace
 
-std::span<const Row> matrix_rows() { return kRows; }
+std::span<const Row> matrix_rows() { return kMatrixRows; }
 
 }  // namespace dllm::npu

@@ -23,7 +23,7 @@ constexpr Row int3(Row base) {
 
 constexpr Operand kBf16Immediate{"imm", Field::kImm16, OperandKind::kBf16, Access::kNone, 0xffff};
 
-constexpr Row kRows[] = {
+constexpr Row kScalarRows[] = {
     fp3(fp(Op::S_ADD_FP, "S_ADD_FP", 0x17)).doc("f[rd] <- f[rs1] + f[rs2]"),
     fp3(fp(Op::S_SUB_FP, "S_SUB_FP", 0x18)).doc("f[rd] <- f[rs1] - f[rs2]"),
     fp3(fp(Op::S_MAX_FP, "S_MAX_FP", 0x19)).doc("f[rd] <- max(f[rs1], f[rs2])"),
@@ -52,7 +52,8 @@ constexpr Row kRows[] = {
                optional(uint("imm", Field::kImm13, (1u << 13) - 1))})
         .touches({load(Space::kFpMem, Base::kRs1Imm, Extent::kLengthRs2), store(Space::kVram, Base::kRd, Extent::kRow)})
         .doc("VRAM[gp[rd]] <- FP_MEM[gp[rs1] + imm .. + gp[rs2]), other lanes of the row 0",
-             "Extension: a register as third operand selects this form. gp[rs2] <= VLEN."),
+             "Extension: a register as third or fourth operand selects this form. gp[rs2] <= VLEN.")
+        .also_ordered({0, 1, 3, 2}),
     int3(integer(Op::S_ADD_INT, "S_ADD_INT", 0x21)).doc("gp[rd] <- gp[rs1] + gp[rs2], modulo 2^32"),
     integer(Op::S_ADDI_INT, "S_ADDI_INT", 0x22)
         .with({gp_out("rd", Field::kRd), gp_in("rs1", Field::kRs1), imm18()})
@@ -79,6 +80,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> scalar_rows() { return kRows; }
+std::span<const Row> scalar_rows() { return kScalarRows; }
 
 }  // namespace dllm::npu

@@ -45,7 +45,7 @@ constexpr Row reduction(Row base) {
                     .touches({load(Space::kVram, Base::kRs1, Extent::kRow)}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kVectorRows[] = {
     row_row(vector(Op::V_ADD_VV, "V_ADD_VV", 0x0D, Latency::kVectorAdd))
         .doc("VRAM[gp[rd]] <- VRAM[gp[rs1]] + VRAM[gp[rs2]]"),
     row_scalar(vector(Op::V_ADD_VF, "V_ADD_VF", 0x0E, Latency::kVectorAdd))
@@ -151,11 +151,12 @@ constexpr Row kRows[] = {
             {load(Space::kIntMem, Base::kRs1, Extent::kLengthRs4), load(Space::kIntMem, Base::kRs2, Extent::kLengthRs4),
              load(Space::kVram, Base::kRs3, Extent::kLengthRs4), store(Space::kIntMem, Base::kRd, Extent::kLengthRs4)})
         .doc("INT_MEM[gp[rd]+i] <- VRAM[gp[rs3]][i] != 0 ? INT_MEM[gp[rs1]+i] : INT_MEM[gp[rs2]+i], i < gp[rs4]",
-             "where(mask, new, old). S_SELECT_INT of the d-PLENA code."),
+             "where(mask, new, old).")
+        .also_named("S_SELECT_INT"),
 };
 
 }  // namespace
 
-std::span<const Row> vector_rows() { return kRows; }
+std::span<const Row> vector_rows() { return kVectorRows; }
 
 }  // namespace dllm::npu

@@ -30,7 +30,7 @@ bool Accumulator::open(Mode wanted, std::uint32_t g, std::uint32_t r, std::uint3
 
 Bf16 Accumulator::bf16(std::size_t i) const {
   if (mode == Mode::kEmpty) return 0;
-  if (mode == Mode::kFloat) return f32_to_bf16(sum[i]);
+  if (mode == Mode::kFloat) return result_to_bf16(sum[i]);
   if (nan[i] != 0) return kBf16Nan;
   return value[i] == 0 ? Bf16{0} : fixed_to_bf16(value[i], reference[i] - guard + scale_shift);
 }

@@ -21,9 +21,13 @@ Bf16 bf16_exp(Bf16 x);
 Bf16 bf16_reciprocal(Bf16 x);  ///< correctly rounded; 1/0 is an infinity of the zero's sign
 Bf16 bf16_sqrt(Bf16 x);        ///< correctly rounded; NaN below zero
 
-inline Bf16 bf16_add(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
-inline Bf16 bf16_sub(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) - bf16_to_f32(b)); }
-inline Bf16 bf16_mul(Bf16 a, Bf16 b) { return f32_to_bf16(bf16_to_f32(a) * bf16_to_f32(b)); }
+/// The result of an operation, rounded. Every NaN is kBf16Nan: sign and payload of a host's NaN depend on its
+/// instruction set and on the order in which the compiler puts the operands.
+inline Bf16 result_to_bf16(float result) { return result != result ? kBf16Nan : f32_to_bf16(result); }
+
+inline Bf16 bf16_add(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
+inline Bf16 bf16_sub(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) - bf16_to_f32(b)); }
+inline Bf16 bf16_mul(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) * bf16_to_f32(b)); }
 
 /// Unsigned keys that order like the numbers; both zeros have one key, NaNs are beyond the infinities of their sign.
 /// Comparisons are total, so that maxima do not depend on the order of lanes.

@@ -8,7 +8,7 @@
 namespace dllm::npu {
 namespace {
 
-// Reference E.9.
+// Worked by hand from the OCP MX specification v1.0 and the BF16 rounding rule.
 TEST(Bf16, WorkedRoundings) {
   EXPECT_EQ(f64_to_bf16(1.00390625), 0x3f80);
   EXPECT_EQ(f64_to_bf16(1.01171875), 0x3f82);
@@ -66,6 +66,13 @@ TEST(Bf16, OrderKeys) {
     EXPECT_LT(order_key(f32_to_bf16(values[i])), order_key(f32_to_bf16(values[i + 1])));
   EXPECT_GT(order_key(kBf16Nan), order_key(0x7f80));
   EXPECT_EQ(bf16_max(0x8000, 0x0000), 0x8000) << "equal: the first";
+}
+
+TEST(Bf16, NanResultsAreOne) {
+  EXPECT_EQ(bf16_add(0x7f80, 0xff80), kBf16Nan);
+  EXPECT_EQ(bf16_sub(0x3f80, 0xffc1), kBf16Nan);
+  EXPECT_EQ(bf16_add(0xff81, 0x7fc5), kBf16Nan);
+  EXPECT_EQ(bf16_mul(0x8000, 0x7f80), kBf16Nan);
 }
 
 TEST(Fixed, StickyShift) {

@@ -24,14 +24,14 @@ Expected<void> MachineConfig::validate() const {
   if (mlen % blen != 0) return broken(fmt::format("BLEN {} does not divide MLEN {}", blen, mlen));
   if (mlen % hlen != 0) return broken(fmt::format("HLEN {} does not divide MLEN {}", hlen, mlen));
   if (vlen % mlen != 0)
-    return broken(fmt::format("VLEN {} is no multiple of MLEN {}", vlen, mlen),
+    return broken(fmt::format("VLEN {} is not a multiple of MLEN {}", vlen, mlen),
                   "the matrix unit reads MLEN lanes of one row");
   const auto tile = static_cast<std::uint64_t>(mlen) * static_cast<std::uint64_t>(mlen);
   const auto lanes = static_cast<std::uint64_t>(vlen);
   if (vram_elements == 0 || vram_elements % lanes != 0 || vram_elements > std::uint64_t{1} << 32)
     return broken(fmt::format("VRAM of {} elements is not 1 to 2^32/VLEN rows of VLEN {}", vram_elements, vlen));
   if (mram_elements == 0 || mram_elements % tile != 0 || mram_elements > std::uint64_t{1} << 32)
-    return broken(fmt::format("MRAM of {} elements is no whole number of tiles of {}", mram_elements, tile));
+    return broken(fmt::format("MRAM of {} elements is not a whole number of tiles of {}", mram_elements, tile));
   if (fp_words == 0 || fp_words > std::uint64_t{1} << 32 || int_words == 0 || int_words > std::uint64_t{1} << 32)
     return broken("FP_MEM and INT_MEM must have 1 to 2^32 words");
   if (hbm_bytes == 0 || hbm_bytes > std::uint64_t{1} << 40) return broken("HBM must have 1 byte to 1 TiB");

@@ -36,6 +36,9 @@ struct MachineConfig {
   int contraction_bits = 15;
   /// The published emulator's behaviour: a running V_RED_SUM is rounded to BF16 after every row.
   bool bf16_sums = false;
+  /// M_TMV has the vector in rs1 and the matrix in rs2, as PLENA's flash-attention template writes it. Its emulator,
+  /// and this machine without the switch, read the matrix from rs1.
+  bool tmv_vector_first = false;
 
   int heads() const { return mlen / hlen; }
   /// Errors: kUsage with the first rule that the numbers break.

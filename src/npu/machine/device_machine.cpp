@@ -12,7 +12,7 @@ namespace {
 Expected<MxFormat> format_of(const Device& device, const char* key, const std::string& text) {
   if (const auto format = mx_format_from_name(text)) return *format;
   return Error{ErrorCode::kUnsupported,
-               fmt::format("numerics.{} = {} is no format of the functional machine", key, text),
+               fmt::format("numerics.{} = {} is not a format of the functional machine", key, text),
                "device " + device.name, "MX formats and bf16 are; override it with --set"};
 }
 

@@ -54,7 +54,7 @@ Expected<void> check_tensor(const MachineState& state, const ImageSpec& spec, st
   const MxFormat& format = *spec.format;
   if (count % static_cast<std::uint64_t>(format.block) != 0 ||
       count * static_cast<std::uint64_t>(format.bits()) % 8 != 0)
-    return usage(fmt::format("{} elements are no whole number of blocks of {}", count, mx_format_name(format)));
+    return usage(fmt::format("{} elements are not a whole number of blocks of {}", count, mx_format_name(format)));
   DLLM_CHECK_OK(check_range("hbm bytes", spec.address, format.element_bytes(count), state.config.hbm_bytes));
   return check_range("hbm scale bytes", spec.address + spec.scales.value_or(format.element_bytes(count)),
                      format.scale_bytes(count), state.config.hbm_bytes);
@@ -84,8 +84,8 @@ Expected<void> load_array(MachineState& state, const ImageSpec& spec, const NpyA
     }
     const double top = spec.space == Space::kHbm ? 255.0 : 4294967295.0;
     if (!(value >= (spec.space == Space::kHbm ? 0.0 : -2147483648.0) && value <= top && value == std::floor(value)))
-      return usage(fmt::format("element {} = {} is no word of {}", i, value, name_of(spec.space)),
-                   spec.space == Space::kHbm ? "name a format behind the address: hbm@0:mxint8=..." : "");
+      return usage(fmt::format("element {} = {} is not a word of {}", i, value, name_of(spec.space)),
+                   spec.space == Space::kHbm ? "name a format after the address: hbm@0:mxint8=..." : "");
     const auto word = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
     if (spec.space == Space::kHbm)
       state.hbm[spec.address + i] = static_cast<std::byte>(word);
@@ -137,7 +137,7 @@ Expected<ImageSpec> parse_image_spec(std::string_view text) {
   if (!rest.starts_with(':') || spec.space != Space::kHbm) return malformed();
   spec.format = mx_format_from_name(rest.substr(1));
   if (!spec.format)
-    return usage(fmt::format("'{}' is no number format", rest.substr(1)),
+    return usage(fmt::format("'{}' is not a number format", rest.substr(1)),
                  "for example mxint8:32:ocp, mxfp8_e4m3:8:plena, bf16");
   return spec;
 }
@@ -149,7 +149,7 @@ Expected<void> load_image(MachineState& state, const ImageSpec& spec, std::strin
   }
   const std::size_t unit = word_bytes(spec.space);
   if (bytes.size() % unit != 0)
-    return usage(fmt::format("{} bytes are no whole number of words of {} bytes", bytes.size(), unit));
+    return usage(fmt::format("{} bytes are not a whole number of words of {} bytes", bytes.size(), unit));
   DLLM_CHECK_OK(
       check_range(name_of(spec.space), spec.address, bytes.size() / unit, space_size(state.config, spec.space)));
   if (!bytes.empty()) std::memcpy(memory_of(state, spec.space) + spec.address * unit, bytes.data(), bytes.size());

@@ -4,12 +4,17 @@
 
 #include "base/try.h"
 #include "npu/machine/choice_source.h"
-#include "npu/machine/matrix_unit.h"
-#include "npu/machine/scalar_unit.h"
-#include "npu/machine/transfer.h"
-#include "npu/machine/vector_unit.h"
+#include "npu/machine/semantics.h"
 
 namespace dllm::npu {
+namespace {
+
+/// A row of the table that nobody wrote a function for. Doing nothing instead would cost its cycles and look right.
+Trap no_function(Op op) {
+  return {fmt::format("{} has no function in the machine", info(op).mnemonic), "src/npu/machine/semantics.h has them"};
+}
+
+}  // namespace
 
 Expected<Machine> Machine::create(const MachineConfig& config) {
   DLLM_CHECK_OK(config.validate());
@@ -30,7 +35,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
     };
     if (result.instructions == options.max_instructions) {
       trap = {fmt::format("the limit of {} instructions is reached", options.max_instructions),
-              "does a loop never end?"};
+              "does a loop never end? --max-instructions raises the limit"};
       return stopped();
     }
     if (!resolve(state_, instruction, row, accesses, trap)) return stopped();
@@ -105,8 +110,11 @@ bool Machine::control(const Program& program, const Instruction& instruction, st
         while (!state_.loops.empty() && (step.next <= state_.loops.back().start || step.next > state_.loops.back().end))
           state_.loops.pop_back();
       return true;
-    default:  // C_FENCE: transfers are complete when they have been issued
+    case Op::C_FENCE:  // transfers are complete when they have been issued
       return true;
+    default:
+      trap = no_function(instruction.op);
+      return false;
   }
 }
 
@@ -118,24 +126,12 @@ bool Machine::branch(const Instruction& instruction, std::uint32_t index, Step& 
 
 bool Machine::execute(const Instruction& instruction, const InstructionInfo& row, const ResolvedAccesses& accesses,
                       bool data, Trap& trap) {
-  if (row.unit == Unit::kScalarInt) {
-    execute_scalar(state_, instruction, accesses);
-    return true;
+  const Execute function = semantics()[static_cast<std::size_t>(instruction.op)];
+  if (function == nullptr) {
+    trap = no_function(instruction.op);
+    return false;
   }
-  if (!data) return true;
-  switch (row.unit) {
-    case Unit::kMatrix:
-      return execute_matrix(state_, instruction, accesses, trap);
-    case Unit::kVector:
-      execute_vector(state_, instruction, accesses);
-      return true;
-    case Unit::kScalarFp:
-      execute_scalar(state_, instruction, accesses);
-      return true;
-    default:
-      execute_transfer(state_, instruction, accesses);
-      return true;
-  }
+  return (!data && row.unit != Unit::kScalarInt) || function(state_, instruction, accesses, trap);
 }
 
 }  // namespace dllm::npu

@@ -39,7 +39,7 @@ struct RunOptions {
 struct RunResult {
   std::uint64_t instructions = 0;
   std::array<std::uint64_t, kOpCount> counts = {};  ///< by Op
-  bool stopped_by_break = false;                    ///< else behind the last instruction
+  bool stopped_by_break = false;                    ///< else after the last instruction
 };
 
 /// The functional machine: bit-exact results in program order, without time. Deterministic; not thread-safe.

@@ -9,8 +9,7 @@ namespace dllm::npu {
 namespace {
 
 using test::Lab;
-
-std::string set(const char* reg, std::uint32_t value) { return fmt::format("li {}, {}\n", reg, value); }
+using test::set;
 
 std::vector<MxFormat> transfer_formats() {
   std::vector<MxFormat> formats = {{}};
@@ -58,19 +57,19 @@ TEST(Transfer, Traps) {
     EXPECT_NE(message.find(reason), std::string::npos) << message;
     EXPECT_NE(message.find("test.asm:"), std::string::npos) << message;
   };
-  trap(set("gp1", 4) + "H_PREFETCH_M gp0, gp1, a0, 0, 0", "no multiple of the block");
-  trap(set("gp1", 8) + "H_PREFETCH_M gp1, gp0, a0, 0, 0", "no multiple of MLEN");
+  trap(set("gp1", 4) + "H_PREFETCH_M gp0, gp1, a0, 0, 0", "not a multiple of the block");
+  trap(set("gp1", 8) + "H_PREFETCH_M gp1, gp0, a0, 0, 0", "not a multiple of MLEN");
   trap(set("gp1", 2048 - 16) + "H_PREFETCH_M gp1, gp0, a0, 0, 0", "MRAM address 2032 is out of range");
   trap(set("gp1", 1 << 20) + "C_SET_ADDR_REG a0, gp0, gp1\nH_PREFETCH_M gp0, gp0, a0, 0, 0",
        "HBM address 1048576 is out of range");
   trap(set("gp1", 1) + "C_SET_ADDR_REG a0, gp1, gp0\nH_PREFETCH_M gp0, gp0, a0, 0, 0", "beyond HBM");
   trap(set("gp1", 8192) + "H_PREFETCH_V gp1, gp0, a1, 0, 0", "out of range");
-  trap(set("gp1", 16) + "H_STORE_V gp1, gp0, a1, 0, 0", "no multiple of VLEN");
+  trap(set("gp1", 16) + "H_STORE_V gp1, gp0, a1, 0, 0", "not a multiple of VLEN");
   trap(set("gp1", 3) + "C_SET_STRIDE_REG gp1\nH_PREFETCH_M gp0, gp0, a2, 1, 0", "STRIDE_REG 3");
   trap(set("gp1", 256) + "S_LD_FP f1, gp1, 0", "FP_MEM address 256 is out of range");
   trap(set("gp1", 0xffffffff) + "S_ST_INT gp1, gp1, 1", "INT_MEM address 4294967296 is out of range");
-  trap(set("gp1", 1) + "V_ADD_VV gp1, gp0, gp0", "VRAM address 1 is no multiple of VLEN");
-  trap(set("gp1", 3) + "C_SET_CSR gp1, segment_length", "no power of two");
+  trap(set("gp1", 1) + "V_ADD_VV gp1, gp0, gp0", "VRAM address 1 is not a multiple of VLEN");
+  trap(set("gp1", 3) + "C_SET_CSR gp1, segment_length", "not a power of two");
   trap(set("gp1", 3) + "C_SET_CSR gp1, bmm_group", "does not divide");
 }
 

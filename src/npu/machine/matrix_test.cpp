@@ -9,10 +9,9 @@ namespace dllm::npu {
 namespace {
 
 using test::Lab;
+using test::set;
 
 constexpr MxFormat kInt8{MxElement::kInt8, MxRule::kOcp, 8};
-
-std::string set(const char* reg, std::uint32_t value) { return fmt::format("li {}, {}\n", reg, value); }
 
 /// Matrix in HBM at 0, MLEN wide, loaded into tile 0.
 std::string load_tile(std::uint32_t scale) {
@@ -331,14 +330,38 @@ TEST(Matrix, MatrixVector) {
   std::vector<float> x(16);
   for (std::size_t i = 0; i < 16; ++i) x[i] = static_cast<float>(i % 5);
   lab.set_row(32 + 16, x);  // the second group of MLEN lanes of a row
-  lab.run(load_tile(scale) + set("gp1", 48) + set("gp2", 1024) + set("gp3", 1056) +
-          "M_MV 0, gp1, gp0\nM_MV_WO gp2, 16\nM_TMV 0, gp1, gp0\nM_MV_WO gp3, 0\n");
-  for (std::size_t j = 0; j < 16; ++j) {
-    float straight = 0, transposed = 0;
-    for (std::size_t k = 0; k < 16; ++k) straight += x[k] * w[k * 16 + j], transposed += x[k] * w[j * 16 + k];
-    EXPECT_EQ(lab.row(1040 + j, 1)[0], straight);
-    EXPECT_EQ(lab.row(1056 + j, 1)[0], transposed);
-  }
+  std::vector<float> straight(16), transposed(16);
+  for (std::size_t j = 0; j < 16; ++j)
+    for (std::size_t k = 0; k < 16; ++k) straight[j] += x[k] * w[k * 16 + j], transposed[j] += x[k] * w[j * 16 + k];
+  lab.set_row(1024, std::vector<float>(32, 99.0f));
+  lab.run(load_tile(scale) + set("gp1", 48) + set("gp2", 1024));
+  const auto slice_of = [&](const std::string& op, std::uint32_t address, std::uint32_t lane) {
+    lab.run(set("gp3", address) + op + "M_MV_WO gp2, " + std::to_string(lane));
+    return lab.row(1024 + lane, 4);
+  };
+  for (std::uint32_t c = 0; c < 16; c += 4)
+    for (const std::uint32_t address : {c, c * 16}) {  // both of PLENA's conventions
+      const auto part = [c](const std::vector<float>& all) { return std::vector(&all[c], &all[c] + 4); };
+      EXPECT_EQ(slice_of("M_MV 0, gp3, gp1\n", address, 16 + c), part(straight));
+      EXPECT_EQ(slice_of("M_TMV 0, gp3, gp1\n", address, c), part(transposed));
+    }
+  // Two contractions into one sum, as a GEMV over several tiles does; the other lanes of the row stay.
+  lab.set_row(1024, std::vector<float>(32, 99.0f));
+  lab.run("M_MV 0, gp0, gp1\nM_MV 0, gp0, gp1\nM_MV_WO gp2, gp0, 8\n");
+  for (std::size_t i = 0; i < 32; ++i)
+    EXPECT_EQ(lab.row(1024 + i, 1)[0], i >= 8 && i < 12 ? 2 * straight[i - 8] : 99.0f) << i;
+  EXPECT_NE(lab.trap("M_MV_WO gp2, 2").find("not a multiple of BLEN"), std::string::npos);
+  EXPECT_NE(lab.trap("M_MV 0, gp1, gp0\n").find("start of a slice"), std::string::npos);
+}
+
+TEST(Matrix, TransposedMatrixVectorWithItsOperandsTheOtherWay) {
+  MachineConfig config = Lab::small();
+  config.tmv_vector_first = true;
+  Lab lab(config);
+  const std::uint32_t scale = lab.put_tensor(0, kInt8, std::vector<float>(256, 2.0f));
+  lab.set_row(64, std::vector<float>(16, 3.0f));
+  lab.run(load_tile(scale) + set("gp1", 64) + set("gp2", 1024) + "M_TMV 0, gp1, gp0\nM_MV_WO gp2, 0\n");
+  EXPECT_EQ(lab.row(1024, 4), std::vector<float>(4, 96.0f));
 }
 
 TEST(Matrix, NanReachesTheOutputsItTouches) {
@@ -363,9 +386,9 @@ TEST(Matrix, Traps) {
   lab.run(load_tile(scale));
   EXPECT_NE(lab.trap(set("gp1", 2) + "M_MM 0, gp1, gp0").find("start of a slice"), std::string::npos);
   EXPECT_NE(lab.trap(set("gp1", 18) + "M_MM 0, gp1, gp0").find("neither below MLEN"), std::string::npos);
-  EXPECT_NE(lab.trap(set("gp1", 8) + "M_MM 0, gp0, gp1").find("no multiple of MLEN"), std::string::npos);
+  EXPECT_NE(lab.trap(set("gp1", 8) + "M_MM 0, gp0, gp1").find("not a multiple of MLEN"), std::string::npos);
   EXPECT_NE(lab.trap(set("gp1", 8192 - 64) + "M_MM 0, gp0, gp1").find("out of range"), std::string::npos);
-  EXPECT_NE(lab.trap("M_MM 0, gp0, gp0\nC_SET_CSR gp0, format_matrix_input").find("no number format"),
+  EXPECT_NE(lab.trap("M_MM 0, gp0, gp0\nC_SET_CSR gp0, format_matrix_input").find("not a number format"),
             std::string::npos);
   const std::string bf16 = set("gp1", mx_format_number({})) + "C_SET_CSR gp1, format_matrix_input\n";
   EXPECT_NE(lab.trap("M_MM 0, gp0, gp0\n" + bf16 + "M_MM 0, gp0, gp0").find("partial sum"), std::string::npos);

@@ -7,6 +7,7 @@
 
 #include "npu/machine/matrix_kernels.h"
 #include "npu/machine/matrix_operands.h"
+#include "npu/machine/semantics.h"
 
 namespace dllm::npu {
 namespace {
@@ -119,21 +120,29 @@ class Product {
   std::vector<float> real_;
 };
 
-bool is_matrix_first(Op op) { return op != Op::M_TMM && op != Op::M_MV && op != Op::M_TMV; }
+/// What a product multiplies: BLEN rows by BLEN columns of a tile, one row by BLEN columns, or the same per head.
+enum class Form : std::uint8_t { kTile, kVector, kHeads, kHeadVectors };
 
-bool multiply(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap& trap) {
-  const Op op = instruction.op;
-  const bool matrix_first = is_matrix_first(op);
+template <Form form>
+Accumulator& accumulator(MachineState& state) {
+  if constexpr (form == Form::kTile) return state.acc_mm;
+  if constexpr (form == Form::kVector) return state.acc_mv;
+  if constexpr (form == Form::kHeads) return state.acc_bmm;
+  return state.acc_bmv;
+}
+
+template <Form form, bool transposed>
+bool accumulate_product(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap& trap) {
+  constexpr bool kHeads = form == Form::kHeads || form == Form::kHeadVectors;
+  const bool matrix_first = accesses[0].space == Space::kMram;  // as the table's row has them
   Shape shape;
   shape.matrix = accesses[matrix_first ? 0 : 1];
   shape.vector = accesses[matrix_first ? 1 : 0];
-  shape.transposed = op == Op::M_TMM || op == Op::M_BTMM || op == Op::M_TMV || op == Op::M_BTMV;
-  const bool heads = op == Op::M_BMM || op == Op::M_BTMM || op == Op::M_BMV || op == Op::M_BTMV;
-  const bool row = op == Op::M_MV || op == Op::M_TMV || op == Op::M_BMV || op == Op::M_BTMV;
-  shape.accumulator = row ? &state.acc_mv : heads ? &state.acc_bmm : &state.acc_mm;
-  shape.k = heads ? state.config.hlen : state.config.mlen;
-  shape.n = heads ? static_cast<int>(state.control(Csr::kBmmCols)) : row ? state.config.mlen : state.config.blen;
-  if (heads) {
+  shape.transposed = transposed;
+  shape.accumulator = &accumulator<form>(state);
+  shape.k = kHeads ? state.config.hlen : state.config.mlen;
+  shape.n = kHeads ? static_cast<int>(state.control(Csr::kBmmCols)) : state.config.blen;
+  if (kHeads) {
     shape.heads = static_cast<std::uint32_t>(state.config.heads());
     shape.group = state.control(Csr::kBmmGroup);
   }
@@ -148,25 +157,42 @@ void write_out(MachineState& state, Accumulator& acc, const MemoryRange& target,
     for (std::uint32_t row = 0; row < target.rows; ++row) {
       Bf16* out = state.vram.data() + target.base + group * target.group_stride + row * target.row_stride;
       for (std::uint32_t x = 0; x < target.length; ++x, ++i)
-        out[x] = scaled ? f32_to_bf16(acc.f32(i) * scale) : acc.bf16(i);
+        out[x] = scaled ? result_to_bf16(acc.f32(i) * scale) : acc.bf16(i);
     }
   acc.clear();
 }
 
-bool write_out(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap& trap) {
-  const bool heads = instruction.op == Op::M_BMM_WO || instruction.op == Op::M_BMV_WO;
-  Accumulator& acc = instruction.op == Op::M_MM_WO    ? state.acc_mm
-                     : instruction.op == Op::M_BMM_WO ? state.acc_bmm
-                                                      : state.acc_mv;
+template <Form form>
+bool write_out(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap& trap) {
+  Accumulator& acc = accumulator<form>(state);
   const MemoryRange& target = accesses[1];
   if (!acc.empty() && (acc.groups != target.groups || acc.rows != target.rows || acc.cols != target.length))
     return fail(trap,
                 fmt::format("the accumulator holds {} x {} x {} outputs, the write-out is for {} x {} x {}", acc.groups,
                             acc.rows, acc.cols, target.groups, target.rows, target.length),
                 "were bmm_rows or bmm_cols changed in between?");
-  write_out(state, acc, target, heads);
+  write_out(state, acc, target, form == Form::kHeads || form == Form::kHeadVectors);
   return true;
 }
+
+/// Write-outs flush the adder tree themselves: values do not change.
+bool flush(MachineState&, const Instruction&, const ResolvedAccesses&, Trap&) { return true; }
+
+constexpr Semantics kMatrixSemantics[] = {
+    {Op::M_MM, accumulate_product<Form::kTile, false>},
+    {Op::M_TMM, accumulate_product<Form::kTile, true>},
+    {Op::M_BMM, accumulate_product<Form::kHeads, false>},
+    {Op::M_BTMM, accumulate_product<Form::kHeads, true>},
+    {Op::M_MV, accumulate_product<Form::kVector, false>},
+    {Op::M_TMV, accumulate_product<Form::kVector, true>},
+    {Op::M_BMV, accumulate_product<Form::kHeadVectors, false>},
+    {Op::M_BTMV, accumulate_product<Form::kHeadVectors, true>},
+    {Op::M_MM_WO, write_out<Form::kTile>},
+    {Op::M_BMM_WO, write_out<Form::kHeads>},
+    {Op::M_MV_WO, write_out<Form::kVector>},
+    {Op::M_BMV_WO, write_out<Form::kHeadVectors>},
+    {Op::M_SUM, flush},
+};
 
 }  // namespace
 
@@ -180,10 +206,6 @@ std::optional<Window> matrix_window(const MxFormat& input, const MxFormat& matri
   return std::nullopt;
 }
 
-bool execute_matrix(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap& trap) {
-  if (instruction.op == Op::M_SUM) return true;
-  if (info(instruction.op).latency == Latency::kWriteOut) return write_out(state, instruction, accesses, trap);
-  return multiply(state, instruction, accesses, trap);
-}
+std::span<const Semantics> matrix_semantics() { return kMatrixSemantics; }
 
 }  // namespace dllm::npu

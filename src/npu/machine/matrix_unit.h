@@ -2,13 +2,9 @@
 
 #include <optional>
 
-#include "npu/machine/resolve.h"
+#include "numerics/mx.h"
 
 namespace dllm::npu {
-
-/// All matrix instructions with resolved addresses. False: `trap` says why (matrix SRAM never loaded, rows of different
-/// formats, a contraction longer than the accumulators' window, formats that change within a sum).
-bool execute_matrix(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap& trap);
 
 /// Guard bits of the integer window for a pair of formats, and whether 32 bits are enough; nullopt: the pair runs on
 /// the floating path (BF16 on either side, or products too wide: E5M2).

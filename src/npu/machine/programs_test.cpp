@@ -12,12 +12,12 @@ namespace {
 
 using test::Lab;
 
-constexpr MxFormat kInt8{MxElement::kInt8, MxRule::kOcp, 32};
+constexpr MxFormat kProgramInt8{MxElement::kInt8, MxRule::kOcp, 32};
 
 /// PLENA's public geometry: 4/64/64/16.
 MachineConfig plena() {
   MachineConfig config;
-  config.weight = config.matrix_kv = config.matrix_input = kInt8;
+  config.weight = config.matrix_kv = config.matrix_input = kProgramInt8;
   config.hbm_bytes = 1 << 20;
   return config;
 }
@@ -50,7 +50,7 @@ TEST(Programs, Gemm) {
   std::vector<float> x(8 * 128), w(128 * 128);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(static_cast<int>(i * 5 % 13) - 6);
-  EXPECT_EQ(lab.put_tensor(0, kInt8, w), 128u * 128u);
+  EXPECT_EQ(lab.put_tensor(0, kProgramInt8, w), 128u * 128u);
   for (std::size_t row = 0; row < 8; ++row)
     for (std::size_t k = 0; k < 128; ++k)
       lab.state().vram[k / 64 * 512 + row * 64 + k % 64] = f32_to_bf16(x[row * 128 + k]);
@@ -125,11 +125,11 @@ TEST(Programs, FlashAttention) {
   std::vector<float> q(64 * 64), k = test::normals(128 * 64, 7), v = test::normals(128 * 64, 8);
   q = test::normals(64 * 64, 6, 2.0f);
   lab.set_row(0, q);
-  lab.put_tensor(0, kInt8, k);
-  lab.put_tensor(65536, kInt8, v);
-  q = test::through(kInt8, q);
-  k = test::through(kInt8, k);
-  v = test::through(kInt8, v);
+  lab.put_tensor(0, kProgramInt8, k);
+  lab.put_tensor(65536, kProgramInt8, v);
+  q = test::through(kProgramInt8, q);
+  k = test::through(kProgramInt8, k);
+  v = test::through(kProgramInt8, v);
   run(lab, "flash_attention.asm");
   for (std::size_t head = 0; head < 4; ++head)
     for (std::size_t row = 0; row < 64; ++row) {

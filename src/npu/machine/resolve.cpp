@@ -27,14 +27,16 @@ class Resolver {
   std::uint64_t lanes() const { return u64(config_.vlen); }
   std::uint64_t tile() const { return u64(config_.mlen) * u64(config_.mlen); }
 
+  bool swapped() const { return config_.tmv_vector_first && instruction_.op == Op::M_TMV; }
+
   std::uint64_t base() const {
     switch (use_->base) {
       case Base::kRd:
         return gp(Field::kRd);
       case Base::kRs1:
-        return gp(Field::kRs1);
+        return gp(swapped() ? Field::kRs2 : Field::kRs1);
       case Base::kRs2:
-        return gp(Field::kRs2);
+        return gp(swapped() ? Field::kRs1 : Field::kRs2);
       case Base::kRs3:
         return gp(Field::kRs3);
       case Base::kRdImm:
@@ -63,7 +65,7 @@ class Resolver {
 
   bool aligned(std::uint64_t address, std::uint64_t unit, std::string_view unit_name) {
     if (address % unit == 0) return true;
-    return fail(fmt::format("{} is no multiple of {} {}", described(address), unit_name, unit));
+    return fail(fmt::format("{} is not a multiple of {} {}", described(address), unit_name, unit));
   }
 
   /// Bounds; nothing wraps and nothing is clamped.
@@ -108,8 +110,9 @@ class Resolver {
       case Extent::kHeadRows:
         return rows_of_vram(address, mlen, "MLEN", state_.control(Csr::kBmmRows), vlen, mlen);
       case Extent::kLaneGroup:
-      case Extent::kMvOut:
         return rows_of_vram(address, mlen, "MLEN", 1, 0, mlen);
+      case Extent::kMvOut:
+        return rows_of_vram(address, blen, "BLEN", 1, 0, blen);
       case Extent::kMmOut: {
         const std::uint64_t stride = std::max<std::uint64_t>(1, gp(Field::kRs1));
         return rows_of_vram(address, blen, "BLEN", blen, stride * vlen, blen);
@@ -164,11 +167,10 @@ class Resolver {
 
   bool router_row(std::uint64_t address) {
     const auto [experts, top] = router();
-    if (experts > lanes())
-      return fail(fmt::format("{} experts do not fit into a row of VLEN {}", experts, config_.vlen));
     if (top > experts) return fail(fmt::format("cannot select {} of {} experts", top, experts));
     accesses_.elements = experts;
-    return rows_of_vram(address, lanes(), "VLEN", 1, 0, static_cast<std::uint32_t>(config_.vlen));
+    const auto vlen = static_cast<std::uint32_t>(config_.vlen);
+    return rows_of_vram(address, vlen, "VLEN", (experts + vlen - 1) / vlen, vlen, vlen);
   }
 
   bool words(std::uint64_t address) {
@@ -213,6 +215,8 @@ class Resolver {
       case Extent::kRowSlice:
         if (offset % mlen != 0)
           return fail(fmt::format("{} is not the start of a row of MLEN {}", described(address), mlen));
+        [[fallthrough]];
+      case Extent::kTransposedSlice:
         if (slice % blen != 0) return fail_slice(address);
         return push({.base = start + slice * mlen, .rows = blen, .row_stride = mlen, .length = m});
       case Extent::kHeadSlices:
@@ -236,9 +240,6 @@ class Resolver {
         return push(
             {.base = address, .rows = cols, .row_stride = mlen, .length = static_cast<std::uint32_t>(slices * hlen)});
       }
-      case Extent::kWholeTile:
-        if (!aligned(address, tile(), "MLEN^2")) return false;
-        return push({.base = address, .rows = m, .row_stride = mlen, .length = m});
       case Extent::kPrefetchRows:
         if (!aligned(address, mlen, "MLEN")) return false;
         return push({.base = address, .rows = state_.control(Csr::kPrefetchMRows), .row_stride = mlen, .length = m});
@@ -250,7 +251,7 @@ class Resolver {
   bool fail_slice(std::uint64_t address) {
     return fail(fmt::format("{}: offset {} within the tile is not the start of a slice that fits", described(address),
                             address % tile()),
-                "docs/isa.md tells how the instruction addresses slices");
+                "docs/guide/isa.md tells how the instruction addresses slices");
   }
 
   bool hbm() {
@@ -267,7 +268,7 @@ class Resolver {
     for (const auto& [value, name] :
          {std::pair<std::uint64_t, const char*>{offset, "the element offset"}, {stride, "STRIDE_REG"}}) {
       if (value % block != 0)
-        return fail(fmt::format("{} {} is no multiple of the block of {} elements of {}", name, value, block,
+        return fail(fmt::format("{} {} is not a multiple of the block of {} elements of {}", name, value, block,
                                 mx_format_name(format)));
       if (value * bits % 8 != 0)
         return fail(fmt::format("{} {} does not fall on a byte in {}", name, value, mx_format_name(format)));

@@ -28,6 +28,7 @@ void MachineState::reset_registers() {
   acc_mm.clear();
   acc_bmm.clear();
   acc_mv.clear();
+  acc_bmv.clear();
   const auto set = [this](Csr which, std::uint64_t value) {
     csr[static_cast<std::size_t>(which)] = static_cast<std::uint32_t>(value);
   };
@@ -78,14 +79,14 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
       break;
     case Csr::kBmmHeadStride:
       if (value % static_cast<std::uint32_t>(config.blen) != 0)
-        fault = fmt::format("{} = {} is no multiple of BLEN {}", name, value, config.blen);
+        fault = fmt::format("{} = {} is not a multiple of BLEN {}", name, value, config.blen);
       break;
     case Csr::kBmmLayout:
       if (value > 1) fault = fmt::format("{} = {} is neither 0 nor 1", name, value);
       break;
     case Csr::kSegmentLength:
       if (!std::has_single_bit(value) || value > static_cast<std::uint32_t>(config.vlen))
-        fault = fmt::format("{} = {} is no power of two up to VLEN {}", name, value, config.vlen);
+        fault = fmt::format("{} = {} is not a power of two up to VLEN {}", name, value, config.vlen);
       break;
     case Csr::kRouterExperts:
     case Csr::kRouterTop:
@@ -98,7 +99,7 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
     case Csr::kFormatMatrixInput: {
       const auto format = mx_format_from_number(value);
       if (!format)
-        fault = fmt::format("{} = {:#x} is no number format", name, value);
+        fault = fmt::format("{} = {:#x} is not a number format", name, value);
       else if (format->block > config.mlen)
         fault = fmt::format("{}: blocks of {} are longer than MLEN {}", name, format->block, config.mlen);
       break;
@@ -123,6 +124,7 @@ std::uint64_t space_size(const MachineConfig& config, Space space) {
     case Space::kAccMm:
     case Space::kAccBmm:
     case Space::kAccMv:
+    case Space::kAccBmv:
       break;
   }
   return 0;

@@ -56,7 +56,7 @@ struct MachineState {
   LazyArray<Bf16> fp_mem;
   LazyArray<std::uint32_t> int_mem;
   LazyArray<std::byte> hbm;
-  Accumulator acc_mm, acc_bmm, acc_mv;
+  Accumulator acc_mm, acc_bmm, acc_mv, acc_bmv;
 
   Bf16 fp(std::uint32_t index) const { return f32_to_bf16(fp_accumulator[index]); }
   void set_fp(std::uint32_t index, Bf16 value) {

@@ -1,7 +1,7 @@
-#include "npu/machine/transfer.h"
-
 #include <cstring>
 #include <vector>
+
+#include "npu/machine/semantics.h"
 
 namespace dllm::npu {
 namespace {
@@ -89,21 +89,29 @@ void store_vector(MachineState& state, const MxFormat& format, const MemoryRange
   }
 }
 
-}  // namespace
-
-void execute_transfer(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+/// HBM to MRAM or VRAM: accesses are the elements, the scales if there are any, the target.
+template <auto prefetch>
+bool load_from_hbm(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   const MxFormat format = transfer_format(state, instruction);
   const bool scaled = format.scaled();
-  if (instruction.op == Op::H_STORE_V) {
-    store_vector(state, format, accesses[0], accesses[1], scaled ? &accesses[2] : nullptr);
-    return;
-  }
-  const MemoryRange* scales = scaled ? &accesses[1] : nullptr;
-  const MemoryRange& target = accesses[scaled ? 2 : 1];
-  if (instruction.op == Op::H_PREFETCH_M)
-    prefetch_matrix(state, format, accesses[0], scales, target);
-  else
-    prefetch_vector(state, format, accesses[0], scales, target);
+  prefetch(state, format, accesses[0], scaled ? &accesses[1] : nullptr, accesses[scaled ? 2 : 1]);
+  return true;
 }
+
+bool store_to_hbm(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const MxFormat format = transfer_format(state, instruction);
+  store_vector(state, format, accesses[0], accesses[1], format.scaled() ? &accesses[2] : nullptr);
+  return true;
+}
+
+constexpr Semantics kTransfersSemantics[] = {
+    {Op::H_PREFETCH_M, load_from_hbm<prefetch_matrix>},
+    {Op::H_PREFETCH_V, load_from_hbm<prefetch_vector>},
+    {Op::H_STORE_V, store_to_hbm},
+};
+
+}  // namespace
+
+std::span<const Semantics> transfer_semantics() { return kTransfersSemantics; }
 
 }  // namespace dllm::npu

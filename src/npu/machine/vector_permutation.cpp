@@ -7,16 +7,27 @@
 namespace dllm::npu {
 namespace {
 
-void prefix_sum(MachineState& state, const Instruction& instruction, const Bf16* in, Bf16* out) {
+bool prefix_sum(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const Bf16* in = state.vram.data() + accesses[0].base;
+  Bf16* out = state.vram.data() + accesses[1].base;
   const LaneMask mask(state, instruction);
   float sum = 0.0f;
   for (std::size_t i = 0; i < static_cast<std::size_t>(state.config.vlen); ++i) {
     if (mask.active(i)) sum += bf16_to_f32(in[i]);
-    out[i] = mask.active(i) ? f32_to_bf16(sum) : in[i];
+    out[i] = mask.active(i) ? result_to_bf16(sum) : in[i];
   }
+  return true;
 }
 
-void shift(const MachineState& state, const Instruction& instruction, const std::vector<Bf16>& in, Bf16* out) {
+/// A copy: source and target may be the same row.
+std::vector<Bf16> source_row(const MachineState& state, const ResolvedAccesses& accesses) {
+  const Bf16* in = state.vram.data() + accesses[0].base;
+  return {in, in + state.config.vlen};
+}
+
+bool shift(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const std::vector<Bf16> in = source_row(state, accesses);
+  Bf16* out = state.vram.data() + accesses[1].base;
   const std::size_t n = in.size(), amount = state.gp[instruction.get(Field::kRs2)];
   const std::uint32_t mode = instruction.get(Field::kFunct);
   const std::size_t section = mode == 2 ? state.control(Csr::kSegmentLength) : n;
@@ -27,9 +38,12 @@ void shift(const MachineState& state, const Instruction& instruction, const std:
     else
       out[i] = in[start + (lane + section - amount % section) % section];
   }
+  return true;
 }
 
-void hadamard(const MachineState& state, const std::vector<Bf16>& in, Bf16* out) {
+bool hadamard(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap&) {
+  const std::vector<Bf16> in = source_row(state, accesses);
+  Bf16* out = state.vram.data() + accesses[1].base;
   const std::size_t n = in.size(), section = state.control(Csr::kSegmentLength);
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = bf16_to_f32(in[i]);
@@ -41,18 +55,18 @@ void hadamard(const MachineState& state, const std::vector<Bf16>& in, Bf16* out)
       x[i + distance] = a - b;
     }
   const float norm = static_cast<float>(1.0 / std::sqrt(static_cast<double>(section)));
-  for (std::size_t i = 0; i < n; ++i) out[i] = f32_to_bf16(x[i] * norm);
+  for (std::size_t i = 0; i < n; ++i) out[i] = result_to_bf16(x[i] * norm);
+  return true;
 }
+
+constexpr Semantics kPermutationsSemantics[] = {
+    {Op::V_PS_V, prefix_sum},
+    {Op::V_SHFT_V, shift},
+    {Op::C_HADAMARD_TRANSFORM, hadamard},
+};
 
 }  // namespace
 
-void execute_permutation(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
-  const Bf16* in = state.vram.data() + accesses[0].base;
-  Bf16* out = state.vram.data() + accesses[1].base;
-  if (instruction.op == Op::V_PS_V) return prefix_sum(state, instruction, in, out);
-  const std::vector<Bf16> source(in, in + state.config.vlen);  // source and target may be the same row
-  if (instruction.op == Op::V_SHFT_V) return shift(state, instruction, source, out);
-  hadamard(state, source, out);
-}
+std::span<const Semantics> permutation_semantics() { return kPermutationsSemantics; }
 
 }  // namespace dllm::npu

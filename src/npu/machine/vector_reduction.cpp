@@ -33,51 +33,66 @@ Maximum maximum(const LaneMask& mask, const Bf16* row, std::size_t begin, std::s
   return best;
 }
 
-void reduce_sections(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+template <Op op>
+bool reduce_sections(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   const LaneMask mask(state, instruction);
   const Bf16* in = state.vram.data() + accesses[0].base;
   Bf16* out = state.vram.data() + accesses[1].base;
   const auto n = static_cast<std::size_t>(state.config.vlen);
   const std::size_t segment = state.control(Csr::kSegmentLength);
   std::vector<float> sums;
-  if (instruction.op == Op::V_RED_SUM_SEG) {
+  if (op == Op::V_RED_SUM_SEG) {
     sums = active_values(state, mask, in);
     add_tree(sums, segment);
   }
   for (std::size_t begin = 0; begin < n; begin += segment) {
     const Bf16 result =
-        sums.empty() ? maximum(mask, in, begin, begin + segment).value : f32_to_bf16(sums[begin / segment]);
+        sums.empty() ? maximum(mask, in, begin, begin + segment).value : result_to_bf16(sums[begin / segment]);
     for (std::size_t i = begin; i < begin + segment; ++i) out[i] = mask.active(i) ? result : in[i];
   }
+  return true;
 }
+
+bool maximum_with_index(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  // rs3 is the register of the running maximum here, not a mask.
+  const std::uint32_t register_max = instruction.get(Field::kRs3);
+  const Maximum best = maximum(LaneMask(state, Instruction{}), state.vram.data() + accesses[0].base, 0,
+                               static_cast<std::size_t>(state.config.vlen));
+  if (order_key(best.value) <= order_key(state.fp(register_max))) return true;
+  state.set_gp(instruction.get(Field::kRd),
+               state.gp[instruction.get(Field::kRs2)] + static_cast<std::uint32_t>(best.lane));
+  state.set_fp(register_max, best.value);
+  return true;
+}
+
+bool reduce_maximum(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const std::uint32_t rd = instruction.get(Field::kRd);
+  const Maximum best = maximum(LaneMask(state, instruction), state.vram.data() + accesses[0].base, 0,
+                               static_cast<std::size_t>(state.config.vlen));
+  if (best.found) state.set_fp(rd, bf16_max(state.fp(rd), best.value));
+  return true;
+}
+
+bool reduce_sum(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const std::uint32_t rd = instruction.get(Field::kRd);
+  if (rd == 0) return true;
+  std::vector<float> sums = active_values(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base);
+  add_tree(sums, sums.size());
+  const float total = state.fp_accumulator[rd] + sums[0];
+  state.fp_accumulator[rd] = state.config.bf16_sums || total != total ? bf16_to_f32(result_to_bf16(total)) : total;
+  return true;
+}
+
+constexpr Semantics kReductionsSemantics[] = {
+    {Op::V_RED_SUM, reduce_sum},
+    {Op::V_RED_MAX, reduce_maximum},
+    {Op::V_RED_SUM_SEG, reduce_sections<Op::V_RED_SUM_SEG>},
+    {Op::V_RED_MAX_SEG, reduce_sections<Op::V_RED_MAX_SEG>},
+    {Op::V_RED_MAX_IDX, maximum_with_index},
+};
 
 }  // namespace
 
-void execute_reduction(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
-  if (instruction.op == Op::V_RED_SUM_SEG || instruction.op == Op::V_RED_MAX_SEG)
-    return reduce_sections(state, instruction, accesses);
-  const Bf16* row = state.vram.data() + accesses[0].base;
-  const auto n = static_cast<std::size_t>(state.config.vlen);
-  const std::uint32_t rd = instruction.get(Field::kRd);
-  if (instruction.op == Op::V_RED_MAX_IDX) {
-    // rs3 is the register of the running maximum here, not a mask.
-    const std::uint32_t register_max = instruction.get(Field::kRs3);
-    const Maximum best = maximum(LaneMask(state, Instruction{}), row, 0, n);
-    if (order_key(best.value) <= order_key(state.fp(register_max))) return;
-    state.set_gp(rd, state.gp[instruction.get(Field::kRs2)] + static_cast<std::uint32_t>(best.lane));
-    state.set_fp(register_max, best.value);
-    return;
-  }
-  if (rd == 0) return;
-  const LaneMask mask(state, instruction);
-  if (instruction.op == Op::V_RED_MAX) {
-    if (const Maximum best = maximum(mask, row, 0, n); best.found) state.set_fp(rd, bf16_max(state.fp(rd), best.value));
-    return;
-  }
-  std::vector<float> sums = active_values(state, mask, row);
-  add_tree(sums, n);
-  const float total = state.fp_accumulator[rd] + sums[0];
-  state.fp_accumulator[rd] = state.config.bf16_sums ? bf16_to_f32(f32_to_bf16(total)) : total;
-}
+std::span<const Semantics> reduction_semantics() { return kReductionsSemantics; }
 
 }  // namespace dllm::npu

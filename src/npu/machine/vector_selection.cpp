@@ -19,7 +19,7 @@ void select_top(std::vector<std::uint32_t>& candidates, std::size_t top, const B
 
 /// Softmax over the selected logits in the unit's own arithmetic: BF16 differences, exponentials and products, FP32 sum
 /// in descending order, one BF16 reciprocal of the rounded sum.
-void route(MachineState& state, const ResolvedAccesses& accesses) {
+bool route(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap&) {
   const Bf16* logits = state.vram.data() + accesses[0].base;
   const MemoryRange& weights = accesses[1];
   std::vector<std::uint32_t> experts(accesses.elements);
@@ -36,9 +36,10 @@ void route(MachineState& state, const ResolvedAccesses& accesses) {
     state.fp_mem[weights.base + i] = bf16_mul(exponentials[i], factor);
     state.int_mem[accesses[2].base + i] = experts[i];
   }
+  return true;
 }
 
-void top_mask(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
+bool top_mask(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   const Bf16* values = state.vram.data() + accesses[0].base;
   const Bf16* mask = state.vram.data() + accesses[1].base;
   const MemoryRange& target = accesses[2];
@@ -50,23 +51,27 @@ void top_mask(MachineState& state, const Instruction& instruction, const Resolve
   Bf16* out = state.vram.data() + target.base;
   std::fill_n(out, target.total(), Bf16{0});
   for (const std::uint32_t lane : candidates) out[lane] = kBf16One;
+  return true;
 }
 
-void select_integers(MachineState& state, const ResolvedAccesses& accesses) {
+bool select_integers(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap&) {
   const std::uint32_t* chosen = state.int_mem.data() + accesses[0].base;
   const std::uint32_t* other = state.int_mem.data() + accesses[1].base;
   const Bf16* mask = state.vram.data() + accesses[2].base;
   std::vector<std::uint32_t> result(accesses.elements);
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = (mask[i] & 0x7fff) != 0 ? chosen[i] : other[i];
   std::copy(result.begin(), result.end(), state.int_mem.data() + accesses[3].base);
+  return true;
 }
+
+constexpr Semantics kSelectionsSemantics[] = {
+    {Op::V_TOPK, route},
+    {Op::V_TOPK_MASK, top_mask},
+    {Op::V_SELECT_INT, select_integers},
+};
 
 }  // namespace
 
-void execute_selection(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
-  if (instruction.op == Op::V_TOPK) return route(state, accesses);
-  if (instruction.op == Op::V_TOPK_MASK) return top_mask(state, instruction, accesses);
-  select_integers(state, accesses);
-}
+std::span<const Semantics> selection_semantics() { return kSelectionsSemantics; }
 
 }  // namespace dllm::npu

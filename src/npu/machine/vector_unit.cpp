@@ -3,57 +3,57 @@
 namespace dllm::npu {
 namespace {
 
-/// out = f(a), lane by lane; lanes that are off copy a. `out` may be `a` or a row operand of f.
+/// target = f(source, lane), lane by lane; lanes that are off copy the source. The target may be any operand of f.
 template <class F>
-void lanes(const MachineState& state, const Instruction& instruction, const Bf16* a, Bf16* out, F f) {
+bool lanes(MachineState& state, const Instruction& instruction, const MemoryRange& source, const MemoryRange& target,
+           F f) {
+  const Bf16* a = state.vram.data() + source.base;
+  Bf16* out = state.vram.data() + target.base;
   const auto n = static_cast<std::size_t>(state.config.vlen);
   const LaneMask mask(state, instruction);
-  if (mask.all()) {
+  if (mask.all())
     for (std::size_t i = 0; i < n; ++i) out[i] = f(a[i], i);
-    return;
-  }
-  for (std::size_t i = 0; i < n; ++i) out[i] = mask.active(i) ? f(a[i], i) : a[i];
+  else
+    for (std::size_t i = 0; i < n; ++i) out[i] = mask.active(i) ? f(a[i], i) : a[i];
+  return true;
 }
 
-void elementwise(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
-  const InstructionInfo& row = info(instruction.op);
-  const bool two_rows = row.memory_count == 3;
-  Bf16* vram = state.vram.data();
-  const Bf16* a = vram + accesses[0].base;
-  const Bf16* b = vram + (two_rows ? accesses[1].base : 0);
-  Bf16* out = vram + accesses[two_rows ? 2 : 1].base;
-  const Bf16 f = row.operands[2].kind == OperandKind::kFp ? state.fp(instruction.get(Field::kRs2)) : Bf16{0};
-  const auto run = [&](auto function) { lanes(state, instruction, a, out, function); };
-  switch (instruction.op) {
-    case Op::V_ADD_VV:
-      return run([b](Bf16 x, std::size_t i) { return bf16_add(x, b[i]); });
-    case Op::V_SUB_VV:
-      return run([b](Bf16 x, std::size_t i) { return bf16_sub(x, b[i]); });
-    case Op::V_MUL_VV:
-      return run([b](Bf16 x, std::size_t i) { return bf16_mul(x, b[i]); });
-    case Op::V_MAX_VV:
-      return run([b](Bf16 x, std::size_t i) { return bf16_max(x, b[i]); });
-    case Op::V_MIN_VV:
-      return run([b](Bf16 x, std::size_t i) { return bf16_min(x, b[i]); });
-    case Op::V_ADD_VF:
-      return run([f](Bf16 x, std::size_t) { return bf16_add(x, f); });
-    case Op::V_SUB_VF:
-      if (instruction.get(Field::kFunct) == 1) return run([f](Bf16 x, std::size_t) { return bf16_sub(f, x); });
-      return run([f](Bf16 x, std::size_t) { return bf16_sub(x, f); });
-    case Op::V_MUL_VF:
-      return run([f](Bf16 x, std::size_t) { return bf16_mul(x, f); });
-    case Op::V_MAX_VF:
-      return run([f](Bf16 x, std::size_t) { return bf16_max(x, f); });
-    case Op::V_MIN_VF:
-      return run([f](Bf16 x, std::size_t) { return bf16_min(x, f); });
-    case Op::V_EXP_V:
-      return run([](Bf16 x, std::size_t) { return bf16_exp(x); });
-    case Op::V_RECI_V:
-      return run([](Bf16 x, std::size_t) { return bf16_reciprocal(x); });
-    default:
-      return;
-  }
+using LanePair = Bf16 (*)(Bf16, Bf16);
+using LaneOne = Bf16 (*)(Bf16);
+
+template <LanePair f>
+bool row_row(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const Bf16* b = state.vram.data() + accesses[1].base;
+  return lanes(state, instruction, accesses[0], accesses[2], [b](Bf16 x, std::size_t i) { return f(x, b[i]); });
 }
+
+template <LanePair f>
+bool row_scalar(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  const Bf16 y = state.fp(instruction.get(Field::kRs2));
+  return lanes(state, instruction, accesses[0], accesses[1], [y](Bf16 x, std::size_t) { return f(x, y); });
+}
+
+template <LaneOne f>
+bool row_only(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
+  return lanes(state, instruction, accesses[0], accesses[1], [](Bf16 x, std::size_t) { return f(x); });
+}
+
+Bf16 reversed_sub(Bf16 x, Bf16 y) { return bf16_sub(y, x); }
+
+bool subtract_scalar(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses,
+                     Trap& trap) {
+  const bool reversed = instruction.get(Field::kFunct) == 1;
+  return (reversed ? row_scalar<reversed_sub> : row_scalar<bf16_sub>)(state, instruction, accesses, trap);
+}
+
+constexpr Semantics kVectorSemantics[] = {
+    {Op::V_ADD_VV, row_row<bf16_add>},    {Op::V_SUB_VV, row_row<bf16_sub>},
+    {Op::V_MUL_VV, row_row<bf16_mul>},    {Op::V_MAX_VV, row_row<bf16_max>},
+    {Op::V_MIN_VV, row_row<bf16_min>},    {Op::V_ADD_VF, row_scalar<bf16_add>},
+    {Op::V_SUB_VF, subtract_scalar},      {Op::V_MUL_VF, row_scalar<bf16_mul>},
+    {Op::V_MAX_VF, row_scalar<bf16_max>}, {Op::V_MIN_VF, row_scalar<bf16_min>},
+    {Op::V_EXP_V, row_only<bf16_exp>},    {Op::V_RECI_V, row_only<bf16_reciprocal>},
+};
 
 }  // namespace
 
@@ -62,25 +62,6 @@ LaneMask::LaneMask(const MachineState& state, const Instruction& instruction)
       mask_(state.v_mask),
       section_(static_cast<std::size_t>(state.config.hlen)) {}
 
-void execute_vector(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses) {
-  switch (instruction.op) {
-    case Op::V_RED_SUM:
-    case Op::V_RED_MAX:
-    case Op::V_RED_SUM_SEG:
-    case Op::V_RED_MAX_SEG:
-    case Op::V_RED_MAX_IDX:
-      return execute_reduction(state, instruction, accesses);
-    case Op::V_PS_V:
-    case Op::V_SHFT_V:
-    case Op::C_HADAMARD_TRANSFORM:
-      return execute_permutation(state, instruction, accesses);
-    case Op::V_TOPK:
-    case Op::V_TOPK_MASK:
-    case Op::V_SELECT_INT:
-      return execute_selection(state, instruction, accesses);
-    default:
-      return elementwise(state, instruction, accesses);
-  }
-}
+std::span<const Semantics> vector_semantics() { return kVectorSemantics; }
 
 }  // namespace dllm::npu

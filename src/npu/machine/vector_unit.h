@@ -1,16 +1,8 @@
 #pragma once
 
-#include "npu/machine/resolve.h"
+#include "npu/machine/semantics.h"
 
 namespace dllm::npu {
-
-/// V_*, C_HADAMARD_TRANSFORM and the sampling instructions, with resolved addresses.
-void execute_vector(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses);
-
-// Parts of execute_vector(), one family per file.
-void execute_reduction(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses);
-void execute_permutation(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses);
-void execute_selection(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses);
 
 /// Sections of HLEN lanes that V_MASK enables, for instructions with rmask; all lanes without.
 class LaneMask {

@@ -27,12 +27,12 @@ const TinyExperts kSigmoid{.count = 16,
                            .normalize = true,
                            .scale = 2.5f};
 
-struct Case {
+struct ExpertsCase {
   std::string name;
   TinyShape shape;
   MachineConfig machine;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const ExpertsCase& c, std::ostream* out) { *out << c.name; }
 
 template <class T, class Change>
 T with(T base, Change change) {
@@ -40,7 +40,7 @@ T with(T base, Change change) {
   return base;
 }
 
-std::vector<Case> cases() {
+std::vector<ExpertsCase> experts_cases() {
   const auto machine = [](auto change) { return with(small_machine(), change); };
   const auto softmax = [](auto change) { return with(kSoftmax, change); };
   const auto sigmoid = [](auto change) { return with(kSigmoid, change); };
@@ -77,7 +77,7 @@ std::vector<Case> cases() {
   };
 }
 
-class CompiledExperts : public testing::TestWithParam<Case> {};
+class CompiledExperts : public testing::TestWithParam<ExpertsCase> {};
 
 TEST_P(CompiledExperts, EveryValueEqualsTheReference) {
   Bench bench(GetParam().shape, GetParam().machine);
@@ -89,7 +89,7 @@ TEST_P(CompiledExperts, SharedBuffersChangeNothing) {
   three_steps(bench, false);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CompiledExperts, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models, CompiledExperts, testing::ValuesIn(experts_cases()),
                          [](const auto& p) { return p.param.name; });
 
 /// Which matrices of the experts' stacks are transferred, by weight.

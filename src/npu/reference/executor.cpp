@@ -182,7 +182,7 @@ void Executor::run(const op::StoreKv& o) {
   }
 }
 
-void Executor::run(const op::SwiGlu& o) {
+void Executor::run(const op::Glu& o) {
   for (std::size_t r = 0; r < value(o.out).size(); ++r)
     for (std::size_t i = 0; i < static_cast<std::size_t>(map(o.out).width); ++i) {
       const Bf16 gate = value(o.gate)[r][i];

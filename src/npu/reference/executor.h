@@ -65,7 +65,7 @@ class Executor {
   void run(const op::Rope& o);
   void run(const op::StoreKv& o);
   void run(const op::Attention& o);
-  void run(const op::SwiGlu& o);
+  void run(const op::Glu& o);
   void run(const op::Add& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);

@@ -6,8 +6,8 @@
 #include "npu/machine/arithmetic.h"
 #include "numerics/mx.h"
 
-// The matrix unit's arithmetic, written from its definition (docs/npu.md, "Matrix unit") without the machine's kernels:
-// one output at a time, every shift where the text has one. Slow, and easy to check.
+// The matrix unit's arithmetic, written from its definition (docs/guide/npu.md, "Matrix unit") without the machine's
+// kernels: one output at a time, every shift where the text has one. Slow, and easy to check.
 
 namespace dllm::npu::reference {
 

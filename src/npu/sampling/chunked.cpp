@@ -1,4 +1,4 @@
-// Edge mode (npu-reference C.5): a chunk of the vocabulary is on chip at a time, so the logits are read twice, for the
+// d-PLENA's edge mode: a chunk of the vocabulary is on chip at a time, so the logits are read twice, for the
 // maximum and for the sum. Transfers are awaited; nothing overlaps but what the hardware finds. Registers:
 //   gp1 buffer   gp2 source   gp3 row   gp4 index of the row's first lane, later the count   gp5 arg-max   gp6 tokens
 //   gp7 predicted   gp8 mask row   gp9 source of the position   gp10 batch items   gp11 block   gp12 loops over vectors
@@ -92,21 +92,12 @@ class Chunked {
       e_.line("li gp5, 0");
       e_.line("li gp4, 0");
       e_.line("S_ADD_INT gp2, gp9, gp0");
-      pass([&] {
-        e_.line("V_RED_MAX_IDX gp5, gp3, gp4, f1");
-        e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
-        e_.line("S_ADDI_INT gp4, gp4, {}", vlen_);
-      });
+      pass([&] { find_maximum(e_, vlen_); });
     });
     e_.region("sum", [&] {
       e_.line("S_LI_FP f2, 0.0");
       e_.line("S_ADD_INT gp2, gp9, gp0");
-      pass([&] {
-        e_.line("V_SUB_VF gp3, gp3, f1, 0, 0");
-        e_.line("V_EXP_V gp3, gp3, 0");
-        e_.line("V_RED_SUM f2, gp3, 0");
-        e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
-      });
+      pass([&] { add_exponentials(e_, vlen_); });
       e_.line("S_ADD_INT gp9, gp2, gp0");
     });
     e_.line("S_RECI_FP f2, f2");
@@ -128,10 +119,7 @@ class Chunked {
       e_.line("V_SELECT_INT gp7, gp7, gp6, gp8, gp11");
       e_.line("V_SELECT_INT gp6, gp7, gp6, gp3, gp11");
       e_.line("V_SUB_VV gp8, gp8, gp3, 0  ; decided now");
-      e_.line("S_ADDI_INT gp6, gp6, {}", k_.shape.block);
-      e_.line("S_ADDI_INT gp7, gp7, {}", k_.shape.block);
-      e_.line("S_ADDI_INT gp8, gp8, {}", vlen_);
-      e_.line("S_ADDI_INT gp14, gp14, 1");
+      next_item(e_, k_);
     });
   }
 

@@ -65,6 +65,29 @@ inline void load_masks(Emitter& e, const SamplingKernel& k) {
   e.line("C_SET_CSR gp3, prefetch_v_rows");
 }
 
+/// One vector of the search for the maximum f1: gp3 is its address, gp4 the index of its first lane, gp5 the arg-max.
+inline void find_maximum(Emitter& e, std::int64_t vlen) {
+  e.line("V_RED_MAX_IDX gp5, gp3, gp4, f1");
+  e.line("S_ADDI_INT gp3, gp3, {}", vlen);
+  e.line("S_ADDI_INT gp4, gp4, {}", vlen);
+}
+
+/// One vector of the sum f2 of exponentials, relative to the maximum f1; gp3 is its address.
+inline void add_exponentials(Emitter& e, std::int64_t vlen) {
+  e.line("V_SUB_VF gp3, gp3, f1, 0, 0");
+  e.line("V_EXP_V gp3, gp3, 0");
+  e.line("V_RED_SUM f2, gp3, 0");
+  e.line("S_ADDI_INT gp3, gp3, {}", vlen);
+}
+
+/// The next batch item: gp6 tokens, gp7 predictions, gp8 the row of its mask, gp14 its count.
+inline void next_item(Emitter& e, const SamplingKernel& k) {
+  e.line("S_ADDI_INT gp6, gp6, {}", k.shape.block);
+  e.line("S_ADDI_INT gp7, gp7, {}", k.shape.block);
+  e.line("S_ADDI_INT gp8, gp8, {}", k.machine.vlen);
+  e.line("S_ADDI_INT gp14, gp14, 1");
+}
+
 // One file per form.
 std::string published_text(const SamplingKernel& kernel, std::int64_t idle_instructions);
 std::string chunked_text(const SamplingKernel& kernel);

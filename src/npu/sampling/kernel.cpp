@@ -31,7 +31,7 @@ Expected<void> check(const SamplingShape& s, std::int64_t vlen) {
     if (value < 1 || value > (1 << 24)) return bad(fmt::format("{} is {}", name, value), "1 to 16777216");
   if (s.block > vlen) return bad(fmt::format("a block of {} exceeds VLEN {}", s.block, vlen), "a mask is one row");
   if (s.chunk < 0 || s.chunk % vlen != 0)
-    return bad(fmt::format("chunk {} is no multiple of VLEN {}", s.chunk, vlen), "0: as long as possible");
+    return bad(fmt::format("chunk {} is not a multiple of VLEN {}", s.chunk, vlen), "0: as long as possible");
   if (s.preload < 0 || s.preload > 65536) return bad(fmt::format("preload {}", s.preload), "vectors per transfer");
   if (u64(s.batch * s.block) * u64(ceil_div(s.vocab, vlen) * vlen) >= std::uint64_t{1} << 32)
     return bad("the logits have 2^32 elements or more",
@@ -107,6 +107,8 @@ Expected<void> place(SamplingKernel& k) {
   at.hbm_bytes = tensor(u64(at.mask_steps * s.batch * vlen) + over, at.masks, at.masks_scales);
   if (at.hbm_bytes > k.machine.hbm_bytes || at.masks >> 32 != 0)
     return bad(fmt::format("{} bytes of logits and masks do not fit into the memory", at.hbm_bytes));
+  // The functional machine holds what the kernel uses of the device's memory, not all of it.
+  k.machine.hbm_bytes = at.hbm_bytes;
   return {};
 }
 
@@ -150,7 +152,7 @@ Expected<SamplingKernel> build_sampling(const Device& device, const SamplingShap
   DLLM_CHECK_OK(place(kernel));
   switch (shape.form) {
     case SamplingForm::kPublished: {
-      // The published kernel executes 28 + 6 B scalar instructions once (npu-reference C.2); ours needs fewer.
+      // The published kernel executes 28 + 6 B scalar instructions once; ours needs fewer.
       kernel.assembly = sampling::published_text(kernel, 0);
       DLLM_TRY(const Program without, assemble(kernel.assembly, {.file = "sampling"}));
       const std::int64_t idle = 28 + 6 * kernel.shape.batch - scalars_outside_loops(without);

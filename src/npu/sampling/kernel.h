@@ -17,7 +17,7 @@ namespace dllm::npu {
 enum class SamplingForm : std::uint8_t {
   kPublished,  ///< d-PLENA's kernel: the logits of a batch item are loaded, then reduced position by position
   kChunked,    ///< its edge mode: a chunk of the vocabulary on chip at a time; the logits are read twice
-  kOnePass,    ///< read once, in chunks with a running maximum and sum; the next chunk's maximum beside this one's sum
+  kOnePass,    ///< read once, in chunks with a running maximum and sum; the next chunk's maximum during this one's sum
 };
 std::string_view name_of(SamplingForm form);
 std::optional<SamplingForm> sampling_form_from_name(std::string_view name);
@@ -35,7 +35,7 @@ struct SamplingShape {
 struct SamplingLayout {
   std::int64_t vectors = 0;       ///< VLEN vectors per position
   std::int64_t padded_vocab = 0;  ///< vectors x VLEN; the rest holds the lowest value of the format
-  // HBM, bytes: tensors in the machine's activation format, scales behind the elements.
+  // HBM, bytes: tensors in the machine's activation format, scales after the elements.
   std::uint64_t logits = 0, logits_scales = 0;  ///< second: from the tensor's base
   std::uint64_t masks = 0, masks_scales = 0;    ///< [mask_steps][batch][VLEN]: 1 where a position is undecided
   std::int64_t mask_steps = 1;                  ///< the published kernel reads masks anew in every step

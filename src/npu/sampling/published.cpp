@@ -1,4 +1,4 @@
-// d-PLENA's sampling kernel (npu-reference A.8, C.2): the same instructions per position, vector and transfer, in
+// d-PLENA's sampling kernel (docs/lab/npu-sampling.md): the same instructions per position, vector and transfer, in
 // hardware loops where the public generator unrolls. Registers:
 //   gp1, gp2 target and source of transfers   gp3 row   gp4 index of the row's first lane, later the count   gp5
 //   arg-max gp6 tokens   gp7 predicted   gp8 mask row   gp9 transfer row   gp10 distance to the scales   gp11 block
@@ -9,9 +9,10 @@
 namespace dllm::npu::sampling {
 namespace {
 
-void load_masks(Emitter& e, const SamplingKernel& k, std::int64_t per_transfer) {
+/// As many vectors a transfer as the machine's default, unlike the other forms' load_masks().
+void load_published_masks(Emitter& e, const SamplingKernel& k) {
   const SamplingLayout& at = k.layout;
-  const std::int64_t vlen = k.machine.vlen;
+  const std::int64_t vlen = k.machine.vlen, per_transfer = k.machine.prefetch_v_rows;
   e.region("masks", [&] {
     e.line("li gp3, {}", at.masks);
     e.line("C_SET_ADDR_REG a2, gp0, gp3");
@@ -31,6 +32,26 @@ void load_masks(Emitter& e, const SamplingKernel& k, std::int64_t per_transfer) 
   });
 }
 
+/// The logits of a batch item into VRAM from `first` on, gp2 being their place in memory.
+void load_logits(Emitter& e, const SamplingKernel& k, std::uint64_t first) {
+  const std::int64_t vectors = k.shape.block * k.layout.vectors;
+  const std::int64_t per_transfer = k.machine.prefetch_v_rows, lanes = per_transfer * k.machine.vlen;
+  e.region("load", [&] {
+    e.line("C_SET_ADDR_REG a1, gp0, gp0");
+    e.line("C_SET_SCALE_REG gp10");
+    e.line("li gp1, {}", first);
+    e.loop("gp12", (vectors + per_transfer - 1) / per_transfer, [&] {
+      e.line("H_PREFETCH_V gp1, gp2, a1, 0, 0");
+      e.line("S_ADDI_INT gp1, gp1, {}", lanes);
+      e.line("S_ADDI_INT gp2, gp2, {}", lanes);
+    });
+  });
+  if (const std::int64_t over = vectors % per_transfer; over != 0) {
+    e.line("li gp3, {}  ; the last transfer read that much of the next item", (per_transfer - over) * k.machine.vlen);
+    e.line("S_SUB_INT gp2, gp2, gp3");
+  }
+}
+
 /// As the published generator: two instructions beyond 18 bits, even where one would do.
 void load_address(Emitter& e, std::uint64_t address) {
   if (address < (std::uint64_t{1} << 18)) {
@@ -48,18 +69,9 @@ void reduce_position(Emitter& e, const SamplingKernel& k, std::int64_t position,
   e.line("li gp4, 0");
   e.line("S_LI_FP f2, 0.0");
   load_address(e, row);
-  e.loop("gp12", k.layout.vectors, [&] {
-    e.line("V_RED_MAX_IDX gp5, gp3, gp4, f1");
-    e.line("S_ADDI_INT gp3, gp3, {}", vlen);
-    e.line("S_ADDI_INT gp4, gp4, {}", vlen);
-  });
+  e.loop("gp12", k.layout.vectors, [&] { find_maximum(e, vlen); });
   load_address(e, row);
-  e.loop("gp12", k.layout.vectors, [&] {
-    e.line("V_SUB_VF gp3, gp3, f1, 0, 0");
-    e.line("V_EXP_V gp3, gp3, 0");
-    e.line("V_RED_SUM f2, gp3, 0");
-    e.line("S_ADDI_INT gp3, gp3, {}", vlen);
-  });
+  e.loop("gp12", k.layout.vectors, [&] { add_exponentials(e, vlen); });
   e.line("S_RECI_FP f2, f2");
   e.line("S_ST_FP f2, gp0, {}", position);
   e.line("S_ST_INT gp5, gp7, {}", position);
@@ -70,9 +82,7 @@ void reduce_position(Emitter& e, const SamplingKernel& k, std::int64_t position,
 std::string published_text(const SamplingKernel& k, std::int64_t idle_instructions) {
   const SamplingLayout& at = k.layout;
   const auto vlen = static_cast<std::uint64_t>(k.machine.vlen);
-  const auto padded = static_cast<std::uint64_t>(at.padded_vocab);
   const std::uint64_t logits = (3 * static_cast<std::uint64_t>(k.shape.batch)) * vlen;
-  const std::int64_t per_transfer = k.machine.prefetch_v_rows;
   Emitter e;
   e.line("; sampling, published form: batch {}, block {}, vocabulary {} in {} vectors of {}, {} steps", k.shape.batch,
          k.shape.block, k.shape.vocab, at.vectors, vlen, k.shape.steps);
@@ -92,30 +102,16 @@ std::string published_text(const SamplingKernel& k, std::int64_t idle_instructio
     }
   });
   e.loop("gp15", k.shape.steps, [&] {
-    load_masks(e, k, per_transfer);
+    load_published_masks(e, k);
     e.line("li gp2, 0");
     e.line("li gp6, {}", at.tokens);
     e.line("li gp7, {}", at.predicted);
     e.line("li gp8, {}", at.mask_row * vlen);
     e.loop("gp13", k.shape.batch, [&] {
-      e.region("load", [&] {
-        e.line("C_SET_ADDR_REG a1, gp0, gp0");
-        e.line("C_SET_SCALE_REG gp10");
-        e.line("li gp1, {}", logits);
-        e.loop("gp12", (k.shape.block * at.vectors + per_transfer - 1) / per_transfer, [&] {
-          e.line("H_PREFETCH_V gp1, gp2, a1, 0, 0");
-          e.line("S_ADDI_INT gp1, gp1, {}", static_cast<std::uint64_t>(per_transfer) * vlen);
-          e.line("S_ADDI_INT gp2, gp2, {}", static_cast<std::uint64_t>(per_transfer) * vlen);
-        });
-      });
-      if (const std::int64_t over = k.shape.block * at.vectors % per_transfer; over != 0) {
-        e.line("li gp3, {}  ; the last transfer read that much of the next item",
-               (per_transfer - over) * k.machine.vlen);
-        e.line("S_SUB_INT gp2, gp2, gp3");
-      }
+      load_logits(e, k, logits);
       e.region("reduce", [&] {
         for (std::int64_t l = 0; l < k.shape.block; ++l)
-          reduce_position(e, k, l, logits + static_cast<std::uint64_t>(l) * padded);
+          reduce_position(e, k, l, logits + static_cast<std::uint64_t>(l * at.padded_vocab));
       });
       e.region("select", [&] {
         e.line("S_MAP_V_FP gp0, gp0, gp11");
@@ -123,10 +119,7 @@ std::string published_text(const SamplingKernel& k, std::int64_t idle_instructio
         e.line("V_TOPK_MASK gp9, gp0, gp8, gp4, gp11");
         e.line("V_SELECT_INT gp7, gp7, gp6, gp8, gp11");
         e.line("V_SELECT_INT gp6, gp7, gp6, gp9, gp11");
-        e.line("S_ADDI_INT gp6, gp6, {}", k.shape.block);
-        e.line("S_ADDI_INT gp7, gp7, {}", k.shape.block);
-        e.line("S_ADDI_INT gp8, gp8, {}", vlen);
-        e.line("S_ADDI_INT gp14, gp14, 1");
+        next_item(e, k);
       });
     });
   });

@@ -3,79 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <unordered_map>
 
 #include "base/thread_pool.h"
 #include "base/try.h"
-#include "npu/energy/energy.h"
 
 namespace dllm::npu {
 namespace {
 
-constexpr std::int64_t kBatch = 256;  // points between two writes to the store
+constexpr std::int64_t kBatch = 8192;  // points between two writes to the store
+constexpr std::int64_t kGrain = 32;    // points that a thread takes at once
 
-/// The part of a configuration that decides the achieved bandwidth.
-std::string memory_key(const Device& device) {
-  return device_json(device)["memory"].dump() + fmt::format("@{}", device.period_fs());
-}
-
-std::vector<double> metrics_of(const Device& device, const BlockCost& block, double gbps) {
-  const double ms = 1e3;
-  return {block.tokens_per_second,
-          block.tokens_per_joule,
-          block.seconds,
-          block.joules,
-          block.joules / block.seconds,
-          area(device).total(),
-          block.serial_seconds,
-          block.warm.seconds(device) * ms,
-          block.refine.seconds(device) * ms,
-          gbps,
-          device.peak_tops()};
-}
-
-SweepResult evaluate(const SweepPoint& point, const ModelShape& shape, const Expected<double>& gbps) {
-  SweepResult result{point.hash, point.configuration, {}, ""};
-  const auto run = [&]() -> Expected<void> {
-    DLLM_TRY(const double bandwidth, gbps);
-    DLLM_TRY(const CostModel model, CostModel::create(point.device, bandwidth));
-    const Graph warm = shape.architecture->build(shape.desc, warm_shape(point.workload));
-    const Graph refine = shape.architecture->build(shape.desc, refine_shape(point.workload));
-    DLLM_TRY(const BlockCost block, evaluate_block(model, warm, refine, point.workload));
-    result.metrics = metrics_of(point.device, block, bandwidth);
-    return {};
-  };
-  if (const auto done = run(); !done) result.error = done.error().message();
-  return result;
-}
-
-std::string limit_exceeded(const SweepSpec& spec, const SweepResult& result) {
-  for (const SweepSpec::Limit& limit : spec.limits) {
-    const std::size_t i = metric_index(limit.metric);
-    const double value = result.metrics[i];
-    if (sweep_metrics()[i].larger_is_better ? value < limit.value : value > limit.value) return limit.metric;
-  }
-  return "";
+/// As costs: smaller is better.
+double cost(const SweepRow& row, std::size_t metric) {
+  return sweep_metrics()[metric].larger_is_better ? -row.metrics[metric] : row.metrics[metric];
 }
 
 }  // namespace
 
-std::size_t metric_index(std::string_view name) {
-  const auto& metrics = sweep_metrics();
-  const auto at = std::find_if(metrics.begin(), metrics.end(), [name](const Metric& m) { return m.name == name; });
-  return static_cast<std::size_t>(at - metrics.begin());
-}
-
 void mark_pareto(std::vector<SweepRow>& rows, std::size_t x, std::size_t y) {
-  const auto& metrics = sweep_metrics();
-  // As costs: smaller is better in both.
-  const auto cost = [&](const SweepRow& row, std::size_t i) {
-    return metrics[i].larger_is_better ? -row.result.metrics[i] : row.result.metrics[i];
-  };
   std::vector<SweepRow*> order;
   for (SweepRow& row : rows)
-    if (row.result.error.empty() && row.over_limit.empty()) order.push_back(&row);
+    if (row.error == 0 && row.over_limit < 0) order.push_back(&row);
   std::stable_sort(order.begin(), order.end(), [&](const SweepRow* a, const SweepRow* b) {
     return std::pair(cost(*a, x), cost(*a, y)) < std::pair(cost(*b, x), cost(*b, y));
   });
@@ -88,71 +37,132 @@ void mark_pareto(std::vector<SweepRow>& rows, std::size_t x, std::size_t y) {
   }
 }
 
-Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int threads, const SweepProgress& progress) {
-  DLLM_TRY(const ModelShape shape, load_model_shape(spec.model));
-  SweepReport report;
-  const std::int64_t all = spec.points();
-  report.rows.resize(static_cast<std::size_t>(all));
-  ThreadPool pool(threads);
-  std::map<std::string, Expected<double>> bandwidths;
-  std::map<std::string, std::size_t> first;  // row of each hash
-  for (std::int64_t begin = 0; begin < all; begin += kBatch) {
-    const std::int64_t size = std::min(kBatch, all - begin);
-    std::vector<Expected<SweepPoint>> points(static_cast<std::size_t>(size), Error{});
-    pool.parallel_for(size, [&](std::int64_t i, int) {
-      points[static_cast<std::size_t>(i)] = resolve_point(spec, shape, begin + i);
-    });
-    std::vector<std::size_t> todo;  // offsets into the batch
-    std::map<std::string, const Device*> memories;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const std::size_t index = static_cast<std::size_t>(begin) + i;
-      SweepRow& row = report.rows[index];
-      row.values = spec.at(begin + static_cast<std::int64_t>(i));
-      if (!points[i]) {
-        row.result.error = points[i].error().message();
-        ++report.invalid;
-        continue;
-      }
-      row.result.hash = points[i]->hash;
-      if (!first.emplace(points[i]->hash, index).second) {
-        ++report.duplicates;
-        continue;
-      }
-      DLLM_TRY(std::optional<SweepResult> known, store.find(points[i]->hash));
-      if (known) {
-        row.result = *std::move(known);
-        ++report.reused;
-        continue;
-      }
-      todo.push_back(i);
-      if (!bandwidths.contains(memory_key(points[i]->device)))
-        memories.emplace(memory_key(points[i]->device), &points[i]->device);
+struct SweepRunner::State {
+  const SweepSpec& spec;
+  SweepStore& store;
+  std::unique_ptr<SweepSpace> space;
+  std::unique_ptr<ThreadPool> pool;
+  std::vector<PointEvaluator> evaluators;  ///< by worker
+  std::vector<SweepResult> stored;         ///< sorted by hash
+  struct Known {
+    SweepMetrics metrics = {};
+    std::uint32_t error = 0;
+  };
+  std::unordered_map<std::uint64_t, Known> seen;  ///< of this run
+  std::unordered_map<std::string, std::uint32_t> error_index;
+
+  std::uint32_t index_of(const std::string& error, SweepReport& report) {
+    if (error.empty()) return 0;
+    const auto [at, added] = error_index.try_emplace(error, static_cast<std::uint32_t>(report.errors.size()));
+    if (added) report.errors.push_back(error);
+    return at->second;
+  }
+};
+
+SweepRunner::SweepRunner(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SweepRunner::SweepRunner(SweepRunner&&) noexcept = default;
+SweepRunner::~SweepRunner() = default;
+
+Expected<SweepRunner> SweepRunner::create(const SweepSpec& spec, SweepStore& store, int threads) {
+  DLLM_TRY(std::unique_ptr<SweepSpace> space, SweepSpace::create(spec));
+  auto state = std::unique_ptr<State>(
+      new State{spec, store, std::move(space), std::make_unique<ThreadPool>(threads), {}, {}, {}, {}});
+  for (int i = 0; i < threads; ++i) state->evaluators.emplace_back(*state->space);
+  DLLM_TRY(state->stored, store.all());
+  return SweepRunner(std::move(state));
+}
+
+Expected<void> SweepRunner::evaluate(SweepRow* rows, std::size_t count, SweepReport& report) {
+  State& s = *state_;
+  if (report.errors.empty()) report.errors.emplace_back();
+  std::vector<std::size_t> todo;
+  std::vector<std::size_t> again;  // the same as another row of this batch
+  for (std::size_t i = 0; i < count; ++i) {
+    SweepRow& row = rows[i];
+    row.hash = s.space->hash(s.spec.indices(row.point));
+    const auto [at, added] = s.seen.try_emplace(row.hash);
+    if (!added) {
+      again.push_back(i);
+      continue;
     }
-    std::vector<std::pair<std::string, const Device*>> missing(memories.begin(), memories.end());
-    std::vector<Expected<double>> found(missing.size(), Error{});
-    pool.parallel_for(static_cast<std::int64_t>(missing.size()), [&](std::int64_t i, int) {
-      found[static_cast<std::size_t>(i)] = achieved_bandwidth(*missing[static_cast<std::size_t>(i)].second);
-    });
-    for (std::size_t i = 0; i < missing.size(); ++i) bandwidths.emplace(missing[i].first, found[i]);
-    std::vector<SweepResult> results(todo.size());
-    pool.parallel_for(static_cast<std::int64_t>(todo.size()), [&](std::int64_t i, int) {
-      const SweepPoint& point = *points[todo[static_cast<std::size_t>(i)]];
-      results[static_cast<std::size_t>(i)] = evaluate(point, shape, bandwidths.at(memory_key(point.device)));
-    });
-    DLLM_CHECK_OK(store.add(results));
-    for (std::size_t i = 0; i < todo.size(); ++i)
-      report.rows[static_cast<std::size_t>(begin) + todo[i]].result = std::move(results[i]);
-    report.evaluated += static_cast<std::int64_t>(todo.size());
-    if (progress && !progress(begin + size, all) && begin + size < all)
-      return Error{ErrorCode::kCancelled, fmt::format("stopped after {} of {} points", begin + size, all), "",
+    const auto known = std::lower_bound(s.stored.begin(), s.stored.end(), row.hash,
+                                        [](const SweepResult& r, std::uint64_t hash) { return r.hash < hash; });
+    if (known == s.stored.end() || known->hash != row.hash) {
+      todo.push_back(i);
+      continue;
+    }
+    row.metrics = known->metrics;
+    row.error = s.index_of(known->error, report);
+    at->second = {row.metrics, row.error};
+    ++(row.error == 0 ? report.reused : report.invalid);
+  }
+  std::vector<SweepResult> results(todo.size());
+  s.pool->parallel_ranges(
+      static_cast<std::int64_t>(todo.size()), kGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const SweepRow& row = rows[todo[static_cast<std::size_t>(i)]];
+          SweepResult& result = results[static_cast<std::size_t>(i)];
+          result.hash = row.hash;
+          auto metrics = s.evaluators[static_cast<std::size_t>(worker)].evaluate(s.spec.indices(row.point));
+          if (metrics)
+            result.metrics = *metrics;
+          else
+            result.error = metrics.error().message();
+        }
+      });
+  if (!results.empty()) DLLM_CHECK_OK(s.store.add(results));
+  for (std::size_t i = 0; i < todo.size(); ++i) {
+    SweepRow& row = rows[todo[i]];
+    row.metrics = results[i].metrics;
+    row.error = s.index_of(results[i].error, report);
+    s.seen[row.hash] = {row.metrics, row.error};
+    ++(row.error == 0 ? report.evaluated : report.invalid);
+  }
+  for (const std::size_t i : again) {
+    const State::Known& known = s.seen.at(rows[i].hash);
+    rows[i].metrics = known.metrics;
+    rows[i].error = known.error;
+    ++(known.error == 0 ? report.duplicates : report.invalid);
+  }
+  return {};
+}
+
+std::int16_t SweepRunner::over_limit(const SweepRow& row) const {
+  const std::vector<SweepSpec::Limit>& limits = state_->spec.limits;
+  for (std::size_t l = 0; row.error == 0 && l < limits.size(); ++l) {
+    const std::size_t i = metric_index(limits[l].metric);
+    const double value = row.metrics[i];
+    if (sweep_metrics()[i].larger_is_better ? value < limits[l].value : value > limits[l].value)
+      return static_cast<std::int16_t>(l);
+  }
+  return -1;
+}
+
+void SweepRunner::finish(SweepReport& report) const {
+  for (SweepRow& row : report.rows) row.over_limit = over_limit(row);
+  mark_pareto(report.rows, metric_index(state_->spec.plot_x), metric_index(state_->spec.plot_y));
+}
+
+Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int threads, const SweepProgress& progress,
+                                SweepRange range) {
+  const std::int64_t points = spec.points();
+  if (range.count == 0) range.count = points - range.first;
+  if (range.first < 0 || range.count < 1 || range.first > points - range.count)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("points {} to {} of {}", range.first, range.first + range.count, points), "sweep", ""};
+  DLLM_TRY(SweepRunner runner, SweepRunner::create(spec, store, threads));
+  SweepReport report;
+  report.rows.resize(static_cast<std::size_t>(range.count));
+  for (std::int64_t begin = 0; begin < range.count; begin += kBatch) {
+    const std::int64_t size = std::min(kBatch, range.count - begin);
+    SweepRow* rows = report.rows.data() + begin;
+    for (std::int64_t i = 0; i < size; ++i) rows[i].point = range.first + begin + i;
+    DLLM_CHECK_OK(runner.evaluate(rows, static_cast<std::size_t>(size), report));
+    if (progress && !progress(begin + size, range.count) && begin + size < range.count)
+      return Error{ErrorCode::kCancelled, fmt::format("stopped after {} of {} points", begin + size, range.count), "",
                    "the same command goes on from there"};
   }
-  for (SweepRow& row : report.rows) {
-    if (row.result.metrics.empty() && row.result.error.empty())
-      row.result = report.rows[first.at(row.result.hash)].result;  // a duplicate
-    if (row.result.error.empty()) row.over_limit = limit_exceeded(spec, row.result);
-  }
-  mark_pareto(report.rows, metric_index(spec.plot_x), metric_index(spec.plot_y));
+  runner.finish(report);
   return report;
 }
 
@@ -167,10 +177,14 @@ std::string sweep_csv(const SweepSpec& spec, const SweepReport& report) {
   for (const Metric& metric : sweep_metrics()) text += fmt::format("{},", metric.name);
   text += "over_limit,pareto,hash,error\n";
   for (const SweepRow& row : report.rows) {
-    for (const std::string& value : row.values) text += quoted(value) + ",";
-    for (std::size_t i = 0; i < sweep_metrics().size(); ++i)
-      text += i < row.result.metrics.size() ? fmt::format("{:.9g},", row.result.metrics[i]) : std::string(",");
-    text += fmt::format("{},{},{},{}\n", row.over_limit, row.pareto ? 1 : 0, row.result.hash, quoted(row.result.error));
+    for (const std::string& value : spec.at(row.point)) text += quoted(value) + ",";
+    for (const double metric : row.metrics) {
+      if (row.error == 0) fmt::format_to(std::back_inserter(text), "{:.9g}", metric);
+      text += ',';
+    }
+    fmt::format_to(std::back_inserter(text), "{},{},{:016x},{}\n",
+                   row.over_limit < 0 ? "" : spec.limits[static_cast<std::size_t>(row.over_limit)].metric,
+                   row.pareto ? 1 : 0, row.hash, quoted(report.errors[row.error]));
   }
   return text;
 }

@@ -4,34 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/try.h"
+#include "npu/analytic/cost_model.h"
 #include "npu/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {
 
-constexpr std::int64_t kMostPoints = 1000000;
+constexpr std::int64_t kMostPoints = 10000000;
 constexpr std::string_view kWorkload = "workload.";
 
-/// Part of every hash: results of another model of the machine are other results. Raise it when figures change.
-constexpr std::string_view kModelVersion = "1";
-
-std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-struct WorkloadKey {
-  std::string_view name;
-  std::int64_t Workload::* member;
-};
-constexpr WorkloadKey kWorkloadKeys[] = {{"batch", &Workload::batch},
-                                         {"block", &Workload::block},
-                                         {"context", &Workload::context},
-                                         {"steps", &Workload::steps}};
+constexpr std::string_view kWorkloadKeys[] = {"batch", "block", "context", "steps"};
 
 Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& spec) {
   for (const std::string& key : table.keys()) {
@@ -44,13 +28,19 @@ Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& s
       std::vector<std::string> known;
       for (const DeviceField& field : fields) known.push_back(fmt::format("{}.{}", field.section, field.key));
       if (std::find(known.begin(), known.end(), key) == known.end()) {
+        if (const std::string_view hint = derived_key_hint(key); !hint.empty())
+          return table.error(key, fmt::format("'{}' follows from other keys and cannot be set", key),
+                             std::string(hint));
         const std::string near = nearest_key(key, known);
         return table.error(key, fmt::format("unknown key '{}' of a device", key),
                            near.empty() ? "quote the dotted key: \"array.blen\" = [32, 64]"
                                         : fmt::format("did you mean \"{}\"?", near));
       }
-    } else if (std::none_of(std::begin(kWorkloadKeys), std::end(kWorkloadKeys),
-                            [&key](const WorkloadKey& k) { return k.name == key; })) {
+      if (!is_modelled(key))
+        return table.error(key,
+                           fmt::format("the analytical model of time knows no other '{}' than the shipped one", key),
+                           "`dllm npu step` and `dllm npu sampling` simulate it");
+    } else if (std::find(std::begin(kWorkloadKeys), std::end(kWorkloadKeys), key) == std::end(kWorkloadKeys)) {
       return table.error(key, fmt::format("unknown key '{}' of a workload", key), "batch, block, context, steps");
     }
     spec.axes.push_back(std::move(axis));
@@ -67,14 +57,28 @@ Expected<void> check_metric(const TomlTable& table, std::string_view key, std::s
 
 }  // namespace
 
-const std::vector<Metric>& sweep_metrics() {
-  static const std::vector<Metric> metrics = {
-      {"tokens_per_second", "1/s", true}, {"tokens_per_joule", "1/J", true}, {"block_seconds", "s", false},
-      {"block_joules", "J", false},       {"power_w", "W", false},           {"area_mm2", "mm2", false},
-      {"serial_seconds", "s", false},     {"warm_ms", "ms", false},          {"refine_ms", "ms", false},
-      {"achieved_gbps", "GB/s", true},    {"peak_tops", "TOPS", true},
-  };
-  return metrics;
+const std::array<Metric, kSweepMetrics>& sweep_metrics() {
+  static constexpr std::array<Metric, kSweepMetrics> kMetrics = {{
+      {"tokens_per_second", "1/s", true},
+      {"tokens_per_joule", "1/J", true},
+      {"block_seconds", "s", false},
+      {"block_joules", "J", false},
+      {"power_w", "W", false},
+      {"area_mm2", "mm2", false},
+      {"serial_seconds", "s", false},
+      {"warm_ms", "ms", false},
+      {"refine_ms", "ms", false},
+      {"achieved_gbps", "GB/s", true},
+      {"peak_tops", "TOPS", true},
+      {"voltage_v", "V", false},
+  }};
+  return kMetrics;
+}
+
+std::size_t metric_index(std::string_view name) {
+  const auto& metrics = sweep_metrics();
+  const auto at = std::find_if(metrics.begin(), metrics.end(), [name](const Metric& m) { return m.name == name; });
+  return static_cast<std::size_t>(at - metrics.begin());
 }
 
 std::int64_t SweepSpec::points() const {
@@ -83,13 +87,27 @@ std::int64_t SweepSpec::points() const {
   return count;
 }
 
-std::vector<std::string> SweepSpec::at(std::int64_t point) const {
-  std::vector<std::string> values(axes.size());
+std::vector<std::uint32_t> SweepSpec::indices(std::int64_t point) const {
+  std::vector<std::uint32_t> found(axes.size());
   for (std::size_t i = axes.size(); i > 0; --i) {
     const auto size = static_cast<std::int64_t>(axes[i - 1].values.size());
-    values[i - 1] = axes[i - 1].values[static_cast<std::size_t>(point % size)];
+    found[i - 1] = static_cast<std::uint32_t>(point % size);
     point /= size;
   }
+  return found;
+}
+
+std::int64_t SweepSpec::point(const std::vector<std::uint32_t>& indices) const {
+  std::int64_t point = 0;
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    point = point * static_cast<std::int64_t>(axes[i].values.size()) + indices[i];
+  return point;
+}
+
+std::vector<std::string> SweepSpec::at(std::int64_t point) const {
+  const std::vector<std::uint32_t> chosen = indices(point);
+  std::vector<std::string> values(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) values[i] = axes[i].values[chosen[i]];
   return values;
 }
 
@@ -124,48 +142,6 @@ Expected<SweepSpec> parse_sweep(std::string_view text, const std::string& file) 
   if (points > kMostPoints)
     return root.error("device", fmt::format("{:.3g} points", points), fmt::format("at most {}", kMostPoints));
   return spec;
-}
-
-Expected<SweepPoint> resolve_point(const SweepSpec& spec, const ModelShape& shape, std::int64_t point) {
-  SweepPoint resolved;
-  std::vector<Override> overrides;
-  const std::vector<std::string> values = spec.at(point);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::string& key = spec.axes[i].key;
-    if (!key.starts_with(kWorkload)) {
-      overrides.push_back({key, values[i]});
-      continue;
-    }
-    for (const WorkloadKey& known : kWorkloadKeys) {
-      if (known.name != std::string_view(key).substr(kWorkload.size())) continue;
-      const char* end = values[i].data() + values[i].size();
-      if (std::from_chars(values[i].data(), end, resolved.workload.*known.member).ptr != end)
-        return Error{ErrorCode::kUsage, fmt::format("'{}' is no whole number", values[i]), key, ""};
-    }
-  }
-  DLLM_TRY(resolved.device, load_device(spec.base, overrides));
-  DLLM_CHECK_OK(check(resolved.workload));
-  nlohmann::ordered_json json;
-  json["model_version"] = kModelVersion;
-  const ModelDesc& desc = shape.desc;
-  json["model"] = {{"architecture", desc.architecture},
-                   {"vocab", desc.vocab},
-                   {"width", desc.width},
-                   {"layers", desc.layers},
-                   {"heads", desc.heads},
-                   {"kv_heads", desc.kv_heads},
-                   {"head_dim", desc.head_dim},
-                   {"ffn_width", desc.ffn_width},
-                   {"tied", desc.tied_embeddings}};
-  const Workload& w = resolved.workload;
-  json["workload"] = {{"batch", w.batch}, {"block", w.block}, {"context", w.context}, {"steps", w.steps}};
-  json["device"] = device_json(resolved.device);
-  // Names do not change results.
-  json["device"].erase("name");
-  json["device"].erase("summary");
-  resolved.configuration = json.dump();
-  resolved.hash = fmt::format("{:016x}", fnv1a(resolved.configuration));
-  return resolved;
 }
 
 }  // namespace dllm::npu

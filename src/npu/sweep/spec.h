@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,7 +17,10 @@ struct Metric {
   std::string_view name, unit;
   bool larger_is_better;
 };
-const std::vector<Metric>& sweep_metrics();
+inline constexpr std::size_t kSweepMetrics = 12;
+const std::array<Metric, kSweepMetrics>& sweep_metrics();
+/// The position of a metric that exists.
+std::size_t metric_index(std::string_view name);
 
 /// A design space: the product of all lists in a TOML file.
 ///
@@ -48,21 +52,15 @@ struct SweepSpec {
   std::string plot_x = "area_mm2", plot_y = "tokens_per_second";
 
   std::int64_t points() const;
-  /// The value of every axis at a point, the last axis running fastest.
+  /// Which value each axis has at a point, the last axis running fastest; and back.
+  std::vector<std::uint32_t> indices(std::int64_t point) const;
+  std::int64_t point(const std::vector<std::uint32_t>& indices) const;
+  /// The value of every axis at a point.
   std::vector<std::string> at(std::int64_t point) const;
 };
 
-/// Errors: unknown keys, metrics and empty lists with their line; more than a million points.
+/// Errors: unknown keys, metrics and empty lists with their line; derived keys of a device, more than ten million
+/// points.
 Expected<SweepSpec> parse_sweep(std::string_view text, const std::string& file);
-
-/// A point with everything resolved. Points that resolve to the same configuration have the same hash.
-struct SweepPoint {
-  Device device;
-  Workload workload;
-  std::string configuration;  ///< JSON of all that the result depends on
-  std::string hash;           ///< of it, 16 hexadecimal digits
-};
-/// Errors: what the device profile's checks object to.
-Expected<SweepPoint> resolve_point(const SweepSpec& spec, const ModelShape& shape, std::int64_t point);
 
 }  // namespace dllm::npu

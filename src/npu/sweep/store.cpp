@@ -1,7 +1,9 @@
 #include "npu/sweep/store.h"
 
 #include <fmt/format.h>
+
 #include <sqlite3.h>
+#include <algorithm>
 
 #include "base/try.h"
 #include "npu/sweep/spec.h"
@@ -23,6 +25,7 @@ class Statement {
     sqlite3_bind_text(statement_, index, text.c_str(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
   }
   void bind(int index, double value) { sqlite3_bind_double(statement_, index, value); }
+  void bind(int index, std::int64_t value) { sqlite3_bind_int64(statement_, index, value); }
   int step() { return sqlite3_step(statement_); }
   void reset() { sqlite3_reset(statement_); }
   std::string text(int column) const {
@@ -30,6 +33,7 @@ class Statement {
     return value == nullptr ? "" : reinterpret_cast<const char*>(value);
   }
   double number(int column) const { return sqlite3_column_double(statement_, column); }
+  std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
  private:
   sqlite3_stmt* statement_ = nullptr;
@@ -56,47 +60,45 @@ Expected<SweepStore> SweepStore::open(const std::string& path) {
   SweepStore store{std::unique_ptr<sqlite3, Close>(raw)};
   if (code != SQLITE_OK) return Error{ErrorCode::kIo, "cannot open the results database", path, ""};
   sqlite3_busy_timeout(raw, 10000);
+  // A batch that a power failure takes is evaluated again; waiting for the disk after each would cost more.
+  sqlite3_exec(raw, "PRAGMA synchronous = OFF", nullptr, nullptr, nullptr);
   const std::string create = fmt::format(
-      "CREATE TABLE IF NOT EXISTS results (hash TEXT PRIMARY KEY, configuration TEXT NOT NULL, error TEXT NOT NULL{})",
-      metric_columns(" REAL"));
+      "CREATE TABLE IF NOT EXISTS points (hash INTEGER PRIMARY KEY, error TEXT NOT NULL{})", metric_columns(" REAL"));
   if (sqlite3_exec(raw, create.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
     return store.error("cannot create the table in " + path);
-  if (!Statement(raw, fmt::format("SELECT hash, configuration, error{} FROM results", metric_columns(""))))
+  if (!Statement(raw, fmt::format("SELECT hash, error{} FROM points", metric_columns(""))))
     return store.error("the table in " + path + " has other columns");
   return store;
 }
 
-Expected<std::optional<SweepResult>> SweepStore::find(const std::string& hash) const {
-  Statement select(database_.get(),
-                   fmt::format("SELECT configuration, error{} FROM results WHERE hash = ?", metric_columns("")));
+Expected<std::vector<SweepResult>> SweepStore::all() const {
+  Statement select(database_.get(), fmt::format("SELECT hash, error{} FROM points", metric_columns("")));
   if (!select) return error("cannot read");
-  select.bind(1, hash);
-  const int code = select.step();
-  if (code == SQLITE_DONE) return std::optional<SweepResult>();
-  if (code != SQLITE_ROW) return error("cannot read");
-  SweepResult result{hash, select.text(0), {}, select.text(1)};
-  if (result.error.empty())
-    for (std::size_t i = 0; i < sweep_metrics().size(); ++i)
-      result.metrics.push_back(select.number(2 + static_cast<int>(i)));
-  return std::optional<SweepResult>(std::move(result));
+  std::vector<SweepResult> results;
+  int code = select.step();
+  for (; code == SQLITE_ROW; code = select.step()) {
+    SweepResult result{static_cast<std::uint64_t>(select.integer(0)), {}, select.text(1)};
+    for (std::size_t i = 0; i < kSweepMetrics; ++i) result.metrics[i] = select.number(2 + static_cast<int>(i));
+    results.push_back(std::move(result));
+  }
+  if (code != SQLITE_DONE) return error("cannot read");
+  std::sort(results.begin(), results.end(), [](const SweepResult& a, const SweepResult& b) { return a.hash < b.hash; });
+  return results;
 }
 
 Expected<void> SweepStore::add(const std::vector<SweepResult>& results) {
   if (sqlite3_exec(database_.get(), "BEGIN", nullptr, nullptr, nullptr) != SQLITE_OK) return error("cannot write");
   std::string marks;
-  for (std::size_t i = 0; i < sweep_metrics().size(); ++i) marks += ", ?";
-  Statement insert(database_.get(),
-                   fmt::format("INSERT OR IGNORE INTO results (hash, configuration, error{}) VALUES (?, ?, ?{})",
-                               metric_columns(""), marks));
+  for (std::size_t i = 0; i < kSweepMetrics; ++i) marks += ", ?";
+  Statement insert(database_.get(), fmt::format("INSERT OR IGNORE INTO points (hash, error{}) VALUES (?, ?{})",
+                                                metric_columns(""), marks));
   bool ok = static_cast<bool>(insert);
   for (std::size_t r = 0; ok && r < results.size(); ++r) {
     const SweepResult& result = results[r];
     insert.reset();
-    insert.bind(1, result.hash);
-    insert.bind(2, result.configuration);
-    insert.bind(3, result.error);
-    for (std::size_t i = 0; i < sweep_metrics().size(); ++i)
-      insert.bind(4 + static_cast<int>(i), i < result.metrics.size() ? result.metrics[i] : 0.0);
+    insert.bind(1, static_cast<std::int64_t>(result.hash));
+    insert.bind(2, result.error);
+    for (std::size_t i = 0; i < kSweepMetrics; ++i) insert.bind(3 + static_cast<int>(i), result.metrics[i]);
     ok = insert.step() == SQLITE_DONE;
   }
   if (!ok || sqlite3_exec(database_.get(), "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "dllm/error.h"
+#include "npu/sweep/spec.h"
 
 struct sqlite3;
 
@@ -13,19 +15,20 @@ namespace dllm::npu {
 
 /// A point's outcome: metrics in the order of sweep_metrics(), or why there are none.
 struct SweepResult {
-  std::string hash, configuration;
-  std::vector<double> metrics;
+  std::uint64_t hash = 0;
+  std::array<double, kSweepMetrics> metrics = {};
   std::string error;  ///< empty: evaluated
 };
 
-/// Results of sweeps in a SQLite file, one row per configuration hash, so that a sweep can stop and go on, and sweeps
-/// that overlap share their points. Not thread-safe.
+/// Results of sweeps in a SQLite file (table `points`, a column per metric), one row per configuration hash, so that a
+/// sweep can stop and go on, and sweeps that overlap share their points. Not thread-safe.
 class SweepStore {
  public:
   /// Creates the file if needed. Errors: kIo; a file with other columns.
   static Expected<SweepStore> open(const std::string& path);
 
-  Expected<std::optional<SweepResult>> find(const std::string& hash) const;
+  /// All results, sorted by hash: a scan of the file, a microsecond each.
+  Expected<std::vector<SweepResult>> all() const;
   /// All or nothing: a killed sweep loses at most one batch.
   Expected<void> add(const std::vector<SweepResult>& results);
 

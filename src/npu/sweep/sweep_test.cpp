@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "base/fuzz_replay.h"
+#include "npu/sweep/fuzz_entry.h"
 #include "npu/sweep/run.h"
 
 namespace dllm::npu {
@@ -28,6 +30,8 @@ Expected<SweepReport> run(const std::string& spec_text, const Database& database
   if (!store) return store.error();
   return run_sweep(*spec, *store, threads, progress);
 }
+
+TEST(FuzzCorpus, NpuToml) { test::replay_corpus("npu_toml", 20, fuzz_npu_toml); }
 
 TEST(Sweep, EvaluatesOnceAndGoesOn) {
   const Database database;
@@ -57,9 +61,9 @@ TEST(Sweep, InvalidPointsSayWhy) {
   const auto report = run(kSpec, database, 2);
   int invalid = 0;
   for (const SweepRow& row : report->rows)
-    if (!row.result.error.empty()) {
+    if (row.error != 0) {
       ++invalid;
-      EXPECT_NE(row.result.error.find("no multiple of BLEN"), std::string::npos) << row.result.error;
+      EXPECT_NE(report->errors[row.error].find("not a multiple of BLEN"), std::string::npos);
       EXPECT_FALSE(row.pareto);
     }
   EXPECT_EQ(invalid, 8);
@@ -70,9 +74,8 @@ TEST(Sweep, ParetoFront) {
   const std::size_t area = metric_index("area_mm2"), speed = metric_index("tokens_per_second");
   const double points[5][2] = {{1, 10}, {2, 20}, {2, 15}, {3, 20}, {4, 30}};
   for (std::size_t i = 0; i < 5; ++i) {
-    rows[i].result.metrics.assign(sweep_metrics().size(), 0.0);
-    rows[i].result.metrics[area] = points[i][0];
-    rows[i].result.metrics[speed] = points[i][1];
+    rows[i].metrics[area] = points[i][0];
+    rows[i].metrics[speed] = points[i][1];
   }
   mark_pareto(rows, area, speed);
   EXPECT_TRUE(rows[0].pareto);
@@ -80,7 +83,7 @@ TEST(Sweep, ParetoFront) {
   EXPECT_FALSE(rows[2].pareto);
   EXPECT_FALSE(rows[3].pareto);
   EXPECT_TRUE(rows[4].pareto);
-  rows[1].over_limit = "area_mm2";
+  rows[1].over_limit = 0;
   for (SweepRow& row : rows) row.pareto = false;
   mark_pareto(rows, area, speed);
   EXPECT_TRUE(rows[2].pareto);
@@ -96,6 +99,91 @@ TEST(Sweep, PlotHasAPointPerValidRow) {
   EXPECT_NE(svg.find("tokens_per_second [1/s]"), std::string::npos);
 }
 
+/// What a point says is what analyze says of the same device and workload, to the last bit.
+TEST(Sweep, AgreesWithAnalyze) {
+  const Database database;
+  const auto report = run(kSpec, database, 1);
+  const SweepSpec spec = *parse_sweep(kSpec, "s");
+  const ModelShape shape = *load_model_shape("llada-8b");
+  int compared = 0;
+  for (const SweepRow& row : report->rows) {
+    if (row.error != 0) continue;
+    const std::vector<std::string> values = spec.at(row.point);
+    const Device device =
+        *load_device("dart-2048", {{"array.blen", values[0]}, {"memory.stacks", values[1]}, {"clock.ghz", values[2]}});
+    Workload w;
+    w.batch = std::stol(values[3]);
+    const double gbps = *achieved_bandwidth(device);
+    const auto model = CostModel::create(device, gbps);
+    const auto block = evaluate_block(*model, shape.architecture->build(shape.desc, warm_shape(w)),
+                                      shape.architecture->build(shape.desc, refine_shape(w)), w,
+                                      RefineSchedule(shape).cycles(device, w, gbps), 1);
+    ASSERT_TRUE(block);
+    EXPECT_EQ(row.metrics[metric_index("tokens_per_second")], block->tokens_per_second);
+    EXPECT_EQ(row.metrics[metric_index("tokens_per_joule")], block->tokens_per_joule);
+    EXPECT_EQ(row.metrics[metric_index("serial_seconds")], block->serial_seconds);
+    EXPECT_EQ(row.metrics[metric_index("warm_ms")], block->warm_seconds * 1e3);
+    EXPECT_EQ(row.metrics[metric_index("peak_tops")], device.peak_tops());
+    ++compared;
+  }
+  EXPECT_EQ(compared, 16);
+}
+
+/// Pieces of a sweep, as several machines do them, are the sweep.
+TEST(Sweep, RangesAreThePoints) {
+  const Database whole, parts;
+  const SweepSpec spec = *parse_sweep(kSpec, "s");
+  const auto all = run(kSpec, whole, 2);
+  auto store = *SweepStore::open(parts.path.string() + ".b");
+  for (const SweepRange range : {SweepRange{0, 10}, SweepRange{10, 14}}) {
+    const auto part = run_sweep(spec, store, 1, {}, range);
+    ASSERT_TRUE(part) << part.error().message();
+    for (const SweepRow& row : part->rows) {
+      EXPECT_EQ(row.metrics, all->rows[static_cast<std::size_t>(row.point)].metrics);
+      EXPECT_EQ(part->errors[row.error], all->errors[all->rows[static_cast<std::size_t>(row.point)].error]);
+    }
+  }
+  EXPECT_FALSE(run_sweep(spec, store, 1, {}, {20, 10}));
+  std::filesystem::remove(parts.path.string() + ".b");
+}
+
+constexpr const char* kLargeSpec =
+    "name = \"large\"\nmodel = \"llada-8b\"\n[device]\nbase = \"dart-2048\"\n"
+    "\"array.blen\" = [16, 32, 64, 128]\n\"sram.vector_ports\" = [1, 2, 3]\n"
+    "\"clock.ghz\" = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5]\n\"memory.stacks\" = [1, 2, 4]\n"
+    "\"sram.matrix_tiles\" = [12, 16, 24, 32]\n[workload]\nbatch = [1, 4, 16]\n";
+
+/// A twentieth of the points finds the front of all of them.
+TEST(Sweep, SearchReachesTheGridsFront) {
+  const Database grid_file, search_file;
+  const SweepSpec spec = *parse_sweep(kLargeSpec, "s");
+  const auto grid = run(kLargeSpec, grid_file, 2);
+  ASSERT_TRUE(grid) << grid.error().message();
+  auto store = *SweepStore::open(search_file.path.string() + ".s");
+  const auto found = search_sweep(spec, store, 2, {}, {});
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_LE(found->rows.size(), grid->rows.size() / 20);
+  const std::size_t x = metric_index(spec.plot_x), y = metric_index(spec.plot_y);
+  // Share of the area that the grid's front dominates, against a corner at its worst ends.
+  const auto volume = [&](const SweepReport& report, double worst_x) {
+    std::vector<std::pair<double, double>> front;
+    for (const SweepRow& row : report.rows)
+      if (row.pareto) front.emplace_back(row.metrics[x], row.metrics[y]);
+    std::sort(front.begin(), front.end());
+    double sum = 0;
+    for (std::size_t i = 0; i < front.size(); ++i)
+      sum += front[i].second * ((i + 1 < front.size() ? front[i + 1].first : worst_x) - front[i].first);
+    return sum;
+  };
+  double worst = 0;
+  for (const SweepRow& row : grid->rows)
+    if (row.pareto) worst = std::max(worst, row.metrics[x]);
+  EXPECT_GT(volume(*found, 1.01 * worst), 0.995 * volume(*grid, 1.01 * worst));
+  std::filesystem::remove(search_file.path.string() + ".s");
+  EXPECT_LT(sweep_svg(spec, *grid).size(), 1000000u);
+  EXPECT_NE(sweep_svg(spec, *grid).find("fill-opacity"), std::string::npos) << "a density";
+}
+
 TEST(Sweep, MistakesAreNamed) {
   const auto message = [](const std::string& text) {
     const auto spec = parse_sweep(text, "s.toml");
@@ -109,6 +197,10 @@ TEST(Sweep, MistakesAreNamed) {
   EXPECT_NE(message(head + "[device]\nbase = \"dart-2048\"\n[workload]\nbacth = 3\n").find("s.toml:6"),
             std::string::npos);
   EXPECT_NE(message(head + "[device]\nbase = \"dart-2048\"\n\"array.blen\" = []\n").find("no values"),
+            std::string::npos);
+  EXPECT_NE(message(head + "[device]\nbase = \"dart-2048\"\n\"array.tile_cycles\" = [1]\n").find("follows from"),
+            std::string::npos);
+  EXPECT_NE(message(head + "[device]\nbase = \"dart-2048\"\n\"issue.width\" = [1, 2]\n").find("dllm npu step"),
             std::string::npos);
   EXPECT_FALSE(SweepStore::open("/nonexistent/folder/x.sqlite"));
 }

@@ -1,18 +1,11 @@
 #include "npu/timing/latency.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/integers.h"
 
 namespace dllm::npu {
-namespace {
-
-int log2_of(std::int64_t value) { return std::countr_zero(static_cast<std::uint64_t>(value)); }
-
-}  // namespace
-
 std::string_view name_of(Pipe pipe) {
   constexpr std::string_view kNames[] = {"add",  "mul",   "exp",      "reciprocal", "max",    "sum",
                                          "scan", "shift", "hadamard", "topk",       "select", "none"};
@@ -21,7 +14,7 @@ std::string_view name_of(Pipe pipe) {
 
 Cycle LatencyTable::fill() const {
   // Skew of rows and columns, the tree over MLEN / BLEN sub-arrays, and the conversion of the result (2).
-  return 2 * machine_.blen - 2 + log2_of(machine_.mlen / machine_.blen) + 2;
+  return 2 * machine_.blen - 2 + log2_exact(machine_.mlen / machine_.blen) + 2;
 }
 
 Cycle LatencyTable::drain(const IssueEvent& event) const {
@@ -69,8 +62,14 @@ Cost LatencyTable::matrix(const IssueEvent& event) {
       cost.macs = static_cast<double>(rows * cols) * static_cast<double>(mlen);
       break;
     case Latency::kMatrixVector:
+      if (single == Op::M_MV || single == Op::M_TMV) {
+        // One row of the sub-arrays works, for as long as an M_MM needs for its BLEN x MLEN weights.
+        cost.latency = tiles(1);
+        cost.macs = static_cast<double>(mlen * blen);
+        break;
+      }
       // One row of the matrix SRAM per cycle is all there is to read; a single vector cannot reuse it.
-      cost.latency = single == Op::M_BMV ? slices * machine_.hlen : single == Op::M_BTMV ? cols : mlen;
+      cost.latency = single == Op::M_BMV ? slices * machine_.hlen : cols;
       cost.macs = static_cast<double>(cost.latency) * static_cast<double>(mlen);
       break;
     default:  // write-outs and M_SUM
@@ -112,7 +111,7 @@ Cost LatencyTable::cost(const IssueEvent& event) {
     case Latency::kVectorShift:
       return piped(t.shift, Pipe::kShift);
     case Latency::kHadamard:
-      return piped(log2_of(event.state->control(Csr::kSegmentLength)) + 1, Pipe::kHadamard);
+      return piped(log2_exact(event.state->control(Csr::kSegmentLength)) + 1, Pipe::kHadamard);
     case Latency::kRouterTopK:
       return streamed(elements * t.vector_max, Pipe::kTopK);
     case Latency::kTopKMask:

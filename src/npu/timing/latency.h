@@ -21,7 +21,7 @@ struct Cost {
   std::int64_t lane_ops = 0;  ///< vector lanes x instructions
 };
 
-/// Latency rules of the instruction table, as cycles of a device (npu-reference B.2, B.3). Rules are written once,
+/// Latency rules of the instruction table, as cycles of a device (docs/design/npu-timing.md). Rules are written once,
 /// here; overlapped and serial issue use the same numbers.
 class LatencyTable {
  public:
@@ -30,7 +30,7 @@ class LatencyTable {
 
   Cost cost(const IssueEvent& event);
 
-  /// Fill and drain of the array: from the last operand in to the last result out of the adder tree (B.3).
+  /// Fill and drain of the array: from the last operand in to the last result out of the adder tree.
   Cycle fill() const;
   /// Cycles of the drain engine per write-out, one row of a sub-array per cycle.
   Cycle drain(const IssueEvent& event) const;

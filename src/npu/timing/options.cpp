@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace dllm::npu {
 
 Expected<void> TimingOptions::validate() const {
@@ -15,6 +17,15 @@ Expected<void> TimingOptions::validate() const {
         check("accumulators", accumulators, 1, 8), check("branch_bubble", branch_bubble, 0, 64)})
     if (!result) return result.error();
   return {};
+}
+
+void apply_issue(const Device& device, TimingOptions& options) {
+  const Device::Issue& issue = device.issue;
+  options.width = static_cast<int>(issue.width);
+  options.queue = static_cast<int>(issue.queue);
+  options.vector_starts = static_cast<int>(issue.vector_starts);
+  options.chaining = issue.chaining != 0;
+  options.accumulators = static_cast<int>(issue.accumulators);
 }
 
 std::string_view name_of(IssueMode mode) { return mode == IssueMode::kSerial ? "serial" : "overlapped"; }

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string_view>
 
 #include "dllm/error.h"
+#include "npu/device/device.h"
 
 namespace dllm::npu {
 
@@ -14,8 +15,8 @@ enum class IssueMode : std::uint8_t {
   kSerial,      ///< one instruction at a time, each to its end, transfers included: the published emulator
 };
 
-/// How instructions are issued, and which departures of the published simulators are reproduced (npu-reference J).
-/// What a device *is* stands in its profile; these are the front end and the experiments.
+/// How instructions are issued, and which departures of the published simulators are reproduced
+/// (docs/design/npu-timing.md). The profile describes the device; these are the front end and the experiments.
 struct TimingOptions {
   IssueMode issue = IssueMode::kOverlapped;
   int width = 2;          ///< instructions dispatched per cycle, in order
@@ -32,11 +33,14 @@ struct TimingOptions {
   double tolerance = 0.01;
 
   bool compat_mlen = false;     ///< M_MM takes MLEN cycles instead of BLEN: PLENA's emulator (J 3)
-  bool compat_scale64 = false;  ///< one 64-byte scale block per vector, whatever its length: d-PLENA (J 14)
+  bool compat_scale64 = false;  ///< one 64-byte scale block per vector, of any length: d-PLENA (J 14)
 
   /// Errors: kUsage, a number out of range.
   Expected<void> validate() const;
 };
+
+/// Sets what the device's [issue] says: width, queue, starts, chaining, accumulators.
+void apply_issue(const Device& device, TimingOptions& options);
 
 std::string_view name_of(IssueMode mode);
 /// "overlapped", "serial"; nullopt for others.

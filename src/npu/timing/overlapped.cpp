@@ -174,7 +174,7 @@ void TimingSimulator::front_end(const IssueEvent& event, Earliest earliest) {
   book_registers(event, cost, at, at + cost.latency, Engine::kFrontEnd);
   book_cells(event, at, at + cost.latency, Engine::kFrontEnd);
   report_.ops[static_cast<std::size_t>(op)].cycles += 1;
-  executed(event, Engine::kFrontEnd, at, at, at + 1, 0);
+  executed({&event, Engine::kFrontEnd, region_, at, at, at + 1, at + 1}, 0);
   // A jump ends the group of instructions that are dispatched together; C_BNZ finds out late.
   if (op == Op::C_LOOP_END && event.state->gp[event.instruction->get(Field::kRd)] > 1) slots_ = options_.width;
   if (op == Op::C_BNZ && event.state->gp[event.instruction->get(Field::kRd)] != 0) {
@@ -196,7 +196,8 @@ void TimingSimulator::vector(const IssueEvent& event, Earliest earliest) {
   RegionTiming& here = region();
   here.lane_ops += static_cast<double>(cost.lane_ops);
   report_.ops[static_cast<std::size_t>(event.instruction->op)].cycles += cost.occupies;
-  executed(event, Engine::kVector, at, timing.start, timing.ready, busy);
+  executed({&event, Engine::kVector, region_, at, timing.start, timing.ready, timing.start + cost.occupies, cost.pipe},
+           busy);
 }
 
 void TimingSimulator::scalar(const IssueEvent& event, Earliest earliest) {
@@ -215,7 +216,7 @@ void TimingSimulator::scalar(const IssueEvent& event, Earliest earliest) {
   book_registers(event, cost, start.at, done, Engine::kScalar);
   book_cells(event, start.at + cost.occupies - 1, done, Engine::kScalar);
   report_.ops[static_cast<std::size_t>(event.instruction->op)].cycles += cost.occupies;
-  executed(event, Engine::kScalar, at, start.at, done, busy);
+  executed({&event, Engine::kScalar, region_, at, start.at, done, start.at + cost.occupies}, busy);
 }
 
 void TimingSimulator::matrix(const IssueEvent& event, Earliest earliest) {
@@ -238,6 +239,7 @@ void TimingSimulator::matrix(const IssueEvent& event, Earliest earliest) {
   // The rows of the vector operand enter one per cycle, beside the vector unit's accesses.
   Cycle end = start.at + cost.occupies;
   if (rows > 0) end = std::max(end, ports_.take_run(start.at, std::min<std::int64_t>(rows, cost.occupies)) + 1);
+  if (matrix_port_) end = std::max(end, matrix_port_->take_run(start.at, cost.occupies) + 1);
   matrix_free_ = end;
   matrix_queue_.push(start.at);
   for (int i = 0; i < event.accesses->count; ++i)
@@ -247,7 +249,7 @@ void TimingSimulator::matrix(const IssueEvent& event, Earliest earliest) {
   const Cycle busy = accounts_.run(Engine::kMatrix, at, start.at, end, start.cause);
   region().macs += cost.macs;
   report_.ops[static_cast<std::size_t>(event.instruction->op)].cycles += end - start.at;
-  executed(event, Engine::kMatrix, at, start.at, end, busy);
+  executed({&event, Engine::kMatrix, region_, at, start.at, end, end}, busy);
 }
 
 void TimingSimulator::write_out(const IssueEvent& event, Earliest earliest) {
@@ -271,7 +273,7 @@ void TimingSimulator::write_out(const IssueEvent& event, Earliest earliest) {
   book_cells(event, start.at, end, Engine::kDrain);
   const Cycle busy = accounts_.run(Engine::kDrain, at, start.at, end, start.cause);
   report_.ops[static_cast<std::size_t>(event.instruction->op)].cycles += end - start.at;
-  executed(event, Engine::kDrain, at, start.at, end, busy);
+  executed({&event, Engine::kDrain, region_, at, start.at, end, end}, busy);
 }
 
 void TimingSimulator::transfer(const IssueEvent& event, Earliest earliest) {
@@ -308,7 +310,7 @@ void TimingSimulator::transfer(const IssueEvent& event, Earliest earliest) {
     if (done > head_) head_ = done, head_cause_ = Cause::kMemory, slots_ = 0;
   }
   collect_transfers();
-  executed(event, Engine::kFrontEnd, at, at, at + 1, 0);
+  executed({&event, Engine::kFrontEnd, region_, at, at, at + 1, at + 1}, 0);
 }
 
 }  // namespace dllm::npu

@@ -9,7 +9,7 @@
 namespace dllm::npu {
 
 /// Which cycles of the vector SRAM's ports are taken. A port moves one row per cycle, in either direction. Older
-/// instructions reserve first, whatever unit they belong to.
+/// instructions reserve first, of any unit.
 ///
 /// Cycles live in a ring; reservations further apart than its length, more than a million cycles, would forget the
 /// older one. Queues in front of the units keep them far closer.

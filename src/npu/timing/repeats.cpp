@@ -3,24 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/hash.h"
+
 namespace dllm::npu {
 namespace {
 
 constexpr std::size_t kLongestPeriod = 256;  ///< regions
 constexpr std::size_t kFewest = 4;           ///< periods; the first one or two start with empty queues
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return (hash ^ value) * 0x100000001b3u; }
-
 std::uint64_t signature(const Program& program, const Region& region) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
+  std::uint64_t hash = Fnv1a::kBasis;
   for (const char c : region.name)
-    if (c < '0' || c > '9') hash = mix(hash, static_cast<unsigned char>(c));
+    if (c < '0' || c > '9') hash = mix64(hash, static_cast<unsigned char>(c));
   for (std::uint32_t i = region.begin; i < region.end; ++i) {
     const Instruction& instruction = program.code[i];
     // Addresses differ from layer to layer, and take one instruction or two.
     if (instruction.op == Op::S_ADDI_INT || instruction.op == Op::S_LUI_INT) continue;
-    hash = mix(hash, static_cast<std::uint64_t>(instruction.op));
-    for (const std::uint32_t field : instruction.fields) hash = mix(hash, field);
+    hash = mix64(hash, static_cast<std::uint64_t>(instruction.op));
+    for (const std::uint32_t field : instruction.fields) hash = mix64(hash, field);
   }
   return hash;
 }

@@ -14,8 +14,8 @@ struct PeriodicRegions {
   std::size_t length = 0;             ///< regions per period
 };
 
-/// The longest run of at least four periods among the regions that lie in no other. Regions are equal if their names
-/// are but for digits, and their instructions but for integer immediates, which hold addresses.
+/// The longest run of at least four periods among the regions that no other contains. Regions are equal if their names
+/// are, up to digits, and their instructions, up to integer immediates, which hold addresses.
 PeriodicRegions find_periods(const Program& program);
 
 /// Everything that a period adds to.
@@ -28,12 +28,12 @@ struct TimingSnapshot {
   Cycle front() const { return engines[index_of(Engine::kFrontEnd)].settled; }
 };
 
-/// Which period stands for those that were not simulated.
+/// The period whose times are used for those that were not simulated.
 class RepeatedPeriod {
  public:
   void add(std::uint32_t period, TimingSnapshot snapshot);
   /// At the beginning of `period` of `count`: whether it and the following ones but the last need no simulation. Never
-  /// for periods shorter than `shortest`: too few refreshes fall into them for one to stand for another.
+  /// for periods shorter than `shortest`: too few refreshes fall into them to be representative.
   bool settled(std::uint32_t period, std::uint32_t count, double tolerance, Cycle shortest);
   /// Adds what was left out to the report of what was simulated. `regions`: as TimingReport::regions.
   void restore(const PeriodicRegions& periods, std::vector<RegionTiming>& regions, TimingReport& report) const;

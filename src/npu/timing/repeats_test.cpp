@@ -3,9 +3,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "base/fuzz_replay.h"
 #include "npu/assembler/assembler.h"
 #include "npu/machine/device_machine.h"
+#include "npu/timing/fuzz_entry.h"
 #include "npu/timing/memo.h"
 
 namespace dllm::npu {
@@ -123,8 +126,27 @@ TEST_F(Repeats, ReportsAreKept) {
   EXPECT_FALSE(again.from_cache);
   EXPECT_EQ(again.total, fresh.total);
   EXPECT_TRUE(timed(first, options).from_cache);
+  // Nor is one believed whose figures have been changed, with or without a checksum, or that nests without end.
+  std::stringstream whole;
+  whole << std::ifstream(path).rdbuf();
+  const auto file = nlohmann::ordered_json::parse(whole.str());
+  for (const char* change : {"total", "engines", "version", "deep"}) {
+    nlohmann::ordered_json other = file;
+    if (change == std::string("total")) other["report"]["total_cycles"] = 7;
+    if (change == std::string("engines")) other["report"]["engines"] = {{"a", nlohmann::ordered_json::object()}};
+    if (change == std::string("version")) other["version"] = 1;
+    std::string text = other.dump();
+    if (change == std::string("deep")) text = "{\"key\":" + std::string(300000, '[');
+    std::ofstream(path) << text;
+    const MemoisedTiming repaired = timed(first, options);
+    EXPECT_FALSE(repaired.from_cache) << change;
+    EXPECT_FALSE(repaired.doubt.empty()) << change;
+    EXPECT_EQ(repaired.total, fresh.total) << change;
+  }
   std::filesystem::remove_all(directory);
 }
+
+TEST(FuzzCorpus, TimingCache) { test::replay_corpus("timing_cache", 50, fuzz_timing_cache); }
 
 }  // namespace
 }  // namespace dllm::npu

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace dllm::npu {
 namespace {
@@ -137,6 +138,9 @@ Json timing_json(const TimingReport& report, const Device& device, const Machine
   json["dram"] = dram_json(report);
   json["macs"] = report.macs;
   json["energy_j"] = report.joules;
+  json["energy"] = energy_json(report.energy);
+  json["area_mm2"] = area(device).total();
+  json["instruction_bytes"] = report.instruction_bytes;
   json["simulation"] = {{"seconds", report.host_seconds},
                         {"instructions_per_second",
                          report.host_seconds > 0 ? static_cast<double>(report.instructions) / report.host_seconds : 0},

@@ -2,11 +2,12 @@
 
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "npu/device/device.h"
+#include "npu/energy/energy.h"
 #include "npu/machine/machine.h"
 #include "npu/timing/accounts.h"
 #include "npu/timing/latency.h"
@@ -60,9 +61,11 @@ struct TimingReport {
   std::array<Cycle, kPipes> pipes = {};
   std::uint64_t chained_reads = 0, port_cycles = 0;
   std::uint64_t read_bytes = 0, write_bytes = 0;
+  std::uint64_t instruction_bytes = 0;  ///< from memory into instruction SRAM
   double macs = 0, lane_ops = 0;
   DramTiming dram;
-  double joules = 0;
+  StepEnergy energy;
+  double joules = 0;                       ///< of all of it
   std::uint64_t skipped_periods = 0;       ///< periods of equal regions taken from one that was simulated
   std::uint64_t skipped_instructions = 0;  ///< instructions of those
   double host_seconds = 0;                 ///< of simulating
@@ -70,7 +73,7 @@ struct TimingReport {
   double seconds(const Device& device) const { return static_cast<double>(total) / (device.clock.ghz * 1e9); }
 };
 
-/// Everything with its unit, and the resolved configuration beside it.
+/// All figures with their units, and the resolved configuration.
 nlohmann::ordered_json timing_json(const TimingReport& report, const Device& device, const MachineConfig& machine,
                                    const TimingOptions& options);
 

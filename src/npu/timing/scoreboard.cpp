@@ -1,7 +1,8 @@
 #include "npu/timing/scoreboard.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "base/integers.h"
 
 namespace dllm::npu {
 namespace {
@@ -11,14 +12,12 @@ constexpr std::uint64_t kMatrixRows = 64;
 /// Words of a scalar memory that share a valid bit.
 constexpr std::uint64_t kWords = 16;
 
-int log2_of(std::uint64_t value) { return std::countr_zero(value); }
-
 }  // namespace
 
 Scoreboard::Scoreboard(const MachineConfig& config) {
   const auto mlen = static_cast<std::uint64_t>(config.mlen);
-  shift_ = {log2_of(static_cast<std::uint64_t>(config.vlen)), log2_of(std::min(mlen, kMatrixRows) * mlen),
-            log2_of(kWords), log2_of(kWords)};
+  shift_ = {log2_exact(config.vlen), log2_exact(static_cast<std::int64_t>(std::min(mlen, kMatrixRows) * mlen)),
+            log2_exact(kWords), log2_exact(kWords)};
   const std::uint64_t sizes[] = {config.vram_elements, config.mram_elements, config.fp_words, config.int_words};
   for (std::size_t s = 0; s < kSpaces; ++s)
     cells_[s] = LazyArray<Cell>(static_cast<std::size_t>((sizes[s] >> shift_[s]) + 1));

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "npu/dram/memory_system.h"
@@ -18,6 +19,8 @@ struct ExecutedInstruction {
   Engine engine = Engine::kFrontEnd;
   std::uint32_t region = 0;
   Cycle dispatched = 0, start = 0, done = 0;
+  Cycle busy_until = 0;     ///< the next instruction of the same part starts then, or later
+  Pipe pipe = Pipe::kNone;  ///< of the vector unit
 };
 
 class TraceSink {
@@ -87,7 +90,9 @@ class TimingSimulator final : public IssueObserver {
   void await_cells(const IssueEvent& event, Earliest& earliest, Cycle latency);
   void book_cells(const IssueEvent& event, Cycle read_until, Cycle ready, Engine engine);
 
-  void executed(const IssueEvent& event, Engine engine, Cycle dispatched, Cycle start, Cycle done, Cycle busy);
+  /// For statistics and traces, with the new busy cycles of the engine.
+  void executed(const ExecutedInstruction& instruction, Cycle busy);
+  void fetch(std::uint32_t index);
   void collect_transfers();
   void period_begins();
   TimingSnapshot snapshot();
@@ -101,13 +106,14 @@ class TimingSimulator final : public IssueObserver {
   LatencyTable latencies_;
   Scoreboard board_;
   PortCalendar ports_;
+  std::optional<PortCalendar> matrix_port_;  ///< where array and transfers share one
   Accounts accounts_;
   Transfers transfers_;
   VectorUnit vector_unit_;
 
   Cycle head_ = 0;                    ///< cycle of the last dispatch
   int slots_ = 0;                     ///< dispatched in it
-  Cause head_cause_ = Cause::kIssue;  ///< why `head_` lies ahead of the last dispatch
+  Cause head_cause_ = Cause::kIssue;  ///< why `head_` is later than the last dispatch
   Cycle int_free_ = 0;
   Cycle now_ = 0;  ///< serial issue
   std::array<RegisterTime, kGpRegisters> gp_ = {};
@@ -131,6 +137,7 @@ class TimingSimulator final : public IssueObserver {
   RepeatedPeriod repeated_;
   std::uint32_t next_period_ = 0;
   bool skipping_ = false;
+  std::uint32_t fetched_ = 0;  ///< instructions before this have been in instruction SRAM
   TimingReport report_;
   Cycle last_done_ = 0;
   TraceSink* sink_ = nullptr;
@@ -138,7 +145,9 @@ class TimingSimulator final : public IssueObserver {
 };
 
 /// Runs a program on a machine without data and reports its timing. The machine's registers start from reset.
+/// Errors: traps; more than `max_instructions` executed.
 Expected<TimingReport> simulate(const Device& device, const MachineConfig& machine, const Program& program,
-                                const TimingOptions& options, TraceSink* sink = nullptr);
+                                const TimingOptions& options, TraceSink* sink = nullptr,
+                                std::uint64_t max_instructions = std::uint64_t{1} << 40);
 
 }  // namespace dllm::npu

@@ -131,7 +131,7 @@ TEST_F(Timing, MatrixStreamsTilesAndDrainsBehind) {
   EXPECT_LE(report.total, 8 * 16 + fill + 4 + 4);
   TimingOptions single;
   single.accumulators = 1;
-  EXPECT_GE(run(source, single).total, 8 * (16 + 4));  // without a second buffer the write-out adds BLEN (B.3)
+  EXPECT_GE(run(source, single).total, 8 * (16 + 4));  // without a second buffer the write-out adds BLEN
 }
 
 TEST_F(Timing, LoadsRunBesideComputationAndAreAwaited) {

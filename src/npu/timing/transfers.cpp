@@ -14,10 +14,11 @@ std::uint64_t end_of(const MemoryRange& range) {
 
 }  // namespace
 
-Transfers::Transfers(dram::MemorySystem& memory, PortCalendar& ports, Accounts& accounts, std::int64_t outstanding,
-                     double bytes_per_cycle, bool scale64)
+Transfers::Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
+                     std::int64_t outstanding, double bytes_per_cycle, bool scale64)
     : memory_(memory),
       ports_(ports),
+      matrix_port_(matrix_port),
       accounts_(accounts),
       outstanding_(static_cast<std::size_t>(outstanding)),
       bytes_per_cycle_(bytes_per_cycle),
@@ -33,6 +34,7 @@ std::uint32_t Transfers::new_piece() {
   pieces_[index].cell = nullptr;
   pieces_[index].previous = 0;
   pieces_[index].port = pieces_[index].resolved = false;
+  pieces_[index].matrix_rows = 0;
   pieces_[index].done = 0;
   return index;
 }
@@ -84,6 +86,7 @@ void Transfers::resolve(std::uint32_t index) {
     piece.ids.pop_back();
   }
   if (piece.port) piece.done = ports_.take(piece.done) + 1;
+  if (piece.matrix_rows > 0) piece.done = matrix_port_->take_run(piece.done, piece.matrix_rows) + 1;
   piece.resolved = true;
 }
 
@@ -191,6 +194,7 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& a
       pieces_[index].cell = &cell;
       pieces_[index].previous = cell.transfer;
       pieces_[index].port = target.space == Space::kVram;
+      if (target.space == Space::kMram && matrix_port_ != nullptr) pieces_[index].matrix_rows = rows;
       cell.transfer = index;
       cell.writer = request.engine;
     }

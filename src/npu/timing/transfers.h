@@ -30,18 +30,20 @@ struct FinishedTransfer {
   Cycle busy = 0;  ///< cycles in which nothing else kept the engine busy
 };
 
-/// The DMA engines: transfers in flight, in front of the command-level DRAM model.
+/// The DMA engines: transfers in flight, on the command-level DRAM model.
 ///
-/// The DRAM model wants to be asked no earlier than everything has been submitted that arrives before the answer. The
-/// front end therefore waits for data at its head: whatever it dispatches later arrives at or after the answer. All
-/// methods that say so must only be called for an instruction at the head. Transfers that start later than others which
+/// The DRAM model must be asked only after everything has been submitted that arrives before the answer. The front end
+/// therefore waits for data at its head: what it dispatches later arrives at or after the answer. Methods that say so
+/// must only be called for an instruction at the head. Transfers that start later than others which
 /// were dispatched after them (their buffer is still in use) are held back here and submitted in the order of time.
 class Transfers {
  public:
-  /// `memory`, `ports`, `accounts` must outlive this. `outstanding`: transfers in flight per engine. `bytes_per_cycle`:
-  /// limit of the engines together; 0: none. `finished` hears of every transfer, in the order of each engine.
-  Transfers(dram::MemorySystem& memory, PortCalendar& ports, Accounts& accounts, std::int64_t outstanding,
-            double bytes_per_cycle, bool scale64);
+  /// `memory`, `ports`, `accounts` must outlive this. `matrix_port`: the only port of matrix SRAM, which arriving rows
+  /// share with the array; null where they have one of their own. `outstanding`: transfers in flight per engine.
+  /// `bytes_per_cycle`: limit of the engines together; 0: none. `finished` hears of every transfer, in the order of
+  /// each engine.
+  Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
+            std::int64_t outstanding, double bytes_per_cycle, bool scale64);
 
   /// Head: when a new transfer of this engine finds a free descriptor; they are recycled in order.
   Cycle slot_free(Engine engine);
@@ -73,9 +75,10 @@ class Transfers {
   struct Piece {
     std::vector<dram::TransferId> ids;
     Cell* cell = nullptr;
-    std::uint32_t previous = 0;  ///< older piece for the same cell
-    std::uint32_t held = 0;      ///< requests not yet submitted
-    bool port = false;           ///< a row of the vector SRAM, written through a port
+    std::uint32_t previous = 0;     ///< older piece for the same cell
+    std::uint32_t held = 0;         ///< requests not yet submitted
+    bool port = false;              ///< a row of the vector SRAM, written through a port
+    std::uint32_t matrix_rows = 0;  ///< rows of a matrix SRAM with one port
     bool resolved = false;
     Cycle done = 0;
   };
@@ -109,6 +112,7 @@ class Transfers {
 
   dram::MemorySystem& memory_;
   PortCalendar& ports_;
+  PortCalendar* matrix_port_;
   Accounts& accounts_;
   std::size_t outstanding_;
   double bytes_per_cycle_, free_at_ = 0;

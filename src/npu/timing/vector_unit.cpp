@@ -30,20 +30,10 @@ VectorUnit::Latched VectorUnit::latched(const Cell* cell) const {
   return best;
 }
 
-VectorUnit::Timing VectorUnit::place(const ResolvedAccesses& accesses, const Cost& cost, Earliest earliest) {
-  PipeState& pipe = pipes_[static_cast<std::size_t>(cost.pipe)];
-  Cycle& pipe_free = *std::min_element(pipe.free.begin(), pipe.free.end());
-  earliest.need(last_start_ + (started_ >= starts_ ? 1 : 0), Cause::kVector);
-  earliest.need(pipe_free, Cause::kVector);
-
+VectorUnit::Sources VectorUnit::wait_for_operands(const ResolvedAccesses& accesses, const Cost& cost,
+                                                  Earliest& earliest) {
   // Reads: from a latch as long as that holds the row, else from the SRAM.
-  struct Source {
-    Cell* cell;
-    Latched latch;
-    bool row;
-  };
-  std::array<Source, 8> sources;
-  std::size_t count = 0;
+  Sources sources;
   for (int i = 0; i < accesses.count; ++i) {
     const MemoryRange& range = accesses[i];
     if (range.access == Access::kRead) {
@@ -51,7 +41,8 @@ VectorUnit::Timing VectorUnit::place(const ResolvedAccesses& accesses, const Cos
         const Latched latch = range.space == Space::kVram ? latched(&cell) : Latched{};
         const bool early = latch.from <= latch.until;
         earliest.need(early ? std::min(latch.from, cell.ready) : cell.ready, cause_of(cell.writer));
-        if (count < sources.size()) sources[count++] = {&cell, latch, range.space == Space::kVram};
+        if (sources.count < sources.list.size())
+          sources.list[sources.count++] = {&cell, latch, range.space == Space::kVram};
       });
     } else {
       board_.for_cells(range, [&](Cell& cell) {
@@ -60,36 +51,30 @@ VectorUnit::Timing VectorUnit::place(const ResolvedAccesses& accesses, const Cos
       });
     }
   }
-  const auto chained = [](const Source& s, Cycle at) { return s.latch.from <= at && at < s.latch.until; };
-  for (std::size_t i = 0; i < count; ++i)
-    if (!chained(sources[i], earliest.at)) earliest.need(sources[i].cell->ready, cause_of(sources[i].cell->writer));
+  for (const Source& source : sources.all())
+    if (!source.chained(earliest.at)) earliest.need(source.cell->ready, cause_of(source.cell->writer));
+  return sources;
+}
 
-  Timing timing;
-  timing.cause = earliest.cause;
-  Cycle start = earliest.at;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!sources[i].row) continue;
-    if (chained(sources[i], earliest.at))
+Cycle VectorUnit::read_rows(const Sources& sources, Cycle at) {
+  Cycle start = at;
+  for (const Source& source : sources.all()) {
+    if (!source.row) continue;
+    if (source.chained(at))
       ++chained_;
     else
-      start = std::max(start, ports_.take(earliest.at));
+      start = std::max(start, ports_.take(at));
   }
-  if (start > earliest.at) timing.cause = Cause::kPorts;
-  if (start > last_start_) {
-    last_start_ = start;
-    started_ = 0;
-  }
-  ++started_;
-  pipe_free = start + cost.occupies;
-  pipe_busy_[static_cast<std::size_t>(cost.pipe)] += cost.occupies;
-  timing.start = start;
-  timing.done = timing.ready = start + cost.latency;
+  return start;
+}
 
+void VectorUnit::finish(const ResolvedAccesses& accesses, const Cost& cost, Timing& timing) {
+  PipeState& pipe = pipes_[static_cast<std::size_t>(cost.pipe)];
   for (int i = 0; i < accesses.count; ++i) {
     const MemoryRange& range = accesses[i];
     if (range.access == Access::kRead) {
       board_.for_cells(range, [&](Cell& cell) {
-        cell.read_until = std::max(cell.read_until, start + (cost.occupies > 1 ? cost.occupies : 0));
+        cell.read_until = std::max(cell.read_until, timing.start + (cost.occupies > 1 ? cost.occupies : 0));
       });
     } else {
       const bool row = range.space == Space::kVram;
@@ -104,6 +89,27 @@ VectorUnit::Timing VectorUnit::place(const ResolvedAccesses& accesses, const Cos
       });
     }
   }
+}
+
+VectorUnit::Timing VectorUnit::place(const ResolvedAccesses& accesses, const Cost& cost, Earliest earliest) {
+  PipeState& pipe = pipes_[static_cast<std::size_t>(cost.pipe)];
+  Cycle& pipe_free = *std::min_element(pipe.free.begin(), pipe.free.end());
+  earliest.need(last_start_ + (started_ >= starts_ ? 1 : 0), Cause::kVector);
+  earliest.need(pipe_free, Cause::kVector);
+  const Sources sources = wait_for_operands(accesses, cost, earliest);
+
+  Timing timing;
+  timing.start = read_rows(sources, earliest.at);
+  timing.cause = timing.start > earliest.at ? Cause::kPorts : earliest.cause;
+  if (timing.start > last_start_) {
+    last_start_ = timing.start;
+    started_ = 0;
+  }
+  ++started_;
+  pipe_free = timing.start + cost.occupies;
+  pipe_busy_[static_cast<std::size_t>(cost.pipe)] += cost.occupies;
+  timing.done = timing.ready = timing.start + cost.latency;
+  finish(accesses, cost, timing);
   return timing;
 }
 

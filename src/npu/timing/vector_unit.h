@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "npu/timing/latency.h"
@@ -49,6 +50,25 @@ class VectorUnit {
     Cycle from = 1, until = 0;
   };
   Latched latched(const Cell* cell) const;
+
+  /// A cell that the instruction reads.
+  struct Source {
+    Cell* cell = nullptr;
+    Latched latch;
+    bool row = false;  ///< of vector SRAM: read through a port, unless it is chained
+    bool chained(Cycle at) const { return latch.from <= at && at < latch.until; }
+  };
+  struct Sources {
+    std::array<Source, 8> list;
+    std::size_t count = 0;
+    std::span<const Source> all() const { return {list.data(), count}; }
+  };
+  /// Raises `earliest` to when operands are there and destinations are free.
+  Sources wait_for_operands(const ResolvedAccesses& accesses, const Cost& cost, Earliest& earliest);
+  /// The cycle in which the rows that are not chained can be read, from `at` on.
+  Cycle read_rows(const Sources& sources, Cycle at);
+  /// Marks what the instruction reads and writes; completes `timing`, whose start is known.
+  void finish(const ResolvedAccesses& accesses, const Cost& cost, Timing& timing);
 
   PortCalendar& ports_;
   Scoreboard& board_;

@@ -1,6 +1,6 @@
 """Golden passes and a golden generation of a tiny DiffusionGemma, for tests/diffusion_gemma_test.cpp.
 
-The network and its sampler, written down a second time in PyTorch and float64 (docs/models.md names the sources). Called
+The network and its sampler, written down a second time in PyTorch and float64 (docs/guide/models.md names the sources). Called
 by make_models.py, alike with --transformers: then the same checkpoint goes through transformers' own model and its own
 generate(), whose random draws are replaced by the engine's generator (Philox, keyed by pass, position and token).
 """

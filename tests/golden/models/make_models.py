@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden logits of tiny checkpoints, one per architecture, for tests/models_test.cpp.
 
-Each model is written down here a second time, from its definition (docs/models.md names the sources), in PyTorch and
+Each model is written down here a second time, from its definition (docs/guide/models.md names the sources), in PyTorch and
 float64. Weights are a function of tensor name and index, exact in every float type (see `values`), so that the test
 builds the same Hugging Face checkpoint without a file of weights: only the configuration, the list of tensors and the
 logits are stored.

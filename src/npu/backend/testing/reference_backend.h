@@ -4,7 +4,7 @@
 #include "npu/compiler/workload_step.h"
 #include "npu/reference/executor.h"
 
-// The reference executor behind the Backend interface, so that whole generations can be compared.
+// The reference executor with the Backend interface, so that whole generations can be compared.
 
 namespace dllm::npu::test {
 

@@ -51,8 +51,8 @@ struct TinyShape {
                    down = b.weight(p + "down_exps", {routed.width, width, routed.count});
     const ValueId sum = b.experts(x, route, gate, up, down, p + "exps");
     if (routed.shared_width == 0) return sum;
-    const ValueId act = b.swiglu(linear(x, "gate_shexp", width, routed.shared_width),
-                                 linear(x, "up_shexp", width, routed.shared_width), p + "act_shexp");
+    const ValueId act = b.glu(linear(x, "gate_shexp", width, routed.shared_width),
+                              linear(x, "up_shexp", width, routed.shared_width), p + "act_shexp");
     return b.add(sum, linear(act, "down_shexp", routed.shared_width, width), p + "ffn");
   }
 

@@ -13,6 +13,11 @@
 
 namespace dllm::npu::test {
 
+/// Source that loads a general register.
+inline std::string set(const std::string& reg, std::uint32_t value) {
+  return "li " + reg + ", " + std::to_string(value) + "\n";
+}
+
 /// A machine with memories to fill and read, for tests.
 class Lab {
  public:

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "npu/compiler/parts.h"
+#include "npu/compiler/split_step.h"
 #include "npu/compiler/testing/tiny_model.h"
 #include "npu/compiler/weights_image.h"
 #include "npu/machine/machine.h"
@@ -86,7 +86,7 @@ class Bench {
   /// The same for a step that may be cut into parts; how many there were.
   std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of) {
     const auto build = [&](StepShape shape) { return tiny_graph(shape_, shape); };
-    const auto compiled = compile_parts(build, layout_, spec);
+    const auto compiled = compile_split(build, layout_, spec);
     EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
     if (!compiled) return 0;
     const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);

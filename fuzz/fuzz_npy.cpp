@@ -1,0 +1,10 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "format/fuzz_entry.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  dllm::fuzz_npy(std::as_bytes(std::span(data, size)));
+  return 0;
+}

@@ -1,0 +1,29 @@
+// V_RED_SUM: running FP32 sum of a row of BF16, a row per cycle, STAGES cycles from the row to the result. Lanes that are
+// off count as zero.
+module row_sum #(
+  parameter int VLEN = 8,
+  parameter int STAGES = 8,
+  localparam int Levels = $clog2(VLEN)
+) (
+  input  logic               clk_i,
+  input  logic               rst_ni,
+  input  logic               valid_i,
+  input  logic [16*VLEN-1:0] row_i,
+  input  logic [VLEN-1:0]    active_i,
+  input  logic [31:0]        running_i,  // in the last stage
+  output logic               valid_o,
+  output logic [31:0]        sum_o
+);
+  logic [32*VLEN-1:0] values;
+  logic [31:0] row;
+
+  generate
+    for (genvar i = 0; i < VLEN; i++) begin : g_lane
+      assign values[32*i+:32] = active_i[i] ? {row_i[16*i+:16], 16'b0} : 32'b0;
+    end
+  endgenerate
+
+  sum_tree #(.HEIGHT(Levels), .LEVELS(Levels), .STAGES(STAGES)) i_tree (.clk_i, .values_i(values), .sum_o(row));
+  valid_delay #(.DEPTH(STAGES - 1)) i_valid (.clk_i, .rst_ni, .valid_i, .valid_o);
+  fp_add #(.MAN(23)) i_running (.a_i(running_i), .b_i(row), .sum_o(sum_o));
+endmodule

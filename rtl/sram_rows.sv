@@ -1,0 +1,26 @@
+// Vector SRAM: rows of WIDTH bits, two ports of which the second also writes; outputs are registered. A row that is
+// written while it is read arrives at once (the vector unit's output latch).
+`include "fault.svh"
+module sram_rows #(
+  parameter int WIDTH = 128,
+  parameter int ROWS = 64,
+  localparam int Bits = $clog2(ROWS)
+) (
+  input  logic             clk_i,
+  input  logic             read_a_i,
+  input  logic [Bits-1:0]  row_a_i,
+  output logic [WIDTH-1:0] data_a_o,
+  input  logic             read_b_i,
+  input  logic             write_b_i,
+  input  logic [Bits-1:0]  row_b_i,
+  input  logic [WIDTH-1:0] data_b_i,
+  output logic [WIDTH-1:0] data_b_o
+);
+  logic [WIDTH-1:0] rows_q[ROWS];
+
+  always_ff @(posedge clk_i) begin
+    if (write_b_i) rows_q[row_b_i] <= data_b_i;
+    if (read_a_i) data_a_o <= write_b_i && row_a_i == row_b_i && !`FAULT(9) ? data_b_i : rows_q[row_a_i];
+    if (read_b_i && !write_b_i) data_b_o <= rows_q[row_b_i];
+  end
+endmodule

@@ -1,0 +1,317 @@
+#include "test/engine.h"
+
+#include <Vengine64.h>
+#include <Vengine8.h>
+#include <fmt/format.h>
+#if VM_TRACE
+#include <verilated_vcd_c.h>
+#endif
+
+#include <bit>
+#include <memory>
+
+#include "npu/isa/encoding.h"
+#include "npu/machine/semantics.h"
+
+namespace dllm::rtl {
+namespace {
+
+using npu::Bf16;
+using npu::Field;
+
+/// Start and length of every instruction under serial issue.
+class Trace final : public npu::TraceSink {
+ public:
+  struct Entry {
+    std::uint32_t index = 0;
+    npu::Op op = npu::Op::C_BREAK;
+    std::int64_t cycles = 0;
+  };
+  void instruction(const npu::ExecutedInstruction& executed) override {
+    entries.push_back({executed.event->index, executed.event->instruction->op, executed.done - executed.start});
+  }
+  void transfer(const npu::FinishedTransfer&) override {}
+  std::vector<Entry> entries;
+};
+
+bool is_loop(npu::Op op) { return op == npu::Op::C_LOOP_START || op == npu::Op::C_LOOP_END; }
+
+bool reads_two_rows(npu::Op op) {
+  return op == npu::Op::V_ADD_VV || op == npu::Op::V_SUB_VV || op == npu::Op::V_TOPK_MASK;
+}
+bool writes_row(npu::Op op) {
+  return reads_two_rows(op) || op == npu::Op::V_ADD_VF || op == npu::Op::V_SUB_VF || op == npu::Op::V_EXP_V ||
+         op == npu::Op::S_MAP_V_FP || op == npu::Op::S_MAP_V_FP_LEN || op == npu::Op::H_PREFETCH_V;
+}
+
+/// Rows of a transfer as the engine's descriptor asks for them.
+class MemorySide {
+ public:
+  explicit MemorySide(npu::Machine& machine) : state_(machine.state()) {}
+
+  template <class Model>
+  void request(const Model& model, std::int64_t cycles) {
+    constexpr std::uint32_t kTarget = 1, kOffset = 2, kBase = 3;
+    state_.reset_registers();
+    state_.address[kBase] = model.dma_address_o;
+    state_.gp[kOffset] = model.dma_offset_o;
+    state_.scale_reg = model.dma_scales_o;
+    state_.stride_reg = model.dma_stride_o;
+    state_.csr[static_cast<std::size_t>(npu::Csr::kPrefetchVRows)] = rows_ = model.dma_rows_o;
+    npu::Instruction instruction;
+    instruction.op = npu::Op::H_PREFETCH_V;
+    instruction.set(Field::kRd, kTarget);
+    instruction.set(Field::kRs1, kOffset);
+    instruction.set(Field::kRs2, kBase);
+    instruction.set(Field::kRs3, model.dma_mode_o & 1u);
+    instruction.set(Field::kFunct, model.dma_mode_o >> 1);
+    npu::ResolvedAccesses accesses;
+    npu::Trap trap;
+    if (npu::resolve(state_, instruction, npu::info(instruction.op), accesses, trap))
+      npu::semantics()[static_cast<std::size_t>(instruction.op)](state_, instruction, accesses, trap);
+    target_ = model.dma_target_o;
+    // Rows arrive one per cycle and the last one ends the transfer.
+    left_ = std::max<std::int64_t>(cycles, rows_);
+  }
+  template <class Model>
+  void cycle(Model& model) {
+    model.dma_write_i = left_ > 0 && left_ <= rows_;
+    model.dma_done_i = left_ == 1;
+    if (model.dma_write_i) {
+      const auto row = static_cast<std::uint32_t>(rows_ - left_);
+      const auto lanes = static_cast<std::size_t>(state_.config.vlen);
+      model.dma_row_i = static_cast<std::uint16_t>(target_ + row);
+      const Bf16* values = state_.vram.data() + row * lanes;
+      for (std::size_t i = 0; i < lanes; i += 2)
+        model.dma_data_i[i / 2] = std::uint32_t{values[i + 1]} << 16 | values[i];
+    }
+    if (left_ > 0) --left_;
+  }
+
+ private:
+  npu::MachineState& state_;
+  std::int64_t left_ = 0;
+  std::uint32_t rows_ = 0, target_ = 0;
+};
+
+/// The engine's model with its host port.
+template <class Model>
+class Board {
+ public:
+  Board() {
+    model_.rst_ni = 0;
+    tick();
+    model_.rst_ni = 1;
+    tick();
+  }
+  void open_waves(const std::string& path) {
+#if VM_TRACE
+    if (path.empty()) return;
+    Verilated::traceEverOn(true);
+    waves_ = std::make_unique<VerilatedVcdC>();
+    model_.trace(waves_.get(), 99);
+    waves_->open(path.c_str());
+#else
+    (void)path;
+#endif
+  }
+  void tick() {
+    model_.eval();
+    dump();
+    model_.clk_i = 1;
+    model_.eval();
+    dump();
+    model_.clk_i = 0;
+  }
+  void write(int space, std::uint32_t address, auto&& fill) {
+    model_.host_write_i = 1;
+    model_.host_space_i = static_cast<std::uint8_t>(space);
+    model_.host_address_i = static_cast<std::uint16_t>(address);
+    fill(model_.host_data_i);
+    tick();
+    model_.host_write_i = 0;
+  }
+  const auto& read(int space, std::uint32_t address) {
+    model_.host_space_i = static_cast<std::uint8_t>(space);
+    model_.host_address_i = static_cast<std::uint16_t>(address);
+    tick();
+    model_.eval();
+    return model_.host_data_o;
+  }
+  void load(const npu::MachineState& state, const npu::Program& program) {
+    const auto lanes = static_cast<std::size_t>(state.config.vlen);
+    for (std::uint32_t row = 0; row < EngineShape::kRows; ++row)
+      write(0, row, [&](auto& data) {
+        const Bf16* values = state.vram.data() + row * lanes;
+        for (std::size_t i = 0; i < lanes; i += 2) data[i / 2] = std::uint32_t{values[i + 1]} << 16 | values[i];
+      });
+    for (std::uint32_t i = 0; i < EngineShape::kFpWords; ++i)
+      write(1, i, [&](auto& data) { data[0] = state.fp_mem[i]; });
+    for (std::uint32_t i = 0; i < EngineShape::kIntWords; ++i)
+      write(2, i, [&](auto& data) { data[0] = state.int_mem[i]; });
+    for (std::uint32_t i = 0; i < program.size(); ++i)
+      write(3, i, [&](auto& data) { data[0] = *npu::encode(program.code[i]); });
+  }
+  Model& operator*() { return model_; }
+
+ private:
+  void dump() {
+#if VM_TRACE
+    if (waves_) waves_->dump(time_++);
+#endif
+  }
+  Model model_;
+#if VM_TRACE
+  std::unique_ptr<VerilatedVcdC> waves_;
+  std::uint64_t time_ = 0;
+#endif
+};
+
+void differs(EngineResult& result, std::string what) {
+  if (result.wrong++ == 0) result.first = std::move(what);
+}
+
+template <class Model>
+void compare(Board<Model>& board, const npu::MachineState& state, EngineResult& result) {
+  for (std::size_t i = 0; i < 16; ++i)
+    if ((*board).gp_o[i] != state.gp[i])
+      differs(result, fmt::format("gp{} is {:#x}, not {:#x}", i, (*board).gp_o[i], state.gp[i]));
+  for (std::size_t i = 0; i < 8; ++i)
+    if (const auto want = std::bit_cast<std::uint32_t>(state.fp_accumulator[i]); (*board).fp_o[i] != want)
+      differs(result, fmt::format("f{} is {:#x}, not {:#x}", i, (*board).fp_o[i], want));
+  const auto lanes = static_cast<std::size_t>(state.config.vlen);
+  for (std::uint32_t row = 0; row < EngineShape::kRows; ++row) {
+    const auto& data = board.read(0, row);
+    for (std::size_t i = 0; i < lanes; ++i) {
+      const auto found = static_cast<Bf16>(data[i / 2] >> (i % 2 * 16));
+      if (const Bf16 want = state.vram[row * lanes + i]; found != want)
+        differs(result, fmt::format("row {} lane {} is {:04x}, not {:04x}", row, i, found, want));
+    }
+  }
+  for (std::uint32_t i = 0; i < EngineShape::kFpWords; ++i)
+    if (const std::uint32_t found = board.read(1, i)[0]; found != state.fp_mem[i])
+      differs(result, fmt::format("FP_MEM[{}] is {:04x}, not {:04x}", i, found, state.fp_mem[i]));
+  for (std::uint32_t i = 0; i < EngineShape::kIntWords; ++i)
+    if (const std::uint32_t found = board.read(2, i)[0]; found != state.int_mem[i])
+      differs(result, fmt::format("INT_MEM[{}] is {:#x}, not {:#x}", i, found, state.int_mem[i]));
+}
+
+/// Runs the loaded program and compares the time of each instruction: from its first cycle to the next one's.
+template <class Model>
+void execute(Board<Model>& board, MemorySide& memory, const npu::Program& program, const Trace& trace,
+             EngineResult& result) {
+  Model& model = *board;
+  std::size_t at = 0;  // in the trace, of what executes
+  const auto skip_loops = [&] {
+    while (at < trace.entries.size() && is_loop(trace.entries[at].op)) ++at;
+  };
+  skip_loops();
+  std::int64_t began = -1, limit = 1000 + 4 * result.expected;
+  bool started = false;
+  std::uint32_t rows = 0;  // of a transfer
+  const auto ended = [&] {
+    if (!started) return;
+    std::size_t next = at + 1;
+    while (next < trace.entries.size() && is_loop(trace.entries[next].op)) ++next;
+    const std::int64_t took = result.cycles - began, loops = static_cast<std::int64_t>(next - at - 1);
+    std::int64_t want = trace.entries[at].cycles;
+    if (trace.entries[at].op == npu::Op::H_PREFETCH_V && rows > want) {
+      result.transfers_longer += rows - static_cast<std::uint64_t>(want);
+      want = rows;
+    }
+    if (took == want) return;
+    if (took > want && took <= want + loops)
+      result.loops_alone += static_cast<std::uint64_t>(took - want);
+    else if (took == want + 1 && next < trace.entries.size() && writes_row(trace.entries[at].op) &&
+             reads_two_rows(trace.entries[next].op))
+      ++result.port_waits;
+    else if (result.units_apart++ == 0 && result.first.empty())
+      result.first = fmt::format("{}: {} cycles, not {}", program.where(trace.entries[at].index), took, want);
+  };
+  model.length_i = static_cast<std::uint16_t>(program.size());
+  model.start_i = 1;
+  board.tick();
+  model.start_i = 0;
+  for (model.eval(); model.running_o && result.cycles < limit; ++result.cycles) {
+    if (model.issue_o) {
+      ended();
+      if (started) ++at, skip_loops();
+      if (at >= trace.entries.size() || model.pc_o != trace.entries[at].index) {
+        differs(result, fmt::format("instruction {} executes out of order", model.pc_o));
+        return;
+      }
+      began = result.cycles;
+      started = true;
+      if (model.dma_request_o) {
+        rows = model.dma_rows_o;
+        memory.request(model, trace.entries[at].cycles);
+      }
+    }
+    memory.cycle(model);
+    board.tick();
+    model.eval();
+  }
+  ended();
+  if (model.running_o) differs(result, "the engine does not stop");
+  result.trap = model.trap_o;
+  if (result.trap != 0) differs(result, fmt::format("trap {}", result.trap));
+  std::size_t left = at + 1;
+  while (left < trace.entries.size() && is_loop(trace.entries[left].op)) ++left;
+  if (left != trace.entries.size()) differs(result, "the engine stops early");
+}
+
+template <class Model>
+EngineResult run_on(npu::Machine& machine, npu::Machine& memory, const npu::Device& device, const npu::Program& program,
+                    const std::string& waves) {
+  EngineResult result;
+  const auto board = std::make_unique<Board<Model>>();
+  board->open_waves(waves);
+  board->load(machine.state(), program);
+  (**board).prefetch_rows_i = static_cast<std::uint32_t>(machine.state().config.prefetch_v_rows);
+
+  npu::TimingOptions options;
+  options.issue = npu::IssueMode::kSerial;
+  const auto timing = npu::TimingSimulator::create(device, machine.state().config, program, options);
+  if (!timing) {
+    differs(result, timing.error().message());
+    return result;
+  }
+  Trace trace;
+  (*timing)->set_trace(&trace);
+  npu::RunOptions run;
+  run.observer = timing->get();
+  const auto ran = machine.run(program, run);
+  if (!ran) {
+    differs(result, ran.error().message());
+    return result;
+  }
+  result.instructions = ran->instructions;
+  result.expected = (*timing)->finish().total;
+  MemorySide side(memory);
+  execute(*board, side, program, trace, result);
+  compare(*board, machine.state(), result);
+  return result;
+}
+
+}  // namespace
+
+void EngineResult::add(const EngineResult& other) {
+  instructions += other.instructions;
+  if (first.empty()) first = other.first;
+  wrong += other.wrong;
+  cycles += other.cycles;
+  expected += other.expected;
+  units_apart += other.units_apart;
+  loops_alone += other.loops_alone;
+  port_waits += other.port_waits;
+  transfers_longer += other.transfers_longer;
+  if (trap == 0) trap = other.trap;
+}
+
+EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::Device& device,
+                        const npu::Program& program, const std::string& waves) {
+  return machine.state().config.vlen == 8 ? run_on<Vengine8>(machine, memory, device, program, waves)
+                                          : run_on<Vengine64>(machine, memory, device, program, waves);
+}
+
+}  // namespace dllm::rtl

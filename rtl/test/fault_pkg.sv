@@ -1,0 +1,3 @@
+package fault_pkg;
+  import "DPI-C" function int dllm_fault();
+endpackage

@@ -1,0 +1,226 @@
+#include "app/bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "app/bench/host.h"
+#include "app/bench/list.h"
+#include "app/bench/output.h"
+#include "app/cli/options.h"
+#include "app/cli/verb.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+
+namespace dllm::app {
+namespace {
+
+constexpr std::int32_t kMaxPositions = 1 << 20;
+
+class Bench final : public Verb {
+ public:
+  void declare(Flags& flags) override {
+    flags.positionals("[step] [generate] [load] [latency]",
+                      "what to measure; without a word and without --peak: load and step", 4, words_);
+    flags.group("Measurement");
+    flags.add({.names = {"--peak"},
+               .help = "print the machine's own peaks: int8, bf16, f32, memory reads",
+               .apply = into(peak_)});
+    flags.add({.names = {"--no-peak"},
+               .help = "do not measure them; percentages are left out",
+               .apply = into(no_peak_),
+               .rare = true});
+    flags.add({.names = {"--repetitions"},
+               .value = "N",
+               .help = "measured runs of each case, at least",
+               .default_text = "5",
+               .apply = into(options_.repetitions, 1, 100000)});
+    flags.add({.names = {"--warmup"},
+               .value = "N",
+               .help = "runs of each case before",
+               .default_text = "1",
+               .apply = into(options_.warmup, 0, 1000)});
+    flags.add({.names = {"--min-time"},
+               .value = "S",
+               .help = "short cases repeat until this many seconds are measured",
+               .default_text = "0.2",
+               .apply = into(options_.min_seconds, 0, 3600)});
+    add_model_flags(flags);
+    options_.generate.exact_length = true;  // work that does not depend on what the model says
+    add_generate_flags(flags, options_.generate);
+    for (const char* name : {"-r", "-c"}) flags.free_name(name);  // rows and contexts of steps here
+    add_step_flags(flags);
+    flags.add({.names = {"--early-stop"},
+               .help = "generations stop at end-of-sequence tokens, as in dllm run",
+               .apply = into(early_stop_)});
+    flags.group("Output");
+    add_output_flag(flags, format_, BenchOutput::formats());
+  }
+
+  Expected<ExitCode> run(const Flags&, Session& session) override {
+    Terminal& terminal = session.terminal;
+    if (model_flags_.list_isas(terminal)) return kExitOk;
+    if (early_stop_) options_.generate.exact_length = false;
+    DLLM_CHECK_OK(check_words());
+    const Json shared = {
+        {"time", utc_time()}, {"host", host_json()}, {"build", build_json()}, {"command", session.command}};
+    BenchOutput output(terminal.out, format_, shared);
+    ProgressLine progress(terminal);
+    const BenchWatch watch{[&](const std::string& what) { progress.show(0, what); }, session.interrupt.arm()};
+    auto done = measure(output, watch, progress);
+    session.interrupt.disarm();
+    progress.clear();
+    output.finish();
+    if (!done) return std::move(done).error();
+    return kExitOk;
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  void add_step_flags(Flags& flags) {
+    flags.group("Steps");
+    flags.add({.names = {"-r", "--rows"},
+               .value = "LIST",
+               .help = "rows of a step: 1,8,32 or 1-256*2 or 8-64+8",
+               .default_text = "1,8,32,128",
+               .apply = into_numbers(options_.rows, 1, kMaxPositions)});
+    flags.add({.names = {"-c", "--context"},
+               .value = "LIST",
+               .help = "positions that the rows see, themselves included; below the rows: only the rows",
+               .default_text = "512",
+               .apply = into_numbers(options_.contexts, 0, kMaxPositions)});
+    flags.add({.names = {"-b", "--batch"},
+               .value = "LIST",
+               .help = "sequences that share a step, each with its own cache; as many generations as the largest says",
+               .default_text = "1",
+               .apply = into_numbers(options_.batches, 1, 4096)});
+    flags.add({.names = {"--scored"},
+               .value = "N",
+               .help = "rows that reach the head: all, none or a number",
+               .default_text = options_.scored,
+               .apply = into(options_.scored)});
+    flags.add({.names = {"--renew-latency"},
+               .help = "latency: measure again although this machine's table is known",
+               .apply = into(options_.renew_latency)});
+    flags.group("Generations");
+    flags.add({.names = {"-p", "--prompt-tokens"},
+               .value = "LIST",
+               .help = "random tokens in front of a generation; the options of dllm run say what follows",
+               .default_text = "32",
+               .apply = into_numbers(options_.prompts, 1, kMaxPositions)});
+  }
+
+  /// Lists where ModelFlags has one value.
+  void add_model_flags(Flags& flags) {
+    flags.group("Model");
+    flags.add({.names = {"-m", "--model"},
+               .value = "PATH",
+               .help = "GGUF file or Hugging Face directory; give it again for more",
+               .default_text = "the embedded tiny-llada",
+               .takes_path = true,
+               .apply = into(paths_)});
+    flags.add({.names = {"-t", "--threads"},
+               .value = "LIST",
+               .help = "worker threads; 0: one per CPU",
+               .default_text = "0",
+               .apply = into_numbers(threads_, 0, 1024)});
+    flags.add({.names = {"--isa"},
+               .value = "NAME",
+               .help = "kernel set; 'list' tells what this machine runs",
+               .default_text = "the best",
+               .apply = into(model_flags_.load.isa),
+               .rare = true});
+    flags.add({.names = {"--cache-type"},
+               .value = "TYPE",
+               .help = "storage of K and V, as in dllm run",
+               .apply = into(model_flags_.load.cache_type),
+               .rare = true});
+    flags.add({.names = {"--activations"},
+               .value = "TYPE",
+               .help = "arithmetic against quantized weights, as in dllm run",
+               .apply = into(model_flags_.load.activations),
+               .rare = true});
+    flags.add({.names = {"--weight-cache"},
+               .value = "PATH",
+               .help = "file of packed weights, as in dllm run; auto: <model>.dllm-packed",
+               .takes_path = true,
+               .apply = into(model_flags_.load.weight_cache),
+               .rare = true});
+  }
+
+  bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
+
+  Expected<void> check_words() {
+    if (words_.empty() && !peak_) words_ = {"load", "step"};
+    for (const std::string& word : words_)
+      if (word != "step" && word != "generate" && word != "load" && word != "latency")
+        return Error{ErrorCode::kUsage, "nothing of that name can be measured", fmt::format("'{}'", word),
+                     choice_hint(word, {"step", "generate", "load", "latency"})};
+    if (peak_ && no_peak_) return Error{ErrorCode::kUsage, "is given with --no-peak", "--peak", ""};
+    if (paths_.empty()) paths_ = {""};
+    for (std::int32_t& count : threads_)
+      if (count == 0) count = default_thread_count();
+    return {};
+  }
+
+  Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
+    std::map<std::int32_t, MaybePeaks> peaks;
+    for (const std::int32_t threads : threads_) {
+      if (!peak_ && (no_peak_ || !wants("step"))) break;
+      watch.progress("measuring the machine's peaks");
+      DLLM_TRY(const cpu::Peaks found, cpu::measure_peaks(threads));
+      peaks[threads] = found;
+      progress.clear();
+      if (peak_) output.add(peak_record(found));
+    }
+    for (const std::string& path : words_.empty() ? std::vector<std::string>() : paths_)
+      for (const std::int32_t threads : threads_) {
+        BenchOptions options = options_;
+        options.load = model_flags_.load;
+        options.load.threads = threads;
+        DLLM_CHECK_OK(measure_model(path, options, peaks[threads], output, watch, progress));
+      }
+    return {};
+  }
+
+  Expected<void> measure_model(const std::string& path, const BenchOptions& options, MaybePeaks& peaks,
+                               BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
+    const BenchSink add = [&](const Json& record) {
+      progress.clear();
+      output.add(record);
+    };
+    if (wants("load")) {
+      DLLM_TRY(const Json record, bench_load(path, options, watch));
+      add(record);
+    }
+    if (!wants("step") && !wants("generate") && !wants("latency")) return {};
+    DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
+    if (wants("latency")) {
+      DLLM_CHECK_OK(bench_latency(model, options, watch, add));
+    }
+    if (wants("step")) {
+      DLLM_CHECK_OK(bench_steps(model, options, peaks, watch, add));
+    }
+    if (wants("generate")) {
+      DLLM_CHECK_OK(bench_generate(model, options, watch, add));
+    }
+    return {};
+  }
+
+  std::vector<std::string> words_, paths_;
+  std::vector<std::int32_t> threads_{0};
+  ModelFlags model_flags_;
+  BenchOptions options_;
+  bool peak_ = false, no_peak_ = false, early_stop_ = false;
+  std::string format_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_bench() { return std::make_unique<Bench>(); }
+
+}  // namespace dllm::app

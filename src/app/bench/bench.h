@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "cpu/peak.h"
+#include "cpu/profile.h"
+#include "dllm/error.h"
+#include "dllm/generate.h"
+#include "dllm/model.h"
+#include "engine/backends.h"
+#include "model/model.h"
+
+/// The measurements of `dllm bench`. Each hands over records as they are done: what one row of the output says, without
+/// what all rows share (host, build, command).
+namespace dllm::app {
+
+struct BenchOptions {
+  LoadOptions load{};
+  std::vector<std::int32_t> rows{1, 8, 32, 128};
+  std::vector<std::int32_t> contexts{512};  ///< visible positions, the step's rows among them; at least the rows
+  std::vector<std::int32_t> batches{1};     ///< sequences of a step, each with its own cache
+  std::string scored = "all";               ///< all, none or a number
+  std::vector<std::int32_t> prompts{32};    ///< prompt tokens of a generation
+  GenerateOptions generate{};
+  std::int32_t repetitions = 5;
+  std::int32_t warmup = 1;
+  bool renew_latency = false;  ///< measure the latency table although it is known
+  double min_seconds = 0.2;    ///< small models repeat until this much time is measured
+};
+
+/// What the measurements tell while they run, and ask.
+struct BenchWatch {
+  std::function<void(const std::string& what)> progress{};
+  std::stop_token stop{};
+};
+
+/// A model on a backend of its own, with how long that took.
+struct BenchModel {
+  std::string path;
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<cpu::Profile> profile;
+  RunningBackend running;   ///< on this processor
+  double open_seconds = 0;  ///< from nothing to "a step could run"
+
+  /// Resets the process's resident peak, then loads.
+  static Expected<BenchModel> open(const std::string& path, const LoadOptions& options);
+
+  Backend& backend() const { return *running.backend; }
+
+  /// path, name, architecture, parameters, bytes, type: what every record of the model begins with.
+  nlohmann::ordered_json describe() const;
+};
+
+using BenchSink = std::function<void(const nlohmann::ordered_json& record)>;
+
+/// Peak rates to compare with; absent: percentages are left out.
+using MaybePeaks = std::optional<cpu::Peaks>;
+
+nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
+
+/// One record per batch x context x rows. A sequence's rows are the last ones of its context, over a cache that holds
+/// it. Errors:
+/// kUsage (context beyond the model's, `scored`), kResource, kCancelled.
+Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
+                           const BenchSink& sink);
+
+/// One record per prompt length x batch: each time as many generations as the largest batch holds, of random prompts of
+/// the seed, at most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two
+/// repetitions give different tokens.
+Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
+                              const BenchSink& sink);
+
+/// One record per rows of the latency table, which is measured if this machine does not have it yet
+/// (engine/latency_file.h): `ms` where the rows see only themselves. Errors: kResource, kCancelled.
+Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
+                             const BenchSink& sink);
+
+/// One record: from opening the file to the end of a first step of 32 rows, and the resident peak of that.
+Expected<nlohmann::ordered_json> bench_load(const std::string& path, const BenchOptions& options,
+                                            const BenchWatch& watch);
+
+/// Runs `body` warmup + n times and returns the seconds of the n, where n is at least `repetitions` and goes on until
+/// min_seconds are measured. Errors: the body's, kCancelled.
+Expected<std::vector<double>> repeat(const BenchOptions& options, const BenchWatch& watch,
+                                     const std::function<Expected<void>()>& body,
+                                     const std::function<void()>& after_warmup = {});
+
+/// Rows of random tokens that are no special ones, a function of seed and position.
+TokenId bench_token(const ModelDesc& desc, std::uint64_t seed, Position position);
+
+}  // namespace dllm::app

@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "app/bench/bench.h"
+#include "app/bench/list.h"
+#include "app/bench/output.h"
+#include "app/bench/stats.h"
+#include "app/bench/work.h"
+
+namespace dllm::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Numbers = std::vector<std::int32_t>;
+
+Numbers list(const std::string& text) {
+  auto numbers = parse_number_list(text, 0, 1000);
+  if (numbers) return *std::move(numbers);
+  ADD_FAILURE() << numbers.error().message();
+  return {};
+}
+
+TEST(BenchList, ReadsListsAndRanges) {
+  EXPECT_EQ(list("7"), (Numbers{7}));
+  EXPECT_EQ(list("8,1,8"), (Numbers{8, 1, 8}));
+  EXPECT_EQ(list("2-5"), (Numbers{2, 3, 4, 5}));
+  EXPECT_EQ(list("8-30+8"), (Numbers{8, 16, 24}));
+  EXPECT_EQ(list("1-100*3"), (Numbers{1, 3, 9, 27, 81}));
+  EXPECT_EQ(list("0,4-4,512-1000*2"), (Numbers{0, 4, 512}));
+}
+
+TEST(BenchList, RefusesWhatIsNoList) {
+  for (const char* text : {"", ",", "1,", "x", "1-", "-1", "5-1", "1-9+0", "1-9+", "1-9*1", "0-9*2", "1-9/2", "1001",
+                           "1-2-3", "1 2", "9999999999"}) {
+    const auto numbers = parse_number_list(text, 0, 1000);
+    ASSERT_FALSE(numbers) << text;
+    EXPECT_EQ(numbers.error().code, ErrorCode::kUsage);
+  }
+  EXPECT_FALSE(parse_number_list("0-1000000", 0, 1000000)) << "too many members";
+}
+
+TEST(BenchStats, MedianAndSpread) {
+  const Summary odd = summarize({5, 1, 100, 2, 4});
+  EXPECT_EQ(odd.count, 5u);
+  EXPECT_DOUBLE_EQ(odd.median, 4);
+  EXPECT_DOUBLE_EQ(odd.min, 1);
+  EXPECT_DOUBLE_EQ(odd.max, 100);
+  EXPECT_DOUBLE_EQ(odd.mad, 2);  // of 1, 3, 96, 2, 0
+  EXPECT_DOUBLE_EQ(summarize({1, 2, 3, 10}).median, 2.5);
+  EXPECT_DOUBLE_EQ(summarize({3}).mad, 0);
+  const Json json = summary_json({0.5, 0.25}, 1e3);
+  EXPECT_DOUBLE_EQ(json["median"], 375);
+  EXPECT_EQ(json["samples"], (std::vector<double>{500, 250}));  // in the order of measurement
+}
+
+TEST(BenchWork, CountsTheTextbookFormula) {
+  LoadOptions load;
+  load.threads = 1;
+  load.warnings = false;
+  auto model = BenchModel::open("", load);
+  ASSERT_TRUE(model) << model.error().message();
+  const ModelDesc& d = model->model->desc();
+  const auto count = [&](ModelDesc desc, StepSize size) {
+    return work_of(model->model->build({size.rows, size.scored}), model->model->weights(), desc, size);
+  };
+  const std::int64_t layer =
+      2 * d.width * d.heads * d.head_dim + 2 * d.width * d.kv_heads * d.head_dim + 3 * d.width * d.ffn_width;
+  const StepWork work = count(d, {1, 8, 40, 3});
+  EXPECT_DOUBLE_EQ(work.linear_ops, static_cast<double>(2 * 8 * layer * d.layers));
+  EXPECT_DOUBLE_EQ(work.head_ops, static_cast<double>(2 * 3 * d.width * d.vocab));
+  EXPECT_DOUBLE_EQ(work.attention_ops, static_cast<double>(4 * 8 * 40 * d.heads * d.head_dim * d.layers));
+  EXPECT_DOUBLE_EQ(work.weight_bytes, static_cast<double>(4 * (layer * d.layers + d.width * d.vocab)));  // F32
+  EXPECT_DOUBLE_EQ(count(d, {1, 8, 40, 0}).weight_bytes, static_cast<double>(4 * layer * d.layers));
+  const StepWork four = count(d, {4, 8, 40, 3});
+  EXPECT_DOUBLE_EQ(four.ops(), 4 * work.ops());
+  EXPECT_DOUBLE_EQ(four.weight_bytes, work.weight_bytes) << "one pass over the weights serves the whole batch";
+  // Causal: rows 32..39 see 33..40 keys; blocks of 16: rows 32..39 lie in the block that ends at 48.
+  ModelDesc causal = d;
+  causal.causal_block = 1;
+  EXPECT_DOUBLE_EQ(count(causal, {1, 8, 40, 0}).attention_ops, work.attention_ops / (8 * 40) * (33 + 40) * 4);
+  causal.causal_block = 16;
+  EXPECT_DOUBLE_EQ(count(causal, {1, 8, 40, 0}).attention_ops, work.attention_ops);
+  EXPECT_EQ(main_type(model->model->build({1, 1}), model->model->weights()), TensorType::kF32);
+}
+
+TEST(BenchToken, AvoidsSpecialTokensAndRepeats) {
+  ModelDesc desc;
+  desc.vocab = 64;
+  desc.mask = 7;
+  desc.stop_ids = {9, 11};
+  std::set<TokenId> seen;
+  for (Position p = 0; p < 2000; ++p) {
+    const TokenId token = bench_token(desc, 3, p);
+    ASSERT_GE(token, 0);
+    ASSERT_LT(token, desc.vocab);
+    EXPECT_EQ(token, bench_token(desc, 3, p));
+    seen.insert(token);
+  }
+  EXPECT_EQ(seen.size(), 61u);
+  for (const TokenId special : {7, 9, 11}) EXPECT_FALSE(seen.contains(special));
+}
+
+Json shared() {
+  return {{"time", "now"},
+          {"host",
+           {{"cpu", "Fast, \"very\""},
+            {"cpu_family", "f"},
+            {"cpus", 2},
+            {"memory_bytes", 1e9},
+            {"governor", "x"},
+            {"system", "s"},
+            {"load_average", 0.5}}},
+          {"build", {{"version", "1"}, {"compiler", "c"}, {"flags", "-O3"}}},
+          {"command", "dllm bench"}};
+}
+
+Json load_record() {
+  return {{"test", "load"},
+          {"name", "m"},
+          {"type", "Q4_0"},
+          {"threads", 2},
+          {"file_bytes", 1000},
+          {"open_ms", summary_json({0.001}, 1e3)},
+          {"ms", summary_json({0.002}, 1e3)},
+          {"peak_rss_bytes", 5000}};
+}
+
+std::string printed(const std::string& format, int records) {
+  std::ostringstream out;
+  BenchOutput output(out, format, shared());
+  for (int i = 0; i < records; ++i) output.add(load_record());
+  output.finish();
+  return out.str();
+}
+
+TEST(BenchOutput, EveryRowCarriesHostAndCommand) {
+  const Json all = Json::parse(printed("json", 2));
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1]["command"], "dllm bench");
+  EXPECT_EQ(all[1]["host"]["cpus"], 2);
+  std::istringstream lines(printed("jsonl", 2));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_EQ(Json::parse(line)["build"]["flags"], "-O3");
+  EXPECT_EQ(count, 2);
+  const std::string csv = printed("csv", 1);
+  EXPECT_NE(csv.find("now,\"Fast, \"\"very\"\"\",f,2,"), std::string::npos) << csv;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
+  const std::string markdown = printed("md", 2);
+  EXPECT_EQ(markdown.find("dllm bench"), markdown.rfind("dllm bench")) << "told once";
+  EXPECT_NE(markdown.find("| m | Q4_0 | 2 | 1.00 kB | 1.0 | 2.0 |"), std::string::npos) << markdown;
+  EXPECT_EQ(printed("json", 0), "[]\n");
+}
+
+}  // namespace
+}  // namespace dllm::app

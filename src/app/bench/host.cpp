@@ -1,0 +1,89 @@
+#include "app/bench/host.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/bench/build_info.h"
+#include "app/cli/report.h"
+#include "base/host.h"
+#include "base/thread_pool.h"
+#include "cpu/cpu_backend.h"
+#include "dllm/version.h"
+
+namespace dllm::app {
+namespace {
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+/// "VmHWM:   123 kB" of /proc/self/status, in bytes.
+std::int64_t status_bytes(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key)) return std::int64_t{1024} * std::atoll(line.c_str() + key.size());
+  return 0;
+}
+
+/// "family 26 model 2 stepping 1": virtual machines often give all of a maker's processors one name.
+std::string cpu_family() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string text;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const auto value = line.find(": ");
+    for (const std::string key : {"cpu family\t", "model\t", "stepping\t"})
+      if (line.starts_with(key) && value != std::string::npos)
+        text += fmt::format("{}{} {}", text.empty() ? "" : " ",
+                            key == "cpu family\t" ? "family" : key.substr(0, key.size() - 1), line.substr(value + 2));
+  }
+  return text;
+}
+
+}  // namespace
+
+nlohmann::ordered_json host_json() {
+  utsname system{};
+  uname(&system);
+  nlohmann::ordered_json isas = nlohmann::ordered_json::array();
+  for (const CpuIsa& isa : cpu_isas())
+    if (isa.available) isas.push_back(isa.name);
+  const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  const std::string load = first_line("/proc/loadavg");
+  return {{"cpu", cpu_name()},
+          {"cpu_family", cpu_family()},
+          {"cpus", default_thread_count()},
+          {"memory_bytes", static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE)},
+          {"governor", governor.empty() ? "unknown" : governor},
+          {"isas", isas},
+          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"load_average", std::strtod(load.c_str(), nullptr)}};
+}
+
+nlohmann::ordered_json build_json() {
+  return {{"version", DLLM_VERSION}, {"compiler", kCompiler}, {"flags", kCompilerFlags}};
+}
+
+std::string utc_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+}  // namespace dllm::app

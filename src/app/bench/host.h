@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+namespace dllm::app {
+
+/// CPU, CPUs that this process may use, memory, frequency governor, kernel sets that run here, system, load average.
+nlohmann::ordered_json host_json();
+
+/// Version, compiler, flags.
+nlohmann::ordered_json build_json();
+
+/// "2026-11-21T12:00:00Z"
+std::string utc_time();
+
+/// Most memory that the process has had resident since the last reset, bytes; 0 if the system does not tell.
+std::int64_t peak_resident_bytes();
+/// Linux only; elsewhere the peak is that of the whole process.
+void reset_peak_resident();
+
+}  // namespace dllm::app

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/bench/bench.h"
+#include "app/bench/host.h"
+#include "app/bench/work.h"
+#include "base/rng.h"
+#include "base/try.h"
+#include "engine/backend/cpu.h"
+#include "engine/load.h"
+#include "quant/recipe.h"
+
+namespace dllm::app {
+namespace {
+
+/// Name of the recipe whose number the file carries; empty if it carries none.
+std::string recipe_name(const Metadata& metadata) {
+  const auto type = metadata.integer("general.file_type");
+  if (type && *type)
+    for (const Recipe& recipe : recipes())
+      if (recipe.file_type == static_cast<std::uint32_t>(**type)) return std::string(recipe.name);
+  return {};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Expected<BenchModel> BenchModel::open(const std::string& path, const LoadOptions& options) {
+  reset_peak_resident();
+  const auto start = std::chrono::steady_clock::now();
+  BenchModel result;
+  result.path = path;
+  result.profile = std::make_unique<cpu::Profile>();
+  DLLM_TRY(auto source, open_or_embedded(path));
+  const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
+  DLLM_TRY(result.model, Model::load(std::move(source), log));
+  DLLM_TRY(result.running, run_on_cpu(*result.model, path, options, log, result.profile.get()));
+  result.open_seconds = seconds_since(start);
+  return result;
+}
+
+nlohmann::ordered_json BenchModel::describe() const {
+  std::int64_t parameters = 0, bytes = 0;
+  for (const SourceTensor& tensor : model->tensors()) {
+    parameters += element_count(tensor.shape);
+    bytes += static_cast<std::int64_t>(byte_size(tensor));
+  }
+  const Graph graph = model->build({1, 1});
+  std::string type = recipe_name(model->metadata());
+  if (type.empty()) type = codec(main_type(graph, model->weights())).name;
+  return {{"path", path.empty() ? "embedded" : path},
+          {"name", path.empty() ? "embedded" : std::filesystem::path(path).stem().string()},
+          {"architecture", model->desc().architecture},
+          {"parameters", parameters},
+          {"bytes", bytes},
+          {"type", type},
+          {"threads", running.threads},
+          {"isa", running.isa},
+          {"cache_type", running.latency->kv_type}};
+}
+
+Expected<std::vector<double>> repeat(const BenchOptions& options, const BenchWatch& watch,
+                                     const std::function<Expected<void>()>& body,
+                                     const std::function<void()>& after_warmup) {
+  constexpr std::size_t kMostSamples = 1000;
+  const auto cancelled = [] { return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""}; };
+  for (std::int32_t i = 0; i < options.warmup; ++i) {
+    if (watch.stop.stop_requested()) return cancelled();
+    DLLM_CHECK_OK(body());
+  }
+  if (after_warmup) after_warmup();
+  std::vector<double> samples;
+  double total = 0;
+  while (samples.size() < static_cast<std::size_t>(options.repetitions) ||
+         (total < options.min_seconds && samples.size() < kMostSamples)) {
+    if (watch.stop.stop_requested()) return cancelled();
+    const auto start = std::chrono::steady_clock::now();
+    DLLM_CHECK_OK(body());
+    samples.push_back(seconds_since(start));
+    total += samples.back();
+  }
+  return samples;
+}
+
+TokenId bench_token(const ModelDesc& desc, std::uint64_t seed, Position position) {
+  for (std::uint32_t attempt = 0;; ++attempt) {
+    const auto words = philox4x32({static_cast<std::uint32_t>(position), attempt, 0, 0},
+                                  {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    const auto token = static_cast<TokenId>(words[0] * static_cast<std::uint64_t>(desc.vocab) >> 32);
+    const bool special = token == desc.mask || token == desc.bos || token == desc.pad ||
+                         std::find(desc.stop_ids.begin(), desc.stop_ids.end(), token) != desc.stop_ids.end();
+    if (!special || attempt == 100) return token;
+  }
+}
+
+nlohmann::ordered_json peak_record(const cpu::Peaks& peaks) {
+  const auto rate = [](const cpu::Peaks::Rate& r) -> nlohmann::ordered_json {
+    if (r.per_second <= 0) return nullptr;
+    return {{"gops", r.per_second / 1e9}, {"instruction", r.instruction}};
+  };
+  return {{"test", "peak"},           {"threads", peaks.threads}, {"int8", rate(peaks.int8)},
+          {"bf16", rate(peaks.bf16)}, {"f32", rate(peaks.f32)},   {"read_gbps", peaks.read_bytes_per_second / 1e9}};
+}
+
+}  // namespace dllm::app

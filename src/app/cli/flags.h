@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/parse_text.h"
+#include "dllm/error.h"
+
+namespace dllm::app {
+
+/// Takes a value given on the command line or in the environment. The error's `where` is filled in by the caller.
+using Apply = std::function<Expected<void>(const std::string& value)>;
+
+/// One flag, declared once: parsing, environment twin, help and shell completion read it.
+struct Flag {
+  /// "-m", "--model"; single-dash names may have several letters, as llama.cpp's "-sys". The first long name is the
+  /// flag's name in messages and gives the environment twin: "--block-length" -> DLLM_ARG_BLOCK_LENGTH.
+  std::vector<std::string> names = {};
+  std::string value = {};  ///< placeholder in the help; empty: a switch
+  std::string help = {};
+  std::string default_text = {};          ///< empty: none worth telling
+  std::vector<std::string> choices = {};  ///< for help and completion; `apply` checks them
+  bool takes_path = false;                ///< completion offers file names
+  Apply apply = {};
+  /// The flag is read only where one of `needs` is given, and none of `without`; elsewhere it is an error. Any
+  /// spelling.
+  std::vector<std::string> needs = {}, without = {};
+  bool rare = false;       ///< --help leaves it out where there is no room; --help-all has it
+  std::string group = {};  ///< set by Flags::group()
+
+  const std::string& long_name() const;
+  std::string environment_name() const;
+  /// The twins of all long spellings, that of the first one first.
+  std::vector<std::string> environment_names() const;
+};
+
+/// What Flags::parse was asked for.
+enum class ParseOutcome { kRun, kHelp, kHelpAll };
+
+/// The flags of one verb. Values come from the command line, else from the environment, else from what the targets
+/// already hold. CLI11 splits the arguments; values are read here, so that both sources obey the same rules.
+class Flags {
+ public:
+  using Environment = std::function<const char*(const std::string& name)>;
+
+  /// `verb`: "run"; `arguments`: "[OPTIONS] [PROMPT]"; `summary`: one line.
+  Flags(std::string verb, std::string arguments, std::string summary);
+
+  /// Heading of the flags added from now on.
+  void group(std::string title) { group_ = std::move(title); }
+  void add(Flag flag);
+  /// Sets `needs` (`without`) of every flag that a group has so far.
+  void read_only_with(std::string_view group, const std::vector<std::string>& needs);
+  void read_only_without(std::string_view group, const std::vector<std::string>& others);
+  /// Takes a spelling away from a flag that has others, for a verb that gives it another meaning.
+  void free_name(std::string_view name);
+  /// Arguments without a flag; more than `maximum` are an error.
+  void positionals(std::string name, std::string help, std::size_t maximum, std::vector<std::string>& target);
+
+  /// Errors: kUsage, one per first offence.
+  Expected<ParseOutcome> parse(const std::vector<std::string>& args, const Environment& environment);
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  /// The flag was set, by command line or environment. `name`: any of its spellings.
+  bool given(std::string_view name) const;
+
+  /// What fits on a screen of kHelpLines lines: everything if it does, else one line per flag, without the rare ones.
+  static constexpr int kHelpLines = 40;
+  std::string help() const;
+  /// Every flag, with its choices, default and environment variable.
+  std::string help_all() const;
+  const std::string& verb() const { return verb_; }
+  const std::string& summary() const { return summary_; }
+  const std::vector<Flag>& flags() const { return flags_; }
+
+ private:
+  Expected<void> apply_value(std::size_t index, const std::string& value, const std::string& origin);
+  Expected<void> apply_environment(const Environment& environment);
+  Expected<void> check_combinations() const;
+  Error unknown_flag(const std::string& token) const;
+  /// What CLI11 shall read, in spellings that it knows, and the words behind "--".
+  struct SplitArguments {
+    std::vector<std::string> flags, literal;
+    std::string unknown;  ///< the first word that is neither a flag nor a bundle of switches; empty: none
+  };
+  SplitArguments split(const std::vector<std::string>& args) const;
+  const Flag* find(std::string_view name) const;
+  /// "-vx": known switches of one letter; "-n64": a flag of one letter with its value.
+  bool is_bundle(std::string_view token) const;
+  std::string usage() const;
+  std::string short_help() const;
+
+  std::string verb_, arguments_, summary_, group_ = "General";
+  std::vector<Flag> flags_;
+  std::vector<char> given_;
+  std::string positional_name_, positional_help_;
+  std::size_t positional_maximum_ = 0;
+  std::vector<std::string>* positional_target_ = nullptr;
+};
+
+using dllm::choice_hint;
+using dllm::nearest;
+
+Error bad_value(std::string what, std::string hint = "");
+
+/// Setters for the usual targets. The target must outlive the Flags.
+Apply into(std::string& target);
+Apply into(std::string& target, std::vector<std::string> choices);
+Apply into(std::vector<std::string>& target);  ///< appends
+Apply into(bool& target);
+Apply into(std::int32_t& target, std::int32_t minimum, std::int32_t maximum);
+Apply into(double& target, double minimum, double maximum);
+Apply into(std::uint64_t& target);
+
+}  // namespace dllm::app

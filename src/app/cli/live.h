@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "app/cli/canvas_view.h"
+#include "app/cli/flags.h"
+#include "app/cli/step_log.h"
+#include "app/cli/terminal.h"
+#include "dllm/generate.h"
+#include "dllm/model.h"
+
+namespace dllm::app {
+
+/// Flags of what is shown while an answer is made.
+struct LiveFlags {
+  bool visual = false;
+  std::int32_t visual_delay_ms = 0;
+  double timeout_s = 0;  ///< 0: none
+
+  void add(Flags& flags);
+};
+
+/// What goes to standard output while an answer is made.
+enum class AnswerForm {
+  kText,   ///< the text as it becomes final, in pipes as on terminals: what is written is never taken back
+  kSteps,  ///< every step as a line of JSON (StepLog)
+  kNone,
+};
+
+/// The listener of one generation: the canvas, the text or the steps, or a progress line.
+class LiveAnswer {
+ public:
+  LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form);
+
+  /// Empty if nobody looks: then the engine need not describe its steps.
+  StepCallback callback();
+  /// Prints what is not on the screen yet; takes the waiting between frames out of the statistics.
+  void finish(Generation& generation);
+  bool timed_out() const { return timed_out_; }
+
+ private:
+  bool on_step(const StepEvent& event);
+  void stream(const std::string& text);
+
+  Terminal& terminal_;
+  const LiveFlags& flags_;
+  AnswerForm form_;
+  bool streaming_;
+  StepLog log_;
+  CanvasView view_;
+  ProgressLine progress_;
+  std::string streamed_;
+  bool timed_out_ = false;
+  std::chrono::duration<double> slept_{};
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace dllm::app

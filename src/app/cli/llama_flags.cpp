@@ -1,0 +1,69 @@
+#include "app/cli/llama_flags.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace dllm::app {
+namespace {
+
+struct Advice {
+  std::vector<std::string_view> flags;
+  std::string_view text;
+};
+
+/// The flags of llama.cpp's common/arg.cpp that people have in their fingers. Those that dllm has too never come here.
+const std::vector<Advice>& advices() {
+  static const std::vector<Advice> all = {
+      {{"-ngl", "--gpu-layers", "--n-gpu-layers", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu",
+        "-dev", "-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe", "-nkvo", "--no-kv-offload"},
+       "models run on the CPU: there is nothing to move to a GPU; leave it out"},
+      {{"-b", "--batch-size", "-ub", "--ubatch-size"},
+       "a step is as large as its rows, and dllm chooses how to cut it; leave it out"},
+      {{"-fa", "--flash-attn"}, "attention always works tile by tile with an online softmax; leave it out"},
+      {{"--mlock"}, "weights are packed into memory of the process; --weight-cache FILE maps them instead"},
+      {{"--no-mmap", "--mmap"}, "files are mapped, and given back as they are packed; see --weight-cache"},
+      {{"-ctk", "--cache-type-k", "-ctv", "--cache-type-v"}, "give --cache-type, which is for K and V"},
+      {{"--repeat-penalty", "--repeat-last-n", "--presence-penalty", "--frequency-penalty", "--dry-multiplier"},
+       "there are no penalties; --temp, --top-k and --top-p change what is drawn"},
+      {{"--min-p", "--typical", "--xtc-probability", "--mirostat", "--samplers", "--sampling-seq"},
+       "there is no such sampler; --temp, --top-k and --top-p change what is drawn"},
+      {{"--grammar", "--grammar-file", "-j", "--json-schema"}, "answers cannot be bound to a grammar yet"},
+      {{"--jinja", "--no-jinja"}, "chat templates are always rendered; --raw leaves them out"},
+      {{"-cnv", "--conversation"}, "dllm chat is the conversation, dllm run the single answer"},
+      {{"-i", "--interactive", "-if", "--interactive-first"}, "give dllm chat"},
+      {{"-st", "--single-turn"}, "give dllm run"},
+      {{"-mli", "--multiline-input"}, "in dllm chat, \"\"\" begins and ends a message of several lines"},
+      {{"-tb", "--threads-batch"}, "give -t: there is one number of threads"},
+      {{"-C", "--cpu-mask", "-Cr", "--cpu-range", "--cpu-strict", "--prio", "--poll"},
+       "start dllm under taskset, chrt or nice"},
+      {{"--numa"}, "start dllm under numactl"},
+      {{"--ignore-eos"}, "give --suppress-eos, or --exact-length"},
+      {{"--keep", "--context-shift", "--no-context-shift"},
+       "dllm chat drops the oldest turns when the context is full"},
+      {{"--lora", "--lora-scaled", "--control-vector"}, "adapters are not read; merge them into the model first"},
+      {{"-md", "--model-draft", "--draft", "--draft-max"}, "a diffusion model drafts for itself: --window lookahead"},
+      {{"-mu", "--model-url"}, "give -hf ORG/MODEL, or download the file and give -m"},
+      {{"--mmproj"}, "images are not read"},
+      {{"--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx"},
+       "the model's file says how positions are scaled"},
+      {{"--diffusion-cfg-scale"}, "give --cfg-scale"},
+      {{"--diffusion-add-gumbel-noise"}, "noise is added whenever --temp is above 0"},
+      {{"--log-disable", "--log-file", "--log-colors", "-lv", "--verbosity"},
+       "results go to stdout and all else to stderr; NO_COLOR=1 switches colours off"},
+      {{"--no-display-prompt"}, "the prompt is never printed; leave it out"},
+      {{"-e", "--escape"}, "backslashes are text; in bash, $'...' makes a newline"},
+      {{"--no-warmup", "--warmup"}, "there is no warm-up; leave it out"},
+      {{"--port", "--host", "--api-key"}, "there is no server yet"},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::string llama_cpp_advice(std::string_view flag) {
+  for (const Advice& advice : advices())
+    if (std::ranges::find(advice.flags, flag) != advice.flags.end()) return std::string(advice.text);
+  return {};
+}
+
+}  // namespace dllm::app

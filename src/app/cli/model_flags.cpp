@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <istream>
+#include <ostream>
+
+#include "app/cli/model_file.h"
+#include "app/cli/options.h"
+#include "app/cli/verb.h"
+#include "base/input_file.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "cpu/kernels/kernel_set.h"
+#include "engine/backends.h"
+
+namespace dllm::app {
+namespace {
+
+/// The prompt as it is; bos still goes in front where the file asks for it.
+constexpr const char* kRawTemplate = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
+
+void add_backend(Flags& flags, LoadOptions& load) {
+  std::vector<std::string> names;
+  for (const BackendEntry& entry : backends()) names.push_back(entry.name);
+  flags.add(
+      {.names = {"--backend"},
+       .value = "NAME",
+       .help = "what runs the model: this processor, or the simulated NPU with its number formats (bit-exact, slow)",
+       .default_text = "cpu",
+       .choices = names,
+       .apply = into(load.backend, names),
+       .rare = true});
+  flags.add({.names = {"--device"},
+             .value = "NAME|FILE",
+             .help = "profile of --backend npu; see dllm npu devices",
+             .default_text = "dart-2048",
+             .takes_path = true,
+             .apply = into(load.device),
+             .rare = true});
+  flags.add({.names = {"--set"},
+             .value = "KEY=VALUE",
+             .help = "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated",
+             .apply = into(load.device_changes),
+             .rare = true});
+}
+
+}  // namespace
+
+void ModelFlags::add_loading(Flags& flags) {
+  flags.group("Model");
+  flags.add({.names = {"-m", "--model"},
+             .value = "PATH",
+             .help = "GGUF file or Hugging Face directory",
+             .default_text = "the embedded tiny-llada",
+             .takes_path = true,
+             .apply = into(path)});
+  hub.add_name(flags);
+  hub.add(flags);
+  flags.add({.names = {"-t", "--threads"},
+             .value = "N",
+             .help = "worker threads",
+             .default_text = "one per CPU",
+             .apply = into(load.threads, 0, 1024)});
+  flags.add({.names = {"--isa"},
+             .value = "NAME",
+             .help = "kernel set; 'list' tells what this machine runs",
+             .default_text = "the best",
+             .apply = into(load.isa),
+             .rare = true});
+  flags.add({.names = {"--cache-type"},
+             .value = "TYPE",
+             .help = "storage of K and V",
+             .default_text = "f32 for F32 models, else f16",
+             .choices = {"f32", "f16", "bf16", "q8_0"},
+             .apply = into(load.cache_type, {"f32", "f16", "bf16", "q8_0"}),
+             .rare = true});
+  flags.add({.names = {"--activations"},
+             .value = "TYPE",
+             .help = "arithmetic against quantized weights",
+             .default_text = "int8",
+             .choices = {"int8", "f32"},
+             .apply = into(load.activations, {"int8", "f32"}),
+             .rare = true});
+  flags.add({.names = {"--weight-cache"},
+             .value = "PATH",
+             .help = "keep packed weights in this file, map it in later runs; auto: <model>.dllm-packed",
+             .default_text = "none",
+             .takes_path = true,
+             .apply = into(load.weight_cache),
+             .rare = true});
+  add_backend(flags, load);
+  flags.add({.names = {"-v", "--verbose"}, .help = "tell about the model on stderr", .apply = into(verbose)});
+}
+
+void ModelFlags::add_template(Flags& flags) {
+  flags.group("Input");
+  flags.add({.names = {"--chat-template"},
+             .value = "JINJA",
+             .help = "chat template instead of the file's",
+             .apply = into(chat_template),
+             .rare = true});
+  flags.add({.names = {"--chat-template-file"},
+             .value = "FILE",
+             .help = "the same, from a file",
+             .takes_path = true,
+             .apply = into(chat_template_file),
+             .rare = true});
+  flags.add({.names = {"--raw", "-no-cnv", "--no-conversation"},
+             .help = "complete the text as it is, without a chat template",
+             .apply = into(raw)});
+  flags.add({.names = {"--special"},
+             .help = "texts of control tokens in the prompt become control tokens; else they are text like any other",
+             .apply = into(special),
+             .rare = true});
+}
+
+Expected<std::string> read_text(const std::string& path, Terminal& terminal) {
+  if (path == "-") return read_all(terminal);
+  return read_input(path, kMostTextBytes);
+}
+
+bool ModelFlags::list_isas(Terminal& terminal) const {
+  if (load.isa != "list") return false;
+  cpu::KernelSetEntry entries[cpu::kMaxKernelSets];
+  const int count = cpu::list_kernel_sets(entries);
+  for (int i = 0; i < count; ++i) {
+    const bool best = entries[i].set == cpu::default_kernel_set();
+    terminal.out << fmt::format("{:<8}  {}{}\n", entries[i].set->name, entries[i].available ? "yes" : "no",
+                                best ? "  (default)" : "");
+  }
+  return true;
+}
+
+/// With one bar from the first moment on: reading a vocabulary and packing weights may take seconds.
+Expected<LanguageModel> ModelFlags::load_model(Session& session) {
+  if (const int cpus = default_thread_count(); load.threads > cpus) {
+    session.terminal.err << fmt::format(
+        "warning: {} threads are asked for, and this process may use {} CPU{}: taking {}\n", load.threads, cpus,
+        cpus == 1 ? "" : "s", cpus);
+    load.threads = cpus;
+  }
+  LoadOptions options = load;
+  ProgressLine bar(session.terminal, !path.empty());
+  const std::string text = "loading " + std::filesystem::path(path).filename().string();
+  options.progress = [&](double done) {
+    bar.show(done, text);
+    return !session.interrupt.requested();
+  };
+  session.interrupt.arm();
+  auto model = LanguageModel::load(path, options);
+  if (session.interrupt.disarm() && model) return Error{ErrorCode::kCancelled, "the load was stopped", path, ""};
+  return model;
+}
+
+Expected<LanguageModel> ModelFlags::open(Session& session) {
+  Terminal& terminal = session.terminal;
+  if (hub.name.empty() && (!hub.file.empty() || hub.offline || !hub.token.empty()))
+    return Error{ErrorCode::kUsage, "no model of a hub is named", "", "give -hf ORG/MODEL"};
+  if (!hub.name.empty()) {
+    if (!path.empty()) return Error{ErrorCode::kUsage, "the model is given twice", "", "give one of -m and -hf"};
+    DLLM_TRY(const hub::Pulled pulled, hub.pull(session));
+    path = pulled.path;
+  }
+  DLLM_TRY(LanguageModel model, load_model(session));
+  const int templates = int{!chat_template.empty()} + int{!chat_template_file.empty()} + int{raw};
+  if (templates > 1)
+    return Error{ErrorCode::kUsage, "the chat template is given twice", "",
+                 "give one of --chat-template, --chat-template-file and --raw"};
+  std::string source = raw ? kRawTemplate : chat_template;
+  if (!chat_template_file.empty()) {
+    DLLM_TRY(source, read_text(chat_template_file, terminal));
+  }
+  if (!source.empty()) DLLM_CHECK_OK(model.set_chat_template(source));
+  model.set_special_content(special);
+  if (verbose)
+    terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}\n", model.name(),
+                                model.architecture(), model.vocab_size(), model.context_length(), model.threads(),
+                                model.isa());
+  return model;
+}
+
+}  // namespace dllm::app

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "app/cli/flags.h"
+#include "app/cli/hub_flags.h"
+#include "app/cli/terminal.h"
+#include "dllm/generate.h"
+#include "dllm/model.h"
+
+namespace dllm::app {
+
+/// --stop, and one flag per option of options_info(). `options` must outlive `flags`.
+void add_generate_flags(Flags& flags, GenerateOptions& options);
+
+/// Every option that was read, by key.
+nlohmann::ordered_json options_json(const ResolvedOptions& options);
+
+/// Flags of verbs that load a model.
+struct ModelFlags {
+  std::string path;  ///< empty: the embedded model, or the hub's
+  HubFlags hub;
+  LoadOptions load;
+  std::string chat_template, chat_template_file;
+  bool raw = false;
+  bool special = false;  ///< control tokens may be written in prompts
+  bool verbose = false;
+
+  /// -m, -hf and its kin, -t, --isa, --cache-type, --activations, --weight-cache, --backend, --device, --set, -v
+  void add_loading(Flags& flags);
+  /// --chat-template, --chat-template-file, --raw, --special
+  void add_template(Flags& flags);
+
+  /// `--isa list`: prints the kernel sets and returns true.
+  bool list_isas(Terminal& terminal) const;
+  /// Fetches the model if it comes from a hub (`path` is then where it is), and loads it, with a progress line. Ctrl-C
+  /// ends both (kCancelled).
+  Expected<LanguageModel> open(Session& session);
+
+ private:
+  Expected<LanguageModel> load_model(Session& session);
+};
+
+/// -o/--output, restricted to `formats`; the first is the default.
+void add_output_flag(Flags& flags, std::string& target, std::vector<std::string> formats);
+
+/// Whole file; "-" is standard input. Errors: kIo.
+Expected<std::string> read_text(const std::string& path, Terminal& terminal);
+
+/// The text that a verb works on: -p, positional words (joined by spaces), -f, or piped standard input.
+struct TextFlags {
+  std::string prompt, file;
+  std::vector<std::string> words;
+
+  /// `noun`: "PROMPT" or "TEXT".
+  void add(Flags& flags, const std::string& noun);
+  /// Errors: kUsage if there is none or more than one.
+  Expected<std::string> read(const Flags& flags, Terminal& terminal) const;
+};
+
+}  // namespace dllm::app

@@ -1,0 +1,94 @@
+#include "app/cli/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "base/output_file.h"
+
+namespace dllm::app {
+namespace {
+
+/// Signals whose default action ends the process. SIGINT is Interrupt's; SIGBUS in a mapped file is MappedFile's, which
+/// passes others on to here.
+constexpr int kEnding[] = {SIGHUP,  SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1,
+                           SIGUSR2, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP,   SIGSYS};
+
+termios cooked{};  ///< meaningful while `changed`
+std::atomic<bool> changed{false};
+std::atomic<bool> stopped{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+
+/// Not from the background, where the terminal is another's by now and the attempt would stop us. Without a controlling
+/// terminal there is neither.
+void restore_terminal() {
+  const pid_t owner = tcgetpgrp(STDIN_FILENO);
+  if (changed && (owner < 0 || owner == getpgrp())) tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
+}
+
+extern "C" void on_ending_signal(int signal) {
+  restore_terminal();
+  remove_temporaries();
+  // SA_RESETHAND has put the default action back; the signal is delivered again when this handler returns.
+  raise(signal);
+}
+
+/// Ctrl-Z, or kill -TSTP: the shell shall find its terminal as it left it, and we ours when we go on.
+extern "C" void on_stop(int signal) {
+  const int kept = errno;
+  termios ours{};
+  const bool restore = changed && tcgetattr(STDIN_FILENO, &ours) == 0;
+  restore_terminal();
+  struct sigaction by_default{}, own{};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(signal, &by_default, &own);
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, &before);  // stops here
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  sigaction(signal, &own, nullptr);
+  if (restore) tcsetattr(STDIN_FILENO, TCSANOW, &ours);
+  stopped = true;
+  errno = kept;
+}
+
+/// Unless the parent ignores the signal, or a sanitizer watches it.
+void handle(int signal, void (*handler)(int), int flags) {
+  struct sigaction before{}, action{};
+  if (sigaction(signal, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL)
+    return;
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void prepare_process() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    // The lowest free number is given, which is this one. The wrong direction makes every use of it an error.
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) < 0)
+      _exit(1);
+  for (const int signal : kEnding) handle(signal, on_ending_signal, static_cast<int>(SA_RESETHAND));
+  handle(SIGTSTP, on_stop, SA_RESTART);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+void end_process(int code) noexcept {
+  restore_terminal();
+  remove_temporaries();
+  _exit(code);
+}
+
+TerminalMode::TerminalMode() { changed = tcgetattr(STDIN_FILENO, &cooked) == 0; }
+TerminalMode::~TerminalMode() { changed = false; }
+bool TerminalMode::resumed() { return stopped.exchange(false); }
+
+}  // namespace dllm::app

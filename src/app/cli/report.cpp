@@ -1,0 +1,111 @@
+#include "app/cli/report.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/host.h"
+#include "dllm/version.h"
+
+namespace dllm::app {
+namespace {
+
+double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+}  // namespace
+
+std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+std::string stats_line(const Generation& generation) {
+  const GenerateStats& stats = generation.stats;
+  return fmt::format(
+      "answer {} tokens, {:.1f} tok/s · canvas {} tokens, {:.1f} tok/s · {:.2f} ms/step · NFE {} · seed {} · #{}",
+      stats.answer_tokens, ratio(stats.answer_tokens, stats.seconds), stats.committed_tokens,
+      ratio(stats.committed_tokens, stats.seconds), ratio(stats.seconds * 1e3, stats.steps), stats.nfe,
+      generation.options.seed, hash_text(generation.hash));
+}
+
+std::string empty_answer_note(const Generation& generation) {
+  if (generation.text.find_first_not_of(" \t\r\n") != std::string::npos) return {};
+  switch (generation.finish) {
+    case FinishReason::kStop:
+      if (!generation.stop_text.empty()) return "the answer is empty: it begins with a stop text";
+      return "the answer is empty: the model predicted its end first; another --predict may help, or --suppress-eos";
+    case FinishReason::kLength:
+      return "the answer is empty: white space and control tokens fill the canvas; another --predict may help";
+    case FinishReason::kCancelled:
+      return "the answer is empty: it was stopped before its first token was final";
+  }
+  return {};
+}
+
+nlohmann::ordered_json stats_json(const GenerateStats& stats) {
+  return {{"prompt_tokens", stats.prompt_tokens},
+          {"answer_tokens", stats.answer_tokens},
+          {"committed_tokens", stats.committed_tokens},
+          {"steps", stats.steps},
+          {"nfe", stats.nfe},
+          {"forced", stats.forced},
+          {"second_passes", stats.second_passes},
+          {"rows_forwarded", stats.rows_forwarded},
+          {"rows_scored", stats.rows_scored},
+          {"seconds", stats.seconds},
+          {"tokens_per_second", ratio(stats.answer_tokens, stats.seconds)},
+          {"ms_per_step", ratio(stats.seconds * 1e3, stats.steps)},
+          {"tokens_per_step", ratio(stats.committed_tokens, stats.steps)},
+          {"tokens_per_forward", ratio(stats.committed_tokens, stats.nfe)}};
+}
+
+nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
+                                  const std::string& command) {
+  utsname host{};
+  uname(&host);
+  return {
+      {"options", options_json(options)},
+      {"model",
+       {{"path", flags.path},
+        {"embedded", flags.path.empty()},
+        {"name", model.name()},
+        {"architecture", model.architecture()},
+        {"vocabulary", model.vocab_size()},
+        {"context", model.context_length()}}},
+      {"load",
+       {{"threads", model.threads()},
+        {"isa", model.isa()},
+        {"cache_type", flags.load.cache_type},
+        {"activations", flags.load.activations}}},
+      {"version", DLLM_VERSION},
+      {"host", {{"cpu", cpu_name()}, {"system", fmt::format("{} {} {}", host.sysname, host.release, host.machine)}}},
+      {"command", command}};
+}
+
+nlohmann::ordered_json generation_json(const Generation& generation) {
+  return {{"text", generation.text},
+          {"prompt_ids", generation.prompt_ids},
+          {"ids", generation.ids},
+          {"commit_step", generation.commit_step},
+          {"confidence", generation.confidence},
+          {"finish", finish_name(generation.finish)},
+          {"stop_text", generation.stop_text},
+          {"stats", stats_json(generation.stats)},
+          {"hash", hash_text(generation.hash)}};
+}
+
+std::string dump(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace dllm::app

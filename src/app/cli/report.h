@@ -1,0 +1,36 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "app/cli/options.h"
+#include "dllm/generate.h"
+#include "dllm/model.h"
+
+namespace dllm::app {
+
+/// "answer 12 tokens, 41.2 tok/s · canvas 64 tokens, 219.7 tok/s · 12.10 ms/step · NFE 10 · seed 0 · #9f3c...": the
+/// answer up to its end, and all positions that were decided.
+std::string stats_line(const Generation& generation);
+
+/// What to tell a person whose answer has no visible character; empty: it has one.
+std::string empty_answer_note(const Generation& generation);
+
+/// "stop", "length", "cancelled"
+std::string_view finish_name(FinishReason reason);
+
+/// What it takes to repeat a run: resolved options, model, version, host, command.
+nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
+                                  const std::string& command);
+
+/// Text, ids, commit order, confidences, statistics and hash. Undecided positions have id -1 or the mask's.
+nlohmann::ordered_json generation_json(const Generation& generation);
+
+nlohmann::ordered_json stats_json(const GenerateStats& stats);
+
+/// One line, or indented; invalid UTF-8 becomes U+FFFD instead of an exception.
+std::string dump(const nlohmann::ordered_json& json, int indent = 2);
+
+std::string hash_text(std::uint64_t hash);
+
+}  // namespace dllm::app

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/exit_code.h"
+#include "app/cli/flags.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/terminal.h"
+#include "dllm/error.h"
+
+namespace dllm::app {
+
+/// What a running verb may use.
+struct Session {
+  Terminal& terminal;
+  Interrupt& interrupt;
+  std::string command;                 ///< as typed, for results
+  std::vector<std::string> variables;  ///< names in the environment that look like twins of flags
+};
+
+/// One word behind `dllm`. An object lives for one command.
+class Verb {
+ public:
+  virtual ~Verb() = default;
+  /// Binds the verb's flags to its members.
+  virtual void declare(Flags& flags) = 0;
+  /// The exit code, or the error to report.
+  virtual Expected<ExitCode> run(const Flags& flags, Session& session) = 0;
+};
+
+struct VerbEntry {
+  std::string_view name;
+  std::string_view arguments;
+  std::string_view summary;
+  std::unique_ptr<Verb> (*make)() = nullptr;
+  /// A group of verbs behind one word, as `dllm npu isa`; their names hold both words. Then `make` is null.
+  const std::vector<VerbEntry>& (*group)() = nullptr;
+};
+
+/// In the order of the help.
+const std::vector<VerbEntry>& verbs();
+
+/// The flags of a verb that is not going to run: for help and completion.
+Flags declared_flags(const VerbEntry& entry, Verb& verb);
+
+/// The whole program. `args` without the program's name; `variables` as flag_variables() tells. Reports errors; never
+/// throws.
+ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
+                     const Flags::Environment& environment, std::vector<std::string> variables = {});
+
+/// Script for `shell` (bash, zsh, fish). Errors: kUsage.
+Expected<std::string> completion_script(std::string_view shell);
+
+}  // namespace dllm::app

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "npu/dram/memory_system.h"
+#include "npu/dram/streams.h"
+
+namespace dllm::app {
+
+/// Everything a run of the memory model tells: bandwidth, latencies, row hits, where the time went (per pseudo-channel
+/// and together), and the closed forms beside it.
+nlohmann::ordered_json dram_json(const npu::dram::MemorySystem& memory, const npu::dram::StreamResult& result);
+std::string dram_text(const npu::dram::MemorySystem& memory, const npu::dram::StreamResult& result);
+
+/// One line per command: "clock channel pc COMMAND bank row column".
+std::string command_trace_text(const npu::dram::MemorySystem& memory);
+
+/// Shipped standards with their timing, and mappings.
+nlohmann::ordered_json standards_json();
+std::string standards_text();
+
+}  // namespace dllm::app

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "app/cli/flags.h"
+#include "npu/analytic/workload.h"
+#include "npu/device/device.h"
+
+namespace dllm::app {
+
+/// --device and --set, which every `dllm npu` command that needs a device shares.
+struct DeviceFlags {
+  std::string name = "dart-2048";
+  std::vector<std::string> sets;
+
+  void add(Flags& flags);
+  Expected<npu::Device> load() const;
+};
+
+/// --routing, --routing-experts, --routing-seed: how rows choose experts where there are no data.
+struct RoutingFlags {
+  npu::ChoiceAssumption choices;
+
+  void add(Flags& flags);
+  /// What stands beside a figure that depends on it; null for models without experts.
+  nlohmann::ordered_json describe(const ModelDesc& desc) const;
+  std::string text(const ModelDesc& desc) const;
+};
+
+/// --cache and --suffix: which positions a step runs again.
+void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix);
+
+/// --batch, --block, --context, --steps, --cache, --suffix, --unfused-head.
+struct WorkloadFlags {
+  npu::Workload workload;
+
+  void add(Flags& flags);
+};
+
+/// A model's graph builder: --shape NAME|FILE, or -m FILE.gguf.
+struct NpuModelFlags {
+  std::string path, shape;
+
+  void add(Flags& flags);
+  /// Without either flag: the shape of LLaDA-8B.
+  Expected<npu::ModelShape> load() const;
+};
+
+inline Apply into(std::int64_t& target, std::int64_t minimum, std::int64_t maximum) {
+  return [&target, minimum, maximum](const std::string& text) -> Expected<void> {
+    const auto value = parse_number<std::int64_t>(text);
+    if (!value) return bad_value(fmt::format("'{}' is not a whole number", text));
+    if (*value < minimum || *value > maximum)
+      return bad_value(fmt::format("{} is outside {} .. {}", *value, minimum, maximum));
+    target = *value;
+    return {};
+  };
+}
+
+/// `name N` from 1 to `most`; the target's value is the default.
+void add_number(Flags& flags, const char* name, const char* help, std::int64_t& target, std::int64_t most);
+
+/// The command, the version and the machine: what belongs beside every figure.
+nlohmann::ordered_json provenance(const std::string& command);
+
+}  // namespace dllm::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "app/cli/terminal.h"
+#include "dllm/error.h"
+#include "npu/assembler/program.h"
+
+namespace dllm::app {
+
+/// A program by path: files named *.asm or *.s, and "-", are assembly; others hold words, as bytes or hexadecimal text.
+/// Errors: kIo, kInvalidFile with file, line and column.
+Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal);
+
+}  // namespace dllm::app

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "app/cli/flags.h"
+#include "npu/timing/simulator.h"
+
+namespace dllm::app {
+
+/// How instructions are issued: --issue and the front end's numbers, shared by the verbs that simulate time. Numbers
+/// that are not given are the device's ([issue]).
+struct TimingFlags {
+  npu::TimingOptions options;
+
+  void add(Flags& flags);
+  /// Makes device and options agree: what was given changes the device, so that its area and energy follow. Serial
+  /// issue is a device without queues, chaining and double buffering. Errors: numbers out of range.
+  Expected<void> resolve(npu::Device& device);
+
+ private:
+  using Member = std::int64_t npu::Device::Issue::*;
+  void number(Flags& flags, const char* name, const char* help, Member member);
+
+  std::vector<std::pair<Member, std::int64_t>> given_;
+};
+
+}  // namespace dllm::app

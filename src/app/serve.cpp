@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "app/cli/options.h"
+#include "app/cli/verb.h"
+#include "base/input_file.h"
+#include "base/try.h"
+#include "serve/server.h"
+
+namespace dllm::app {
+namespace {
+
+class Serve final : public Verb {
+ public:
+  void declare(Flags& flags) override {
+    declare_address(flags);
+    declare_limits(flags);
+    model_.add_template(flags);
+    add_generate_flags(flags, server_.defaults);
+    model_.add_loading(flags);
+  }
+
+  Expected<ExitCode> run(const Flags&, Session& session) override {
+    Terminal& terminal = session.terminal;
+    if (model_.list_isas(terminal)) return kExitOk;
+    DLLM_CHECK_OK(read_keys());
+    DLLM_TRY(const LanguageModel model, model_.open(session));
+    server_.port = static_cast<std::uint16_t>(port_);
+    server_.http.body = static_cast<std::size_t>(max_body_) << 10U;
+    server_.http.header = static_cast<std::uint32_t>(max_header_) << 10U;
+    server_.http.connections = static_cast<std::size_t>(max_connections_);
+    server_.model_path = model_.path;
+    server_.log = log_ == "json"   ? serve::LogForm::kJson
+                  : log_ == "none" ? serve::LogForm::kNone
+                                   : serve::LogForm::kText;
+    const bool loopback = server_.host == "localhost" || server_.host == "::1" || server_.host.starts_with("127.");
+    if (!loopback && server_.keys.empty())
+      terminal.err << "warning: everyone who reaches " << server_.host << " may use this server: give --api-key\n";
+    DLLM_CHECK_OK(serve::serve(model, server_, terminal.err, [&](std::uint16_t port) {
+      const bool ipv6 = server_.host.find(':') != std::string::npos;
+      terminal.out << fmt::format("listening on http://{}{}{}:{}\n", ipv6 ? "[" : "", server_.host, ipv6 ? "]" : "",
+                                  port)
+                   << std::flush;
+    }));
+    return kExitOk;
+  }
+
+ private:
+  void declare_address(Flags& flags) {
+    flags.group("Server");
+    flags.add({.names = {"--host"},
+               .value = "ADDRESS",
+               .help = "address to listen on",
+               .default_text = server_.host,
+               .apply = into(server_.host)});
+    flags.add({.names = {"--port"},
+               .value = "N",
+               .help = "port to listen on; 0: any that is free",
+               .default_text = "8080",
+               .apply = into(port_, 0, 65535)});
+    flags.add({.names = {"--api-key"},
+               .value = "KEY",
+               .help = "a key that opens the server; may be repeated",
+               .default_text = "none: everyone may",
+               .apply = into(server_.keys)});
+    flags.add({.names = {"--api-key-file"},
+               .value = "FILE",
+               .help = "keys, one a line: unlike flags, no other process sees them",
+               .takes_path = true,
+               .apply = into(key_file_)});
+    flags.add({.names = {"--cors-origin"},
+               .value = "ORIGIN",
+               .help = "web pages of this origin may call, e.g. http://localhost:3000; *: all; may be repeated",
+               .apply = into(server_.origins),
+               .rare = true});
+    flags.add({.names = {"-a", "--alias"},
+               .value = "NAME",
+               .help = "name that the model is asked for by; may be repeated",
+               .default_text = "the model's",
+               .apply = into(server_.names),
+               .rare = true});
+    flags.add({.names = {"--log-format"},
+               .value = "NAME",
+               .help = "a line per request on stderr",
+               .default_text = "text",
+               .choices = {"text", "json", "none"},
+               .apply = into(log_, {"text", "json", "none"}),
+               .rare = true});
+  }
+
+  void declare_limits(Flags& flags) {
+    constexpr std::int32_t kMany = 1 << 16;
+    flags.group("Limits");
+    flags.add({.names = {"-np", "--parallel"},
+               .value = "N",
+               .help = "requests in one forward pass",
+               .default_text = std::to_string(server_.scheduling.parallel),
+               .apply = into(server_.scheduling.parallel, 1, 1024)});
+    flags.add({.names = {"--queue"},
+               .value = "N",
+               .help = "requests that may wait; more are told 429",
+               .default_text = std::to_string(server_.scheduling.queue),
+               .apply = into(server_.scheduling.queue, 0, kMany)});
+    flags.add({.names = {"--max-request-tokens"},
+               .value = "N",
+               .help = "tokens that one request may generate; 0: what the context holds",
+               .default_text = "0",
+               .apply = into(server_.max_tokens, 0, 1 << 20),
+               .rare = true});
+    flags.add({.names = {"--request-timeout"},
+               .value = "S",
+               .help = "seconds until a request must have ended, waiting included",
+               .default_text = "600",
+               .apply = into(server_.request_seconds, 0.1, 1e6),
+               .rare = true});
+    flags.add({.names = {"--drain-timeout"},
+               .value = "S",
+               .help = "seconds for what has begun, after SIGTERM or Ctrl-C",
+               .default_text = "60",
+               .apply = into(server_.drain_seconds, 0, 1e6),
+               .rare = true});
+    flags.add({.names = {"--max-body"},
+               .value = "KIB",
+               .help = "longest body of a request",
+               .default_text = std::to_string(max_body_),
+               .apply = into(max_body_, 1, 1 << 20),
+               .rare = true});
+    flags.add({.names = {"--max-header"},
+               .value = "KIB",
+               .help = "longest header of a request",
+               .default_text = std::to_string(max_header_),
+               .apply = into(max_header_, 1, 1 << 10),
+               .rare = true});
+    flags.add({.names = {"--max-connections"},
+               .value = "N",
+               .help = "open connections",
+               .default_text = std::to_string(max_connections_),
+               .apply = into(max_connections_, 1, kMany),
+               .rare = true});
+    flags.add({.names = {"--write-timeout"},
+               .value = "S",
+               .help = "seconds in which a client takes what it is sent",
+               .default_text = "60",
+               .apply = into(server_.http.write_seconds, 0.1, 1e6),
+               .rare = true});
+  }
+
+  Expected<void> read_keys() {
+    if (!key_file_.empty()) {
+      DLLM_TRY(const std::string text, read_input(key_file_, 1U << 20U));
+      for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        std::string key = text.substr(at, end - at);
+        if (!key.empty() && key.back() == '\r') key.pop_back();
+        if (!key.empty()) server_.keys.push_back(std::move(key));
+        at = end + 1;
+      }
+      if (server_.keys.empty()) return Error{ErrorCode::kUsage, "the file holds no key", key_file_, "one key a line"};
+    }
+    for (const std::string& key : server_.keys)
+      if (key.empty())
+        return Error{ErrorCode::kUsage, "an empty key would open the server to everyone", "--api-key", ""};
+    return {};
+  }
+
+  serve::ServerOptions server_;
+  std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512;
+  std::string key_file_, log_ = "text";
+  ModelFlags model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_serve() { return std::make_unique<Serve>(); }
+
+}  // namespace dllm::app

@@ -1,0 +1,122 @@
+"""`dllm serve` with the clients that people use: OpenAI's and Anthropic's Python packages, and curl.
+
+    python3 serve_clients_test.py PATH/TO/dllm [unittest arguments]
+
+`scripts/setup --clients` installs the packages into build/clients; without them the test is skipped (exit code 77).
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+VENV = pathlib.Path(__file__).resolve().parents[2] / "build" / "clients" / "bin" / "python3"
+
+try:
+    import anthropic
+    import openai
+except ImportError:
+    if VENV.exists() and os.environ.get("DLLM_CLIENTS") is None:
+        os.environ["DLLM_CLIENTS"] = "1"  # once
+        os.execv(VENV, [str(VENV), "-B", *sys.argv])
+    print("skipped: the packages openai and anthropic are not installed (scripts/setup --clients)")
+    sys.exit(77)
+
+from serve_case import Server  # noqa: E402  (after the packages, as it reads the arguments)
+
+QUESTION = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"
+TURNS = [{"role": "user", "content": QUESTION}]
+
+
+class Clients(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--api-key", "secret")
+        url = f"http://127.0.0.1:{cls.server.port}"
+        cls.url = url
+        cls.openai = openai.OpenAI(base_url=url + "/v1", api_key="secret", max_retries=0)
+        cls.anthropic = anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0)
+        cls.model = cls.openai.models.list().data[0].id
+        reply = cls.openai.chat.completions.create(model=cls.model, messages=TURNS, max_tokens=64)
+        cls.text = reply.choices[0].message.content
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.openai.close()
+        cls.anthropic.close()
+        cls.server.__exit__()
+
+    def test_openai_chat(self):
+        reply = self.openai.chat.completions.create(model=self.model, messages=TURNS, max_completion_tokens=64,
+                                                    temperature=0, logprobs=True, extra_body={"algorithm": "threshold"})
+        self.assertEqual(reply.choices[0].message.content, self.text)
+        self.assertEqual(reply.choices[0].finish_reason, "stop")
+        self.assertGreater(reply.usage.total_tokens, reply.usage.prompt_tokens)
+        self.assertLessEqual(reply.choices[0].logprobs.content[0].logprob, 0)
+
+    def test_openai_streams(self):
+        text, usage = "", None
+        for chunk in self.openai.chat.completions.create(model=self.model, messages=TURNS, max_tokens=64, stream=True):
+            text += chunk.choices[0].delta.content or ""  # as most programs read it
+        self.assertEqual(text, self.text)
+        for chunk in self.openai.chat.completions.create(model=self.model, messages=TURNS, max_tokens=64, stream=True,
+                                                         stream_options={"include_usage": True}):
+            usage = chunk.usage or usage
+        self.assertGreater(usage.completion_tokens, 0)
+        with self.openai.chat.completions.stream(model=self.model, messages=TURNS, max_tokens=64) as stream:
+            self.assertEqual(stream.get_final_completion().choices[0].message.content, self.text)
+        frames = [chunk.choices[0].delta.content for chunk in self.openai.chat.completions.create(
+            model=self.model, messages=TURNS, max_tokens=64, stream=True,
+            extra_body={"diffusing": True, "diffusion_events": True}) if chunk.choices[0].delta.content]
+        self.assertEqual(frames[-1], self.text)
+
+    def test_openai_completions_and_responses(self):
+        reply = self.openai.completions.create(model=self.model, prompt="3 + 4 =", max_tokens=16, seed=1)
+        streamed = "".join(chunk.choices[0].text for chunk in self.openai.completions.create(
+            model=self.model, prompt="3 + 4 =", max_tokens=16, seed=1, stream=True))
+        self.assertEqual(reply.choices[0].text, streamed)
+        response = self.openai.responses.create(model=self.model, input=QUESTION, max_output_tokens=64)
+        self.assertEqual(response.output_text, self.text)
+        with self.openai.responses.stream(model=self.model, input=TURNS, max_output_tokens=64) as stream:
+            deltas = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+            self.assertEqual(stream.get_final_response().output_text, self.text)
+        self.assertEqual(deltas, self.text)
+
+    def test_openai_errors(self):
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.openai.chat.completions.create(model="gpt-4", messages=TURNS)
+        self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.openai.chat.completions.create(model=self.model, messages=TURNS, frequency_penalty=1)
+        self.assertEqual(caught.exception.param, "frequency_penalty")
+        with self.assertRaises(openai.AuthenticationError):
+            self.openai.with_options(api_key="wrong").models.list()
+
+    def test_anthropic(self):
+        reply = self.anthropic.messages.create(model=self.model, max_tokens=64, messages=TURNS)
+        self.assertEqual((reply.content[0].text, reply.stop_reason), (self.text, "end_turn"))
+        with self.anthropic.messages.stream(model=self.model, max_tokens=64, messages=TURNS) as stream:
+            self.assertEqual("".join(stream.text_stream), self.text)
+            self.assertEqual(stream.get_final_message().usage.output_tokens, reply.usage.output_tokens)
+        count = self.anthropic.messages.count_tokens(model=self.model, messages=TURNS)
+        self.assertEqual(count.input_tokens, reply.usage.input_tokens)
+        with self.assertRaises(anthropic.BadRequestError):
+            self.anthropic.messages.create(model=self.model, max_tokens=64, messages=TURNS, extra_body={"top_k": -3})
+
+    @unittest.skipUnless(shutil.which("curl"), "curl is not installed")
+    def test_curl(self):
+        def curl(*args):
+            return subprocess.run(["curl", "-sS", "-H", "Authorization: Bearer secret", *args], capture_output=True,
+                                  text=True, timeout=60, check=True).stdout
+
+        self.assertIn('"ok"', curl(self.url + "/health"))
+        body = '{"messages": [{"role": "user", "content": "3 + 4 ="}], "stream": true}'
+        self.assertTrue(curl("-N", self.url + "/v1/chat/completions", "-d", body).endswith("data: [DONE]\n\n"))
+        long = curl("-o", "/dev/null", "-w", "%{http_code}", self.url + "/v1/completions", "-d", "x" * 100000)
+        self.assertEqual(long, "400")
+
+
+if __name__ == "__main__":
+    unittest.main()

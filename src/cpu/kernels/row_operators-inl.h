@@ -1,0 +1,149 @@
+// No include guard: compiled once per instruction set. Kernels that see one row at a time.
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+inline int count_of(std::int64_t i, std::int64_t n) { return static_cast<int>(n - i < 16 ? n - i : 16); }
+
+void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) {
+  F32 squares = set1(0.f);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const F32 v = load_n(x + i, count_of(i, n));
+    squares = fma(v, v, squares);
+  }
+  const float mean = reduce_add(squares) / static_cast<float>(n);
+  const F32 inverse = set1(1.f / __builtin_sqrtf(mean + eps));
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    // Normalise first, then the gain: the order of LLaDA's reference code.
+    store_n(out + i, mul(mul(load_n(x + i, count), inverse), load_n(gain + i, count)), count);
+  }
+}
+
+// Products and sums are rounded separately, as PyTorch's q * cos + rotate_half(q) * sin does. Without contraction a
+// plain loop gives the same bits in every set.
+void rope(const RopeArgs& args, const float* x, float* out) {
+  const std::int64_t half = args.dims / 2;
+  const std::int64_t step = args.interleaved ? 2 : 1, distance = args.interleaved ? 1 : half;
+  for (std::int64_t h = 0; h < args.heads; ++h, x += args.head_dim, out += args.head_dim) {
+    for (std::int64_t j = 0; j < half; ++j) {
+      const float a = x[j * step], b = x[j * step + distance];
+      out[j * step] = a * args.cos[j] - b * args.sin[j];
+      out[j * step + distance] = b * args.cos[j] + a * args.sin[j];
+    }
+    if (out != x)
+      for (std::int64_t j = args.dims; j < args.head_dim; ++j) out[j] = x[j];
+  }
+}
+
+void swiglu(const float* gate, const float* up, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const F32 g = load_n(gate + i, count);
+    const F32 silu = div(g, add(set1(1.f), exp(sub(set1(0.f), g))));
+    store_n(out + i, mul(silu, load_n(up + i, count)), count);
+  }
+}
+
+/// GELU as x / (1 + e^-2u): the tanh form without a tanh.
+void geglu(const float* gate, const float* up, std::int64_t n, float* out) {
+  const F32 linear = set1(-1.5957691216057308f), cubic = set1(-0.071354816272600244f);  // -2 sqrt(2/pi), times 0.044715
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const F32 g = load_n(gate + i, count);
+    const F32 exponent = mul(g, fma(mul(g, g), cubic, linear));
+    store_n(out + i, mul(div(g, add(set1(1.f), exp(exponent))), load_n(up + i, count)), count);
+  }
+}
+
+/// 1 - 2 / (1 + e^2y) is tanh y to within an ulp of 1, exact at both ends.
+void softcap(const float* z, float cap, std::int64_t n, float* out) {
+  const F32 twice = set1(2.f / cap), one = set1(1.f), two = set1(2.f), scale = set1(cap);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    const F32 grown = exp(mul(load_n(z + i, count), twice));
+    store_n(out + i, mul(scale, sub(one, div(two, add(one, grown)))), count);
+  }
+}
+
+void add_rows(const float* a, const float* b, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    store_n(out + i, add(load_n(a + i, count), load_n(b + i, count)), count);
+  }
+}
+
+void add_scaled(const float* x, float scale, std::int64_t n, float* out) {
+  const F32 factor = set1(scale);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    store_n(out + i, fma(load_n(x + i, count), factor, load_n(out + i, count)), count);
+  }
+}
+
+void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    std::uint16_t words[16];
+    store_half(words, load_n(x + i, count));
+    __builtin_memcpy(out + i, words, static_cast<std::size_t>(count) * 2);
+  }
+}
+
+/// BF16 in the upper half of each lane; what is below belongs to no one.
+inline I32 round_to_bf16(F32 x) {
+  const I32 magnitude = set1(std::int32_t{0x7fffffff}), infinity = set1(std::int32_t{0x7f800000});
+  const I32 bits = as_i32(x);
+  // Half a unit less one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
+  const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
+  const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
+  return as_i32(
+      select_greater(bit_and(bits, magnitude), infinity, as_f32(set1(std::int32_t{0x7fc00000})), as_f32(rounded)));
+}
+
+void to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int count = count_of(i, n);
+    std::uint16_t words[16];
+    store_words(words, shift_right<16>(round_to_bf16(load_n(x + i, count))));
+    __builtin_memcpy(out + i, words, static_cast<std::size_t>(count) * 2);
+  }
+}
+
+void to_q8_0(const float* x, std::int64_t n, std::byte* out) {
+  const I32 magnitude = set1(std::int32_t{0x7fffffff});
+  const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
+  for (std::int64_t i = 0; i < n; i += 32, out += 34) {
+    // Compared as integers, absolute values order with NaN above infinity: neither can hide, the scale shows them.
+    const I32 peak = max(bit_and(as_i32(load(x + i)), magnitude), bit_and(as_i32(load(x + i + 16)), magnitude));
+    const std::int32_t peak_bits = reduce_max(peak);
+    float amax;
+    __builtin_memcpy(&amax, &peak_bits, 4);
+    std::uint16_t scale[16];
+    store_half(scale, set1(amax / 127.f));
+    __builtin_memcpy(out, scale, 2);
+    const F32 inverse = set1(amax < 0x1.0p-120f ? 0.f : 127.f / amax);
+    std::int8_t codes[32];
+    for (int half = 0; half < 32; half += 16) {
+      const F32 scaled = min(max(mul(load(x + i + half), inverse), set1(-127.f)), set1(127.f));
+      store_bytes(codes + half, sub(as_i32(add(scaled, magic)), as_i32(magic)));
+    }
+    __builtin_memcpy(out + 2, codes, 32);
+  }
+}
+
+void encode(TensorType type, const float* x, std::int64_t n, std::byte* out) {
+  switch (type) {
+    case TensorType::kF16:
+      return to_half(x, n, reinterpret_cast<std::uint16_t*>(out));
+    case TensorType::kBF16:
+      return to_bf16(x, n, reinterpret_cast<std::uint16_t*>(out));
+    case TensorType::kQ8_0:
+      return to_q8_0(x, n, out);
+    default:
+      __builtin_memcpy(out, x, static_cast<std::size_t>(n) * sizeof(float));
+  }
+}
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA

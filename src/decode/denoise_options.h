@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/latency_table.h"
+#include "base/rng.h"
+#include "base/types.h"
+#include "decode/second_path.h"
+#include "decode/soft_masks.h"
+#include "decode/suffix.h"
+
+namespace dllm {
+
+struct DenoiseOptions {
+  bool exact_length = false;  ///< no stop at stop_ids
+  std::vector<TokenId> stop_ids;
+  double temperature = 0;
+  std::int32_t top_k = 0;
+  double top_p = 1;
+  float cfg_scale = 0;
+  RngKey rng;
+  bool suppress_eos = false;
+  bool defer_eos = false;
+  bool compat = false;
+  const LatencyTable* latency = nullptr;  ///< borrowed, for the policies to ask; nullptr: unknown
+  Suffix suffix{};
+  SmoothConfig smooth{};
+  SecondPathConfig second{};  ///< for decoders with a Reviser; not under guidance
+};
+
+}  // namespace dllm

@@ -1,0 +1,20 @@
+#include "decode/denoise_pass.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace dllm {
+
+std::int32_t DenoisePass::score_of(Position position) const {
+  const auto at = std::lower_bound(wanted.begin(), wanted.end(), position);
+  assert(at != wanted.end() && *at == position);
+  return score_of_wanted[static_cast<std::size_t>(at - wanted.begin())];
+}
+
+std::span<const TopToken> top_of(const Scores& scores, std::size_t row) {
+  if (scores.rows.empty()) return {};
+  const std::size_t count = scores.top.size() / scores.rows.size();
+  return std::span(scores.top).subspan(row * count, count);
+}
+
+}  // namespace dllm

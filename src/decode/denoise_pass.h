@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/scores.h"
+#include "decode/decoder.h"
+
+namespace dllm {
+
+/// What a forward pass is asked for, and where its answers are found.
+struct DenoisePass {
+  static constexpr std::int32_t kKept = -1;  ///< in score_of_wanted: not from this pass (KeptFront)
+
+  bool draining = false;                      ///< looks once more at an answer without masks
+  std::vector<Position> wanted;               ///< ascending: the decoder's, then drafts after the window
+  std::size_t decided = 0;                    ///< how many of them are the decoder's
+  std::vector<TokenQuery> queries;            ///< by ascending position
+  std::vector<std::int32_t> score_of_wanted;  ///< index into Scores::rows, as two positions may share a row
+  /// Masks that are scored for their expectation alone, likewise (IterSmooth under --compat).
+  std::vector<std::pair<Position, std::int32_t>> also_scored;
+
+  /// The decoder's positions.
+  std::span<const Position> asked() const { return std::span(wanted).first(decided); }
+  bool front_kept() const { return !score_of_wanted.empty() && score_of_wanted.front() == kKept; }
+  /// The scored row of a wanted position. Precondition: the position is wanted.
+  std::int32_t score_of(Position position) const;
+};
+
+/// The list of likeliest tokens of a scored row; empty if none was asked for.
+std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
+
+}  // namespace dllm

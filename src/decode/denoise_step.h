@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/step_plan.h"
+#include "decode/canvas.h"
+
+namespace dllm {
+
+/// What one step did.
+struct DenoiseStep {
+  PositionRange window;
+  std::vector<Edit> edits;  ///< that changed the canvas, merges from the second path included
+  bool forced = false;      ///< only the progress rule found something to commit
+};
+
+struct DenoiseCounters {
+  std::int32_t steps = 0;
+  std::int32_t nfe = 0;
+  std::int32_t forced = 0;
+  std::int32_t second_passes = 0;  ///< on the second path; not in nfe, their rows are below
+  std::int64_t rows_forwarded = 0;
+  std::int64_t rows_scored = 0;
+
+  void add_rows(const StepPlan& plan) {
+    rows_forwarded += static_cast<std::int64_t>(plan.rows.size());
+    rows_scored += static_cast<std::int64_t>(plan.scored.size());
+  }
+};
+
+}  // namespace dllm

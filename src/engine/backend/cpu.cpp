@@ -1,0 +1,111 @@
+// This machine's processor.
+#include "engine/backend/cpu.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/host.h"
+#include "base/output_file.h"
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "cpu/cpu_backend.h"
+#include "dllm/version.h"
+#include "engine/load.h"
+#include "engine/second_path_runner.h"
+
+namespace dllm {
+namespace {
+
+/// What the names in `options` mean.
+Expected<CpuOptions> cpu_options(const LoadOptions& options) {
+  CpuOptions cpu;
+  if (options.threads < 0 || options.threads > 1024)
+    return Error{ErrorCode::kUsage, fmt::format("{} threads make no sense", options.threads), "--threads", ""};
+  cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
+  cpu.isa = options.isa;
+  if (options.cache_type == "f32") {
+    cpu.kv = CpuKvType::kF32;
+  } else if (options.cache_type == "f16") {
+    cpu.kv = CpuKvType::kF16;
+  } else if (options.cache_type == "bf16") {
+    cpu.kv = CpuKvType::kBF16;
+  } else if (options.cache_type == "q8_0") {
+    cpu.kv = CpuKvType::kQ8_0;
+  } else if (!options.cache_type.empty()) {
+    return Error{ErrorCode::kUsage, fmt::format("unknown cache type '{}'", options.cache_type), "--cache-type",
+                 "known: f32, f16, bf16, q8_0"};
+  }
+  if (options.activations == "int8") {
+    cpu.activations = CpuActivations::kInt8;
+  } else if (options.activations == "f32") {
+    cpu.activations = CpuActivations::kF32;
+  } else if (!options.activations.empty()) {
+    return Error{ErrorCode::kUsage, fmt::format("unknown activation type '{}'", options.activations), "--activations",
+                 "known: int8, f32"};
+  }
+  return cpu;
+}
+
+/// The weight cache names the model by what `path` leads to, but holds what was mapped. Asked before it is left behind.
+Expected<void> check_unreplaced(const Model& model, const std::string& path) {
+  DLLM_CHECK_OK(model.check());
+  std::error_code ignored;
+  const auto now = file_identity(path);
+  if (model.files().size() != 1 || !now || std::filesystem::is_directory(path, ignored) ||
+      *now == model.files().front()->identity())
+    return {};
+  return Error{ErrorCode::kIo, "the model was replaced while it was read", path, ""};
+}
+
+LatencyKey latency_key(const std::string& path, const LoadOptions& options, const CpuBackend& backend) {
+  const SourceIdentity identity = source_identity(path);
+  return {.model = path.empty() ? "embedded" : path,
+          .model_size = identity.size,
+          .model_stamp = identity.stamp,
+          .cpu = cpu_name(),
+          .isa = std::string(backend.isa()),
+          .kv_type = std::string(backend.kv_type()),
+          .activations = options.activations.empty() ? "int8" : options.activations,
+          .threads = backend.threads(),
+          .version = DLLM_VERSION};
+}
+
+Expected<RunningBackend> make_cpu(const Model& model, const std::string& path, const LoadOptions& options,
+                                  const Log& log) {
+  return run_on_cpu(model, path, options, log);
+}
+
+}  // namespace
+
+Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
+                                    const Log& log, cpu::Profile* profile) {
+  if (!options.device.empty() || !options.device_changes.empty())
+    return Error{ErrorCode::kUsage, "only a simulated device has a profile",
+                 options.device.empty() ? "--set" : "--device", "add --backend npu"};
+  DLLM_TRY(CpuOptions cpu, cpu_options(options));
+  DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
+  cpu.progress = options.progress;
+  cpu.profile = profile;
+  cpu.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };
+  DLLM_TRY(
+      std::unique_ptr<CpuBackend> backend,
+      CpuBackend::create(model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), cpu));
+  RunningBackend running;
+  running.isa = backend->isa();
+  running.threads = backend->threads();
+  running.latency = latency_key(path, options, *backend);
+  running.second_path = [cpu_backend = backend.get()](int threads) -> Expected<std::unique_ptr<PassRunner>> {
+    DLLM_TRY(std::unique_ptr<CpuBackend> other, cpu_backend->beside(threads));
+    DLLM_TRY(std::unique_ptr<PassRunner> runner, ThreadedPassRunner::create(std::move(other), &CpuBackend::copy_rows));
+    return runner;
+  };
+  running.check = [cpu_backend = backend.get()] { return cpu_backend->check(); };
+  running.backend = std::move(backend);
+  return running;
+}
+
+BackendEntry cpu_backend() { return {"cpu", "this processor", make_cpu}; }
+
+}  // namespace dllm

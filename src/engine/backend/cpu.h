@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "base/log.h"
+#include "cpu/weight_cache.h"
+#include "dllm/error.h"
+#include "dllm/model.h"
+#include "engine/backends.h"
+#include "model/model.h"
+
+namespace dllm {
+
+namespace cpu {
+class Profile;
+}
+
+/// The model that came from `path` on this processor, as backends() makes it. `profile`: borrowed, gets the time of
+/// every operator; nullptr: none. Errors: kUsage naming the flag, and those of CpuBackend::create().
+Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
+                                    const Log& log, cpu::Profile* profile = nullptr);
+
+/// Where the packed weights of the model at `path` are kept, and what identifies that model. No path in the result if
+/// the options ask for none. Errors: kUsage ("auto" for the embedded model).
+Expected<WeightCacheOptions> weight_cache_options(const std::string& model, const LoadOptions& load, const Log& log);
+
+}  // namespace dllm

@@ -1,0 +1,94 @@
+#include "engine/common_options.h"
+
+namespace dllm {
+namespace {
+
+using G = GenerateOptions;
+using R = ResolvedOptions;
+
+/// `arguments`: of option(), after the member.
+template <class V, class... Arguments>
+CommonOption common(const char* key, std::optional<V> G::* given, V R::* resolved, const Arguments&... arguments) {
+  return {option(key, given, arguments...), option(key, resolved, arguments...)};
+}
+
+CommonOption choice(const char* key, std::optional<std::string> G::* given, std::string R::* resolved,
+                    const std::vector<std::string>& names, const char* meaning) {
+  std::vector<std::pair<std::string, std::optional<std::string>>> maybe;
+  std::vector<std::pair<std::string, std::string>> sure;
+  for (const std::string& name : names) maybe.emplace_back(name, name), sure.emplace_back(name, name);
+  return {option(key, given, maybe, meaning), option(key, resolved, sure, meaning)};
+}
+
+CommonOption spelled(CommonOption one, const std::vector<std::string>& flags) {
+  one.given.info.flags = one.resolved.info.flags = flags;
+  return one;
+}
+
+CommonOption standing(CommonOption one, const char* words) {
+  one.resolved.info.standard.reset();
+  one.resolved.info.standard_text = words;
+  return one;
+}
+
+CommonOption on_canvas(CommonOption one) {
+  one.canvas = true;
+  return one;
+}
+
+std::vector<CommonOption> answer_options() {
+  return {
+      on_canvas(standing(spelled(common("length", &G::length, &R::length, 1, kMostPositions, "tokens",
+                                        "most tokens to generate: the canvas after the prompt"),
+                                 {"--predict", "-n", "--n-predict", "--max-tokens"}),
+                         "as the model recommends, else 128")),
+      on_canvas(standing(spelled(common("context", &G::context, &R::context, 1, kMostPositions, "tokens",
+                                        "most tokens of prompt and canvas together"),
+                                 {"--ctx-size", "-c"}),
+                         "the model's context")),
+      on_canvas(standing(spelled(common("block_length", &G::block_length, &R::block_length, 1, kMostPositions,
+                                        "positions", "positions of a block, which is decoded before the next"),
+                                 {"--block-length", "--diffusion-block-length"}),
+                         "as the model recommends")),
+      on_canvas(standing(choice("block_origin", &G::block_origin, &R::block_origin, {"prompt-end", "absolute"},
+                                "where the first block begins"),
+                         "as the model recommends")),
+      on_canvas(common("exact_length", &G::exact_length, &R::exact_length,
+                       "decode every position: do not stop at end-of-sequence tokens")),
+      common("suppress_eos", &G::suppress_eos, &R::suppress_eos,
+             "never choose end-of-sequence tokens (LLaDA's logits_eos_inf)"),
+      common("defer_eos", &G::defer_eos, &R::defer_eos,
+             "commit end-of-sequence tokens last (LLaDA's confidence_eos_eot_inf)"),
+  };
+}
+
+std::vector<CommonOption> sampling_options() {
+  return {
+      spelled(
+          common("temperature", &G::temperature, &R::temperature, 0, 1e6, "", "randomness of the tokens; 0: greedy"),
+          {"--temperature", "--temp"}),
+      common("top_k", &G::top_k, &R::top_k, 0, kMostInteger, "", "choose among the k likeliest tokens; 0: off"),
+      common("top_p", &G::top_p, &R::top_p, 0, 1, "",
+             "choose among the likeliest tokens of this total probability; 1: off"),
+      spelled(common("cfg_scale", &G::cfg_scale, &R::cfg_scale, 0, 1e6, "",
+                     "classifier-free guidance, two forward passes per step; 0: off"),
+              {"--cfg-scale", "--diffusion-cfg-scale"}),
+      on_canvas(spelled(common("seed", &G::seed, &R::seed,
+                               "seed of every random draw, if there is one; -1: a different one each time"),
+                        {"--seed", "-s"})),
+      common("compat", &G::compat, &R::compat, "the reference implementation's behaviour where ours differs"),
+  };
+}
+
+}  // namespace
+
+const std::vector<CommonOption>& common_options() {
+  static const std::vector<CommonOption> all = [] {
+    std::vector<CommonOption> rows = answer_options();
+    for (CommonOption& one : sampling_options()) rows.push_back(std::move(one));
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace dllm

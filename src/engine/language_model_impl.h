@@ -1,0 +1,137 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "dllm/model.h"
+#include "engine/backends.h"
+#include "engine/generate.h"
+#include "engine/latency_file.h"
+#include "engine/method.h"
+#include "engine/resolve.h"
+#include "model/describe.h"
+#include "model/model.h"
+#include "text/chat_template.h"
+
+namespace dllm {
+
+/// A loaded model, what runs it, and what its generations share.
+struct LanguageModel::Impl {
+  std::shared_ptr<const Model> model;
+  RunningBackend running;
+  std::optional<ChatTemplate> own_template;
+  bool special_content = false;  ///< see set_special_content()
+  std::mutex mutex;              ///< a backend runs one forward at a time
+  Log log;
+  std::map<int, std::unique_ptr<PassRunner>> second_paths;  ///< by threads; guarded by mutex
+  std::map<std::string, LatencyTable, std::less<>>
+      latency_tables;  ///< by the window option `latency`; guarded by mutex
+
+  const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
+
+  Expected<const Tokenizer*> tokenizer() const { return model->require_tokenizer(); }
+
+  Expected<ResolvedOptions> resolve(const GenerateOptions& options) const {
+    DLLM_TRY(const std::int32_t canvas, canvas_length(model->metadata()));
+    return resolve_options(options, model->desc(), canvas);
+  }
+
+  /// `result`, unless it was computed from files that changed meanwhile.
+  template <class T>
+  Expected<T> checked(Expected<T> result) const {
+    DLLM_CHECK_OK(model->check());
+    if (running.check) DLLM_CHECK_OK(running.check());
+    return result;
+  }
+
+  Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
+                                const StepCallback& on_step, std::stop_token stop) {
+    DLLM_TRY(const ResolvedOptions resolved, resolve(options));
+    const std::lock_guard lock(mutex);
+    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
+    DLLM_TRY(PassRunner* const second, second_path(resolved));
+    return checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency, on_step,
+                                  std::move(stop), second));
+  }
+
+  Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
+                                                   const GenerateOptions& options, std::int32_t batch,
+                                                   const AnswerCallback& on_answer, std::stop_token stop) {
+    if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
+    DLLM_TRY(const ResolvedOptions resolved, resolve(options));
+    const std::lock_guard lock(mutex);
+    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
+    DLLM_TRY(PassRunner* const second, second_path(resolved));
+    return checked(dllm::generate_batch(*running.backend, model->tokenizer(), prompts, resolved, latency, batch,
+                                        on_answer, std::move(stop), second));
+  }
+
+  /// What steps cost, if the request asks for it or a part of its method does; else null.
+  Expected<const LatencyTable*> latency_table(const ResolvedOptions& resolved, std::stop_token stop) {
+    const std::string name = latency_name(resolved);
+    if (name.empty()) return nullptr;
+    if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
+    if (!running.latency && name == "auto")
+      return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
+                   "--latency", "name a file with a table of its steps"};
+    DLLM_TRY(LatencyTable table,
+             requested_latency(name, *running.backend, running.latency.value_or(LatencyKey()), log, std::move(stop)));
+    return &latency_tables.emplace(name, std::move(table)).first->second;
+  }
+
+  /// The thread group of the second path, made at its first use; null if the request keeps to one.
+  Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
+    if (model->desc().canvas.length > 0) return nullptr;
+    DLLM_TRY(const Method method, make_method(resolved, model->desc()));
+    const auto wanted = second_path_of(*method.decoder);
+    if (!wanted) return nullptr;
+    if (!running.second_path)
+      return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
+                   "leave the option out"};
+    std::unique_ptr<PassRunner>& runner = second_paths[wanted->refresh_threads];
+    if (!runner) {
+      DLLM_TRY(runner, running.second_path(wanted->refresh_threads));
+    }
+    return runner.get();
+  }
+
+  /// Ids of a prompt, with the special tokens that the metadata asks for.
+  /// `special`: texts of control tokens in content become those tokens too.
+  Expected<std::vector<TokenId>> encode_prompt(const MarkedText& text, bool special) const {
+    DLLM_TRY(const Tokenizer* const tok, tokenizer());
+    std::vector<TokenId> ids = special ? tok->encode(text.bytes, /*parse_special=*/true) : tok->encode(text);
+    const TokenizerSpec& spec = tok->spec();
+    // Templates usually write the bos token themselves; a second one would shift every answer.
+    if (spec.add_bos && spec.bos && (ids.empty() || ids.front() != *spec.bos)) ids.insert(ids.begin(), *spec.bos);
+    return ids;
+  }
+
+  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const {
+    if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
+    const ChatTemplate* chat = chat_template();
+    if (!chat) {
+      if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
+      return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
+                   "give one with --chat-template-file, or complete raw text with --raw"};
+    }
+    DLLM_TRY(const Tokenizer* const tok, tokenizer());
+    std::vector<ChatMessage> messages;
+    for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
+    ChatTemplate::Options options;
+    if (tok->spec().bos) options.bos_token = tok->bytes(*tok->spec().bos);
+    if (tok->spec().eos) options.eos_token = tok->bytes(*tok->spec().eos);
+    DLLM_TRY(const MarkedText text, chat->render_marked(messages, options));
+    return encode_prompt(text, special_content);
+  }
+};
+
+}  // namespace dllm

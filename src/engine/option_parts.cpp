@@ -1,0 +1,178 @@
+#include "engine/option_parts.h"
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "base/try.h"
+#include "decode/registry.h"
+#include "engine/common_options.h"
+#include "engine/presets.h"
+
+namespace dllm {
+namespace {
+
+template <class Entries>
+std::vector<const MethodDeclaration*> declarations(const Entries& entries) {
+  std::vector<const MethodDeclaration*> all;
+  for (const auto& entry : entries) all.push_back(&entry);
+  return all;
+}
+
+OptionInfo selector(std::string key, std::vector<std::string> flags, std::string meaning, std::string standard,
+                    const std::vector<const MethodDeclaration*>& methods) {
+  OptionInfo info;
+  info.key = std::move(key);
+  info.flags = std::move(flags);
+  info.type = OptionType::kChoice;
+  info.meaning = std::move(meaning);
+  info.standard_text = std::move(standard);
+  for (const MethodDeclaration* method : methods) info.choices.push_back(method->info.name);
+  return info;
+}
+
+/// Of a canvas there is one window and one cache policy, under the names of what they most resemble.
+const std::vector<MethodDeclaration>& canvas_only(std::size_t which) {
+  const auto plain = [](const char* name, const char* meaning) {
+    return MethodDeclaration{{name, {}, meaning, {}}, {}, [](const OptionMap&, const ModelDesc&, const MethodContext&) {
+                               return Expected<OptionMap>(OptionMap());
+                             }};
+  };
+  static const std::vector<MethodDeclaration> window = {plain("block", "a canvas")};
+  static const std::vector<MethodDeclaration> cache = {plain("prefix", "everything before the canvas is kept")};
+  return which == 0 ? window : cache;
+}
+
+std::vector<OptionPart> make_parts() {
+  const auto decoder_list = declarations(decoders()), window_list = declarations(windows()),
+             cache_list = declarations(caches()), suffix_list = declarations(suffixes()),
+             smoothing_list = declarations(smoothings());
+  using G = GenerateOptions;
+  using R = ResolvedOptions;
+  std::vector<OptionPart> parts = {
+      {"decoder",
+       selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",
+                "threshold; low-confidence for autoregressive models", decoder_list),
+       &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders()),
+       [](const ModelDesc& desc) -> std::string {
+         return desc.canvas.length > 0 ? "entropy-bound" : desc.mask ? "threshold" : "low-confidence";
+       }},
+      {"window", selector("window", {"--window"}, "positions that compete in a step", "block", window_list), &G::window,
+       &R::window, window_list, declarations(canvas_only(0)), [](const ModelDesc&) -> std::string { return "block"; }},
+      {"cache",
+       selector("cache", {"--cache"}, "K/V rows kept between steps", "none; block-causal where the model allows it",
+                cache_list),
+       &G::cache, &R::cache, cache_list, declarations(canvas_only(1)),
+       [](const ModelDesc& desc) -> std::string {
+         return desc.canvas.length > 0 ? "prefix" : desc.causal_block > 0 ? "block-causal" : "none";
+       }},
+      {"suffix",
+       selector("suffix", {"--suffix"}, "masks after the window that exist for the model", "full", suffix_list),
+       &G::suffix,
+       &R::suffix,
+       suffix_list,
+       {},
+       [](const ModelDesc&) -> std::string { return "full"; }},
+      {"smoothing",
+       {},
+       &G::smoothing,
+       &R::smoothing,
+       smoothing_list,
+       {},
+       [](const ModelDesc&) -> std::string { return "iter-smooth"; }},
+  };
+  return parts;
+}
+
+Error unknown_key(std::string_view key) {
+  std::vector<std::string> known = {"preset"};
+  const OptionsInfo& all = options_info();
+  for (const OptionInfo& one : all.common) known.push_back(one.key);
+  for (const PartInfo& part : all.parts) {
+    if (!part.selector.key.empty()) known.push_back(part.selector.key);
+    for (const MethodInfo& method : part.methods)
+      for (const OptionInfo& one : method.options) known.push_back(one.key);
+  }
+  const std::string near = nearest(key, known);
+  return {ErrorCode::kUsage, "no method has such an option", std::string(key),
+          near.empty() ? "" : "did you mean '" + near + "'?"};
+}
+
+/// The method's own name, of a name or alias.
+Expected<std::string> method_name(const OptionPart& part, std::string_view text) {
+  std::vector<MethodDeclaration> all;
+  for (const auto* list : {&part.methods, &part.canvas_methods})
+    for (const MethodDeclaration* method : *list) all.push_back(*method);
+  const auto found = find_method(all, std::string(text));
+  if (found) return (*found)->info.name;
+  Error error = found.error();
+  error.where = part.selector.flags.front();
+  error.hint = choice_hint(text, part.selector.choices);
+  return error;
+}
+
+}  // namespace
+
+bool names_option(const OptionInfo& info, std::string_view word) {
+  return info.key == word || std::find(info.flags.begin(), info.flags.end(), word) != info.flags.end();
+}
+
+std::vector<std::string> OptionPart::readers(std::string_view key) const {
+  std::vector<std::string> names;
+  for (const MethodDeclaration* method : methods)
+    if (method->option(key) != nullptr) names.push_back(method->info.name);
+  return names;
+}
+
+const OptionInfo* OptionPart::find(std::string_view key_or_flag) const {
+  for (const MethodDeclaration* method : methods)
+    for (const OptionInfo& one : method->info.options)
+      if (names_option(one, key_or_flag)) return &one;
+  return nullptr;
+}
+
+const std::vector<OptionPart>& option_parts() {
+  static const std::vector<OptionPart> parts = make_parts();
+  return parts;
+}
+
+const OptionsInfo& options_info() {
+  static const OptionsInfo info = [] {
+    OptionsInfo all;
+    for (const CommonOption& one : common_options()) all.common.push_back(one.info());
+    for (const OptionPart& part : option_parts()) {
+      PartInfo described{part.name, part.selector, {}};
+      for (const MethodDeclaration* method : part.methods) described.methods.push_back(method->info);
+      all.parts.push_back(std::move(described));
+    }
+    for (const Preset& preset : presets()) all.presets.push_back(preset.info);
+    return all;
+  }();
+  return info;
+}
+
+Expected<void> GenerateOptions::set(std::string_view key, std::string_view text) {
+  if (key == "preset" || key == "--preset") {
+    DLLM_TRY(const Preset* const found, preset_named(text));
+    preset = found->info.name;
+    return {};
+  }
+  for (const CommonOption& one : common_options()) {
+    if (!names_option(one.info(), key)) continue;
+    DLLM_TRY(const OptionValue value, parse_option(one.info(), text));
+    one.given.store(*this, value);
+    return {};
+  }
+  for (const OptionPart& part : option_parts()) {
+    if (!part.selector.key.empty() && names_option(part.selector, key)) {
+      DLLM_TRY((this->*part.given).name, method_name(part, text));
+      return {};
+    }
+    if (const OptionInfo* info = part.find(key)) {
+      DLLM_TRY((this->*part.given).options[info->key], parse_option(*info, text));
+      return {};
+    }
+  }
+  return unknown_key(key);
+}
+
+}  // namespace dllm

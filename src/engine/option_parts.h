@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/method_entry.h"
+#include "dllm/options.h"
+
+namespace dllm {
+
+/// A part of the decoding: its field of the options and its methods.
+struct OptionPart {
+  std::string name;     ///< "decoder"
+  OptionInfo selector;  ///< the option that chooses the method; no key: there is one method only
+  MethodChoice GenerateOptions::* given;
+  MethodChoice ResolvedOptions::* resolved;
+  std::vector<const MethodDeclaration*> methods;         ///< of models that fill masks
+  std::vector<const MethodDeclaration*> canvas_methods;  ///< of models that refine whole canvases; may be empty
+  std::string (*standard)(const ModelDesc&);             ///< the default's name
+
+  /// Names of the methods that have an option of this key.
+  std::vector<std::string> readers(std::string_view key) const;
+  /// How some method declares the option; nullptr: none does.
+  const OptionInfo* find(std::string_view key_or_flag) const;
+};
+
+const std::vector<OptionPart>& option_parts();
+
+/// Whether `word` is the option's key or one of its flags.
+bool names_option(const OptionInfo& info, std::string_view word);
+
+}  // namespace dllm

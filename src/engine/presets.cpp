@@ -1,0 +1,76 @@
+// Presets: `exact` is the default, spelled out. The others trade accuracy for passes; their figures and how they were
+// chosen are in docs/lab/methods.md.
+#include "engine/presets.h"
+
+#include <fmt/format.h>
+
+#include "base/nearest.h"
+#include "base/try.h"
+#include "engine/common_options.h"
+#include "engine/option_parts.h"
+
+namespace dllm {
+namespace {
+
+bool every_model(const ModelDesc&) { return true; }
+
+/// Models that fill masks and attend to the whole canvas: on others these caches approximate nothing that costs time.
+bool full_attention(const ModelDesc& desc) {
+  return desc.mask.has_value() && desc.causal_block == 0 && desc.canvas.length == 0;
+}
+
+GenerateOptions balanced() {
+  GenerateOptions options;
+  options.cache = {"vicinity", {{"cache_warmup", 1}}};
+  return options;
+}
+
+GenerateOptions fast() {
+  GenerateOptions options;
+  options.cache = {"dual"};
+  options.decoder = {"revision", {{"stable_threshold", 0.99}}};
+  return options;
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = {
+      {{"exact", "the default: every pass computes the whole model", {}}, every_model},
+      {{"balanced", "fewer rows per pass: the window and the rows next to it", balanced()}, full_attention},
+      {{"fast", "fewer rows and passes; for models that were trained to see wrong tokens", fast()}, full_attention},
+  };
+  return all;
+}
+
+Expected<const Preset*> preset_named(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Preset& preset : presets()) {
+    if (preset.info.name == name) return &preset;
+    known.push_back(preset.info.name);
+  }
+  return Error{ErrorCode::kUsage, fmt::format("'{}' is unknown", name), "--preset", choice_hint(name, known)};
+}
+
+Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelDesc& desc) {
+  if (given.preset.empty()) return given;
+  DLLM_TRY(const Preset* const preset, preset_named(given.preset));
+  if (!preset->fits(desc))
+    return Error{ErrorCode::kUsage,
+                 fmt::format("'{}' is for models that fill masks and attend to the whole canvas", given.preset),
+                 "--preset", "leave it out, or give exact"};
+  GenerateOptions merged = preset->info.options;
+  merged.preset = given.preset;
+  merged.stop = given.stop;
+  for (const CommonOption& one : common_options())
+    if (const auto value = one.given.load(given)) one.given.store(merged, *value);
+  for (const OptionPart& part : option_parts()) {
+    const MethodChoice& own = given.*part.given;
+    MethodChoice& base = merged.*part.given;
+    if (!own.name.empty() && own.name != base.name) base = {own.name, {}};
+    for (const auto& [key, value] : own.options) base.options[key] = value;
+  }
+  return merged;
+}
+
+}  // namespace dllm

@@ -1,0 +1,309 @@
+#include "engine/resolve.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/nearest.h"
+#include "base/try.h"
+#include "decode/registry.h"
+#include "decode/reviser.h"
+#include "engine/common_options.h"
+#include "engine/method.h"
+#include "engine/option_parts.h"
+#include "engine/presets.h"
+
+namespace dllm {
+namespace {
+
+Error bad(std::string what, std::string_view flag, std::string hint = "") {
+  return {ErrorCode::kUsage, std::move(what), std::string(flag), std::move(hint)};
+}
+
+bool is_canvas(const ModelDesc& desc) { return desc.canvas.length > 0; }
+
+class Resolution {
+ public:
+  Resolution(GenerateOptions given, const ModelDesc& desc, std::int32_t canvas)
+      : given_(std::move(given)), desc_(desc), canvas_length_(canvas) {}
+
+  Expected<ResolvedOptions> run() {
+    DLLM_CHECK_OK(common());
+    DLLM_CHECK_OK(answer());
+    for (const OptionPart& one : option_parts()) DLLM_CHECK_OK(part(one));
+    DLLM_CHECK_OK(unread_by_methods());
+    DLLM_CHECK_OK(is_canvas(desc_) ? canvas() : between_parts());
+    list_values();
+    return std::move(resolved_);
+  }
+
+ private:
+  /// Values and ranges of the typed fields.
+  Expected<void> common() {
+    resolved_.preset = given_.preset;
+    for (const std::string& text : given_.stop)
+      if (text.empty()) return bad("an empty text would end every answer at once", "--stop", "leave the option out");
+    resolved_.stop = given_.stop;
+    for (const CommonOption& one : common_options()) {
+      const auto value = one.given.load(given_);
+      if (is_canvas(desc_) && !one.canvas) {
+        unread_.insert(one.info().key);
+        if (value) return meaningless_on_canvas(one.info());
+      }
+      if (!value) continue;
+      DLLM_TRY(const OptionValue fitting, fit_option(one.info(), *value));
+      one.resolved.store(resolved_, fitting);
+      given_keys_.insert(one.info().key);
+    }
+    return {};
+  }
+
+  /// What the model says about an answer's blocks.
+  Expected<void> answer() {
+    if (!desc_.mask && !desc_.autoregressive() && !is_canvas(desc_))
+      return Error{ErrorCode::kInvalidFile, "the model names no mask token", "tokenizer.ggml.mask_token_id",
+                   "convert the model again, or set the key"};
+    const std::int32_t recommended = is_canvas(desc_) ? desc_.canvas.length : canvas_length_;
+    if (!given_.length && recommended > 0) resolved_.length = recommended;
+    resolved_.context = static_cast<std::int32_t>(
+        given_.context ? std::min<std::int64_t>(*given_.context, desc_.context_length) : desc_.context_length);
+    const std::int32_t own = is_canvas(desc_) ? desc_.canvas.length : desc_.block_length;
+    if (is_canvas(desc_) && given_.block_length && *given_.block_length != own)
+      return bad(fmt::format("canvases of {}: the model was trained on {} positions", *given_.block_length, own),
+                 "--block-length", "leave the option out");
+    resolved_.block_length = given_.block_length.value_or(own);
+    if (!is_canvas(desc_)) resolved_.block_length = std::min(resolved_.block_length, resolved_.length);
+    const bool absolute = !is_canvas(desc_) && desc_.block_origin == BlockOrigin::kAbsolute;
+    if (!given_.block_origin) resolved_.block_origin = absolute ? "absolute" : "prompt-end";
+    if (is_canvas(desc_) && resolved_.block_origin != "prompt-end")
+      return bad("canvases begin at the prompt's end", "--block-origin", "leave the option out");
+    if (desc_.autoregressive() && resolved_.block_length != 1)
+      return bad("an autoregressive model decodes blocks of one token", "--block-length", "leave the option out");
+    return unread_by_model();
+  }
+
+  /// Typed fields that change nothing with this model.
+  Expected<void> unread_by_model() {
+    if (desc_.autoregressive())
+      for (const char* key : {"block_origin", "defer_eos", "compat"})
+        DLLM_CHECK_OK(unread(key, "the model decodes one token after the other, each by its own pass"));
+    if (!desc_.eos) DLLM_CHECK_OK(unread("suppress_eos", "the model names no end-of-sequence token"));
+    if (desc_.stop_ids.empty()) DLLM_CHECK_OK(unread("defer_eos", "the model names no token that ends an answer"));
+    if (resolved_.suppress_eos && desc_.eos && desc_.stop_ids == std::vector<TokenId>{*desc_.eos})
+      DLLM_CHECK_OK(unread("defer_eos", "under --suppress-eos the only token that ends an answer is never chosen"));
+    return {};
+  }
+
+  /// Notes that nothing reads a common option here; an error if it is given.
+  Expected<void> unread(const std::string& key, const std::string& why,
+                        const std::string& hint = "leave the option out") {
+    unread_.insert(key);
+    for (const CommonOption& one : common_options())
+      if (one.info().key == key && given_keys_.contains(key)) return option_error(one.info(), why, hint);
+    return {};
+  }
+
+  Expected<void> part(const OptionPart& part) {
+    const MethodChoice& choice = given_.*part.given;
+    MethodChoice& result = resolved_.*part.resolved;
+    const auto& methods = is_canvas(desc_) ? part.canvas_methods : part.methods;
+    result.name = choice.name.empty() ? standard(part) : choice.name;
+    if (methods.empty()) {
+      if (!choice.name.empty()) return meaningless_on_canvas(part.selector);
+      for (const auto& [key, value] : choice.options) return unread_option(part, nullptr, key);
+      return {};
+    }
+    DLLM_TRY(const MethodDeclaration* const method, find(part, methods, result.name));
+    result.name = method->info.name;
+    if (method->suits)
+      if (const auto fine = method->suits(desc_); !fine)
+        return bad(fine.error().what, part.selector.flags.front(), fine.error().hint);
+    for (const auto& [key, value] : choice.options)
+      if (method->option(key) == nullptr) return unread_option(part, method, key);
+    DLLM_TRY(result.options, method->complete(choice.options, desc_, method_context(resolved_, desc_)));
+    chosen_.push_back({&part, method});
+    return {};
+  }
+
+  /// The name of a part's method where none is given. What the decoder's options ask for, its declaration says.
+  std::string standard(const OptionPart& part) const {
+    if (part.name == "window" && !given_.block_length && !chosen_.empty())
+      if (const MethodDeclaration& decoder = *chosen_.front().method; decoder.implied_window)
+        if (std::string name = decoder.implied_window(given_.decoder.options); !name.empty()) return name;
+    return part.standard(desc_);
+  }
+
+  Expected<const MethodDeclaration*> find(const OptionPart& part, const std::vector<const MethodDeclaration*>& methods,
+                                          std::string name) const {
+    std::replace(name.begin(), name.end(), '_', '-');
+    const auto search = [&](const std::vector<const MethodDeclaration*>& list) -> const MethodDeclaration* {
+      for (const MethodDeclaration* method : list)
+        if (method->info.name == name || std::ranges::count(method->info.aliases, name) > 0) return method;
+      return nullptr;
+    };
+    if (const MethodDeclaration* method = search(methods)) return method;
+    const std::string flag = part.selector.flags.empty() ? part.name : part.selector.flags.front();
+    if (is_canvas(desc_) && search(part.methods) != nullptr)
+      return bad(fmt::format("'{}' fills masks, and the model refines whole canvases of random tokens", name), flag,
+                 fmt::format("leave the option out, or give {}", methods.front()->info.name));
+    std::vector<std::string> known;
+    for (const MethodDeclaration* method : methods) known.push_back(method->info.name);
+    return bad(fmt::format("'{}' is unknown", name), flag, choice_hint(name, known));
+  }
+
+  Error meaningless_on_canvas(const OptionInfo& info) const {
+    return option_error(info,
+                        "the model refines whole canvases by a method of its own, in which the option means nothing",
+                        "leave the option out");
+  }
+
+  /// `method`: null if the model has no method for this part.
+  Error unread_option(const OptionPart& part, const MethodDeclaration* method, const std::string& key) const {
+    const OptionInfo* info = part.find(key);
+    if (info == nullptr) {
+      std::vector<std::string> known;
+      for (const MethodDeclaration* one : part.methods)
+        for (const OptionInfo& option : one->info.options) known.push_back(option.key);
+      return bad(fmt::format("no {} has an option of this name", part.name), key, choice_hint(key, known));
+    }
+    if (method == nullptr || is_canvas(desc_)) return meaningless_on_canvas(*info);
+    return option_error(*info, fmt::format("{} '{}' does not read it", part.name, method->info.name),
+                        fmt::format("read by {} {}", part.selector.flags.front(), fmt::join(part.readers(key), ", ")));
+  }
+
+  /// Common options and parts that a chosen method has no use for.
+  Expected<void> unread_by_methods() {
+    for (const auto& [part, method] : chosen_)
+      for (const std::string& key : method->unread) {
+        const std::string why = fmt::format("{} '{}' does not read it", part->name, method->info.name);
+        DLLM_CHECK_OK(unread(key, why));
+        for (const OptionPart& other : option_parts()) {
+          if (other.name != key) continue;
+          const MethodChoice& choice = given_.*other.given;
+          if (!choice.name.empty()) return option_error(other.selector, why, "leave the option out");
+          for (const auto& [option, value] : choice.options)
+            if (const OptionInfo* info = other.find(option)) return option_error(*info, why, "leave the option out");
+        }
+      }
+    return {};
+  }
+
+  Expected<void> canvas() {
+    unread_.insert({"suffix", "smoothing"});
+    return {};
+  }
+
+  /// What one part asks of another, or of the model.
+  Expected<void> between_parts() {
+    const MethodContext context = method_context(resolved_, desc_);
+    DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, context));
+    ScoreRequest request;
+    decoder->configure(request);
+    DLLM_CHECK_OK(one_token_per_pass());
+    if (desc_.autoregressive() && resolved_.window.name != "block")
+      return bad("an autoregressive model decodes blocks of one token", "--window", "leave the option out");
+    if (desc_.causal_block > 0) {
+      unread_.insert("suffix");
+      if (!given_.suffix.name.empty())
+        return bad("the model never sees what is after the block", "--suffix", "leave the option out");
+    }
+    if (decoder->revises() && !desc_.mask)
+      return bad(fmt::format("'{}' revises tokens, which an autoregressive model cannot", resolved_.decoder.name),
+                 "--algorithm");
+    DLLM_CHECK_OK(sampling(*decoder, request));
+    DLLM_CHECK_OK(full_drains(*decoder));
+    if (second_path_of(*decoder) && resolved_.cfg_scale != 0)
+      return bad("the second path knows no guidance", "--refresh-path", "leave --cfg-scale out");
+    return smoothing(request);
+  }
+
+  Expected<void> sampling(const Decoder& decoder, const ScoreRequest& request) {
+    if (decoder.greedy() && resolved_.temperature > 0)
+      return bad(fmt::format("'{}' is defined for greedy predictions only", resolved_.decoder.name), "--temperature",
+                 "leave the option out");
+    if (resolved_.cfg_scale != 0 && !desc_.mask)
+      return bad("classifier-free guidance needs a masked model", "--cfg-scale", "leave the option out");
+    // Where the likeliest token is taken and confidence is that of the model itself, the filters change nothing.
+    if (resolved_.temperature > 0 || request.distribution == ScoreDistribution::kSampled) return {};
+    for (const char* key : {"top_k", "top_p"})
+      DLLM_CHECK_OK(unread(key, "it has no effect at temperature 0, where the likeliest token is taken",
+                           "give --temperature above 0, or leave the option out"));
+    return {};
+  }
+
+  /// An autoregressive model has one mask per pass: every decoder commits it, whatever its options say.
+  Expected<void> one_token_per_pass() {
+    if (!desc_.autoregressive()) return {};
+    for (const OptionPart& part : option_parts())
+      if (part.name == "decoder")
+        for (const auto& [key, value] : given_.decoder.options)
+          return option_error(*part.find(key), "the model decodes one token after the other, each by its own pass",
+                              "leave the option out");
+    resolved_.decoder.options.clear();
+    return {};
+  }
+
+  Expected<void> full_drains(Decoder& decoder) const {
+    if (const Reviser* reviser = decoder.reviser(); reviser == nullptr || !reviser->drains_fully()) return {};
+    const auto refresh = resolved_.cache.options.find("refresh");
+    if (refresh != resolved_.cache.options.end() && refresh->second == OptionValue("block")) return {};
+    return bad(fmt::format("cache policy '{}' makes no full pass at the end", resolved_.cache.name), "--drain-full",
+               "give --cache prefix, dual or vicinity, with --refresh block");
+  }
+
+  Expected<void> smoothing(const ScoreRequest& request) const {
+    DLLM_TRY(const auto smooth, make_registered(smoothings(), resolved_.smoothing, method_context(resolved_, desc_)));
+    if (smooth->gain == 0) return {};
+    if (request.distribution != ScoreDistribution::kRaw)
+      return bad(fmt::format("'{}' cannot be smoothed", resolved_.decoder.name), "--smooth",
+                 "give another --algorithm");
+    if (!desc_.mask || resolved_.cfg_scale != 0)
+      return bad("smoothing needs masks, and predictions without guidance", "--smooth", "leave the option out");
+    return {};
+  }
+
+  void list_values() {
+    auto& values = resolved_.values;
+    if (!resolved_.preset.empty()) values.emplace_back("preset", resolved_.preset);
+    for (const CommonOption& one : common_options())
+      if (!unread_.contains(one.info().key)) values.emplace_back(one.info().key, *one.resolved.load(resolved_));
+    for (const OptionPart& part : option_parts()) {
+      if (unread_.contains(part.name) || unread_.contains(part.selector.key)) continue;
+      const MethodChoice& choice = resolved_.*part.resolved;
+      if (!part.selector.key.empty()) values.emplace_back(part.selector.key, choice.name);
+      for (const auto& [key, value] : choice.options) values.emplace_back(key, value);
+    }
+  }
+
+  GenerateOptions given_;
+  const ModelDesc& desc_;
+  std::int32_t canvas_length_;
+  ResolvedOptions resolved_;
+  std::set<std::string> given_keys_;  ///< of common options
+  std::set<std::string> unread_;      ///< keys of common options and parts that nothing reads here
+  struct Chosen {
+    const OptionPart* part;
+    const MethodDeclaration* method;
+  };
+  std::vector<Chosen> chosen_;
+};
+
+}  // namespace
+
+MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
+  return {.origin = resolved.block_origin == "absolute" ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd,
+          // Blocks of a causal model are single tokens wherever the grid begins.
+          .block_length = desc.mask ? resolved.block_length : 1,
+          .latency = latency,
+          .length = resolved.length,
+          .compat = resolved.compat};
+}
+
+Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc, std::int32_t canvas) {
+  DLLM_TRY(GenerateOptions given, with_preset(options, desc));
+  return Resolution(std::move(given), desc, canvas).run();
+}
+
+}  // namespace dllm

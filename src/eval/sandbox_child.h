@@ -1,0 +1,64 @@
+#pragma once
+
+#include <linux/filter.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+/// The side of the sandbox that runs between clone() and exec: system calls only, on what was prepared before.
+namespace dllm::sandbox {
+
+/// One entry of the file system that the program sees.
+struct Entry {
+  enum Kind { kDirectory, kFile, kLink, kBind } kind;  ///< kBind: `source`, read-only, onto a directory or file made
+  std::string path;                                    ///< "/usr/lib"
+  std::string source{};                                ///< of kBind: a path outside; of kLink: its content
+};
+
+/// What could not be done, in the order of doing.
+enum class Step : int {
+  kNone,
+  kNamespaces,
+  kIdentity,
+  kMounts,
+  kPrivileges,
+  kDirectory,
+  kLimits,
+  kFilter,
+  kStart,
+};
+
+/// What the first process of the sandbox tells its maker, once.
+struct Report {
+  Step failed = Step::kNone;
+  int error = 0;            ///< errno of `failed`
+  int test_status = -1;     ///< as of waitpid()
+  int program_status = -1;  ///< the same; -1: was running
+};
+
+/// Everything that the child needs, made by the parent. Descriptors are the parent's.
+struct Plan {
+  bool isolated = true;
+  std::vector<Entry> entries;
+  std::string mount_options;   ///< of the directory in memory
+  std::string directory;       ///< where the processes begin; inside, if isolated
+  uid_t user = 0;              ///< inside, once everything is mounted
+  bool several_users = false;  ///< whether the first user inside is another than `user`
+  std::string python;
+  const char* runner = nullptr;
+  std::vector<sock_filter> filter;
+  rlim_t memory = 0, cpu_seconds = 0, processes = 0;
+  int go = -1;      ///< a byte: begin; its end: stop
+  int report = -1;  ///< a Report
+  int verdict = -1;
+  int program = -1, test = -1;  ///< sources
+  int program_socket = -1, test_socket = -1;
+  int null = -1;  ///< /dev/null
+};
+
+/// Of the first process. Never returns.
+[[noreturn]] void run_child(const Plan& plan);
+
+}  // namespace dllm::sandbox

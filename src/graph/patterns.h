@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace dllm {
+
+/// gate = x Wg, up = x Wu and activation(gate) * up, in this order: a gated linear unit's first half (Shazeer 2020,
+/// "GLU Variants Improve Transformer"). Nothing else reads gate and up, so they need never exist as a whole.
+struct GatedProducts {
+  static constexpr std::size_t kOps = 3;
+  const op::Linear* gate = nullptr;
+  const op::Linear* up = nullptr;
+  const op::Glu* unit = nullptr;
+};
+
+/// product = x W^T, sum = product + another value, and the norm of the sum if the next operator is one over whole rows.
+/// Nothing reads the two terms afterwards, so the sum may take the place of either.
+struct ResidualProduct {
+  const op::Linear* product = nullptr;
+  const op::Add* sum = nullptr;
+  const op::RmsNorm* norm = nullptr;  ///< null: none follows
+
+  std::size_t ops() const { return norm != nullptr ? 3 : 2; }
+};
+
+/// The sequences of operators that a reader of the graph may run as one, found by structure alone. Whether it does so
+/// is its own decision: a bias that the file has, or an option against fusion, may speak against it. Borrows the graph,
+/// whose operators must be sound (validate()).
+class GraphPatterns {
+ public:
+  explicit GraphPatterns(const Graph& graph);
+
+  /// The end of the products of one input that begin with the Linear operator at `first`: q, k and v.
+  std::size_t end_of_products(std::size_t first) const;
+  /// What begins at the operator `first`, which may lie beyond the end; nullopt: nothing of the kind.
+  std::optional<GatedProducts> gated_at(std::size_t first) const;
+  std::optional<ResidualProduct> residual_at(std::size_t first) const;
+
+ private:
+  template <class O>
+  const O* at(std::size_t i) const {
+    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
+  }
+  /// Whether no operator behind `op` reads the value.
+  bool dead_after(ValueId id, std::size_t op) const {
+    return lives_[static_cast<std::size_t>(id)].last <= static_cast<std::int32_t>(op);
+  }
+
+  const Graph& graph_;
+  std::vector<Lifetime> lives_;
+};
+
+}  // namespace dllm

@@ -1,0 +1,120 @@
+#include "hub/cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "base/output_file.h"
+#include "base/try.h"
+
+namespace dllm::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error io_error(const std::string& path, const std::error_code& failure) {
+  return {ErrorCode::kIo, failure.message(), path, "see HF_HUB_CACHE for another folder"};
+}
+
+Expected<void> make_folder(const fs::path& path) {
+  std::error_code failure;
+  fs::create_directories(path, failure);
+  if (failure) return io_error(path.string(), failure);
+  return {};
+}
+
+}  // namespace
+
+RepositoryCache::RepositoryCache(const std::string& root, std::string_view repository) {
+  std::string name = "models--" + std::string(repository);
+  if (const auto slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
+  folder_ = (fs::path(root) / name).string();
+  locks_ = (fs::path(root) / ".locks" / name).string();
+}
+
+std::string RepositoryCache::blob(std::string_view etag) const { return fmt::format("{}/blobs/{}", folder_, etag); }
+std::string RepositoryCache::lock(std::string_view etag) const { return fmt::format("{}/{}.lock", locks_, etag); }
+std::string RepositoryCache::snapshot(std::string_view commit) const {
+  return fmt::format("{}/snapshots/{}", folder_, commit);
+}
+
+std::optional<std::string> RepositoryCache::commit_of(std::string_view revision) const {
+  std::error_code ignored;
+  if (fs::is_directory(snapshot(revision), ignored)) return std::string(revision);
+  std::ifstream file(fmt::format("{}/refs/{}", folder_, revision));
+  std::string commit;
+  if (!(file >> commit)) return std::nullopt;
+  return commit;
+}
+
+Expected<void> RepositoryCache::set_commit(std::string_view revision, std::string_view commit) const {
+  const fs::path path = fs::path(folder_) / "refs" / revision;
+  DLLM_CHECK_OK(make_folder(path.parent_path()));
+  return write_file(path.string(), commit);
+}
+
+std::vector<std::string> RepositoryCache::files(std::string_view commit) const {
+  std::vector<std::string> result;
+  const fs::path root = snapshot(commit);
+  std::error_code failure;
+  for (fs::recursive_directory_iterator entry(root, failure), end; !failure && entry != end; entry.increment(failure)) {
+    std::error_code dangling;
+    // Follows the link: what it names must be there.
+    if (fs::is_regular_file(entry->path(), dangling)) result.push_back(entry->path().lexically_relative(root).string());
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+Expected<void> RepositoryCache::link(std::string_view commit, std::string_view path, std::string_view etag) const {
+  const fs::path at = fs::path(snapshot(commit)) / path;
+  DLLM_CHECK_OK(make_folder(at.parent_path()));
+  const fs::path target = fs::path(blob(etag)).lexically_relative(at.parent_path());
+  std::error_code failure;
+  if (fs::read_symlink(at, failure) == target) return {};
+  const fs::path fresh = at.string() + fmt::format(".{}.link", getpid());
+  fs::remove(fresh, failure);
+  fs::create_symlink(target, fresh, failure);
+  if (failure) return io_error(fresh.string(), failure);
+  fs::rename(fresh, at, failure);
+  if (failure) return io_error(at.string(), failure);
+  return {};
+}
+
+Expected<void> RepositoryCache::make_folders(std::string_view commit) const {
+  for (const fs::path& path : {fs::path(folder_) / "blobs", fs::path(snapshot(commit)), fs::path(locks_)})
+    DLLM_CHECK_OK(make_folder(path));
+  return {};
+}
+
+FileLock::FileLock(const std::string& path)
+    : path_(path), descriptor_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
+FileLock::FileLock(FileLock&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+bool FileLock::try_take() const {
+  if (descriptor_ < 0) return false;
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return false;
+}
+
+Error FileLock::failure() const {
+  if (descriptor_ < 0) return {ErrorCode::kIo, std::strerror(errno), path_, "see HF_HUB_CACHE for another folder"};
+  return {ErrorCode::kCancelled, "the download was stopped", path_, ""};
+}
+
+}  // namespace dllm::hub

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm::hub {
+
+/// One repository in huggingface_hub's cache:
+///
+///     models--org--name/blobs/ETAG               a file, under its digest
+///                       refs/main                the commit that a branch was at
+///                       snapshots/COMMIT/PATH    a link to ../../blobs/ETAG
+///     .locks/models--org--name/ETAG.lock         held while a file is downloaded
+class RepositoryCache {
+ public:
+  /// `root`: Config::cache. `repository`: is_repository().
+  RepositoryCache(const std::string& root, std::string_view repository);
+
+  std::string blob(std::string_view etag) const;
+  /// Where a download grows.
+  std::string incomplete(std::string_view etag) const { return blob(etag) + ".incomplete"; }
+  std::string lock(std::string_view etag) const;
+  std::string snapshot(std::string_view commit) const;
+
+  /// The commit of a branch, tag or commit, as of the last time that the hub was asked.
+  std::optional<std::string> commit_of(std::string_view revision) const;
+  Expected<void> set_commit(std::string_view revision, std::string_view commit) const;
+
+  /// Paths of a snapshot's files that are complete, sorted.
+  std::vector<std::string> files(std::string_view commit) const;
+  /// Puts `path` of the snapshot in place as a link to the blob. Errors: kIo.
+  Expected<void> link(std::string_view commit, std::string_view path, std::string_view etag) const;
+
+  Expected<void> make_folders(std::string_view commit) const;
+
+ private:
+  std::string folder_, locks_;
+};
+
+/// Held from construction to destruction; waits for other processes, which are asked about by `go_on`.
+class FileLock {
+ public:
+  template <class GoOn>
+  static Expected<FileLock> take(const std::string& path, GoOn go_on) {
+    FileLock lock(path);
+    while (!lock.try_take())
+      if (!lock.opened() || !go_on()) return lock.failure();
+    return lock;
+  }
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+
+ private:
+  explicit FileLock(const std::string& path);
+  bool opened() const { return descriptor_ >= 0; }
+  bool try_take() const;  ///< waits a little where it fails
+  Error failure() const;
+
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace dllm::hub

@@ -1,0 +1,194 @@
+#include "hub/http.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <mutex>
+
+#include "dllm/version.h"
+#include "hub/text.h"
+
+namespace dllm::hub {
+namespace {
+
+constexpr std::size_t kMaxBody = std::size_t{64} << 20;
+constexpr std::size_t kMaxErrorBody = 4096;
+
+/// Headers that matter wherever on the way they come: a hub names the file, its content delivery network does not.
+constexpr std::array<std::string_view, 5> kLasting = {"x-linked-etag", "x-linked-size", "x-repo-commit", "x-error-code",
+                                                      "x-error-message"};
+
+void start_libcurl() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+/// One request on its way.
+struct Exchange {
+  CURL* handle = nullptr;
+  Response response;
+  const Download* download = nullptr;
+  const std::function<bool()>* go_on = nullptr;
+  std::uint64_t offset = 0;
+  bool begun = false, stopped = false, too_long = false, wrong_range = false;
+
+  bool succeeded() const { return response.status == 200 || response.status == 206; }
+};
+
+std::size_t on_header(char* data, std::size_t size, std::size_t count, void* user) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  const std::string_view line(data, size * count);
+  auto& headers = exchange.response.headers;
+  if (line.starts_with("HTTP/")) {
+    std::erase_if(headers,
+                  [](const auto& header) { return std::ranges::find(kLasting, header.first) == kLasting.end(); });
+  } else if (const auto colon = line.find(':'); colon != line.npos) {
+    headers[lower(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+  }
+  return line.size();
+}
+
+/// "bytes 100-199/200" -> 100
+bool range_begins_at(std::string_view range, std::uint64_t offset) {
+  if (!range.starts_with("bytes ")) return false;
+  range.remove_prefix(6);
+  std::uint64_t first = 0;
+  const auto [end, failure] = std::from_chars(range.data(), range.data() + range.size(), first);
+  return failure == std::errc() && first == offset;
+}
+
+bool begin_download(Exchange& exchange) {
+  if (exchange.begun) return true;
+  exchange.begun = true;
+  if (exchange.response.status == 200) return exchange.download->begin(0);
+  exchange.wrong_range = !range_begins_at(exchange.response.header("content-range"), exchange.offset);
+  return !exchange.wrong_range && exchange.download->begin(exchange.offset);
+}
+
+std::size_t on_body(char* data, std::size_t size, std::size_t count, void* user) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  const std::size_t bytes = size * count;
+  curl_easy_getinfo(exchange.handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
+  if (exchange.download != nullptr && exchange.succeeded()) {
+    if (begin_download(exchange) && exchange.download->write({data, bytes})) return bytes;
+    exchange.stopped = !exchange.wrong_range;
+    return 0;
+  }
+  std::string& body = exchange.response.body;
+  const std::size_t limit = exchange.succeeded() ? kMaxBody : kMaxErrorBody;
+  if (body.size() + bytes > limit && exchange.succeeded()) {
+    exchange.too_long = true;
+    return 0;
+  }
+  body.append(data, std::min(bytes, limit - std::min(limit, body.size())));
+  return bytes;
+}
+
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  if (exchange.go_on == nullptr || !*exchange.go_on || (*exchange.go_on)()) return 0;
+  exchange.stopped = true;
+  return 1;
+}
+
+}  // namespace
+
+struct HttpClient::Impl {
+  CURL* handle = nullptr;
+  curl_slist* headers = nullptr;
+  std::array<char, CURL_ERROR_SIZE> message{};
+
+  Expected<Response> perform(const std::string& url, Exchange& exchange) {
+    exchange.handle = handle;
+    message[0] = '\0';
+    curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
+    curl_easy_setopt(handle, CURLOPT_HEADERDATA, &exchange);
+    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &exchange);
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &exchange);
+    const CURLcode code = curl_easy_perform(handle);
+    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
+    if (exchange.stopped) return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
+    if (exchange.too_long) return Error{ErrorCode::kResource, "the answer is longer than 64 MiB", url, ""};
+    if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sends another part than asked for", url, ""};
+    if (code != CURLE_OK)
+      return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url, ""};
+    // A file of no bytes has no body.
+    if (exchange.download != nullptr && exchange.succeeded() && !begin_download(exchange))
+      return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
+    return std::move(exchange.response);
+  }
+};
+
+HttpClient::HttpClient(const Config& config) : impl_(std::make_unique<Impl>()) {
+  start_libcurl();
+  CURL* const handle = impl_->handle = curl_easy_init();
+  curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(handle, CURLOPT_MAXREDIRS, 10L);
+  // What begins encrypted stays so.
+  const char* const protocols = config.endpoint.starts_with("https") ? "https" : "http,https";
+  curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, protocols);
+  curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+  curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, 20L);
+  // A connection over which nothing comes for a minute is dead.
+  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, 60L);
+  curl_easy_setopt(handle, CURLOPT_USERAGENT, "dllm/" DLLM_VERSION);
+  curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, impl_->message.data());
+  curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+  // libcurl keeps this header from other hosts when it follows a redirect.
+  if (!config.token.empty())
+    impl_->headers = curl_slist_append(nullptr, fmt::format("Authorization: Bearer {}", config.token).c_str());
+  curl_easy_setopt(handle, CURLOPT_HTTPHEADER, impl_->headers);
+}
+
+HttpClient::~HttpClient() {
+  curl_easy_cleanup(impl_->handle);
+  curl_slist_free_all(impl_->headers);
+}
+
+Expected<Response> HttpClient::get(const std::string& url, const std::function<bool()>& go_on) {
+  Exchange exchange;
+  exchange.go_on = &go_on;
+  curl_easy_setopt(impl_->handle, CURLOPT_HTTPGET, 1L);
+  curl_easy_setopt(impl_->handle, CURLOPT_RANGE, nullptr);
+  return impl_->perform(url, exchange);
+}
+
+Expected<Response> HttpClient::head(const std::string& url, const std::function<bool()>& go_on) {
+  Exchange exchange;
+  exchange.go_on = &go_on;
+  curl_easy_setopt(impl_->handle, CURLOPT_NOBODY, 1L);
+  curl_easy_setopt(impl_->handle, CURLOPT_RANGE, nullptr);
+  return impl_->perform(url, exchange);
+}
+
+Expected<Response> HttpClient::download(const std::string& url, std::uint64_t offset, const Download& to) {
+  Exchange exchange;
+  exchange.download = &to;
+  exchange.go_on = &to.go_on;
+  exchange.offset = offset;
+  curl_easy_setopt(impl_->handle, CURLOPT_HTTPGET, 1L);
+  const std::string range = fmt::format("{}-", offset);
+  curl_easy_setopt(impl_->handle, CURLOPT_RANGE, offset > 0 ? range.c_str() : nullptr);
+  return impl_->perform(url, exchange);
+}
+
+std::string HttpClient::escaped(std::string_view text, bool slash) {
+  std::string result;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
+                       c == '~' || (c == '/' && !slash);
+    result += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return result;
+}
+
+}  // namespace dllm::hub

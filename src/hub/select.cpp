@@ -1,0 +1,107 @@
+#include "hub/select.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/try.h"
+#include "hub/text.h"
+
+namespace dllm::hub {
+namespace {
+
+/// "name-00001-of-00003.gguf"
+bool is_part(std::string_view path) {
+  constexpr std::string_view shape = "-#####-of-#####.gguf";
+  if (path.size() < shape.size()) return false;
+  path.remove_prefix(path.size() - shape.size());
+  return std::ranges::equal(path, shape, [](char c, char wanted) {
+    return wanted == '#' ? std::isdigit(static_cast<unsigned char>(c)) != 0 : c == wanted;
+  });
+}
+
+bool is_gguf(std::string_view path) { return lower(path).ends_with(".gguf"); }
+
+/// Image projectors and importance matrices come in the same container and are no models.
+bool is_model(std::string_view path) {
+  const std::string name = lower(path.substr(path.rfind('/') + 1));
+  return is_gguf(name) && name.find("mmproj") == name.npos && name.find("imatrix") == name.npos;
+}
+
+/// The name, less ".gguf" and the numbers of a part, ends in the tag behind - . _ or a folder.
+bool has_quant(std::string_view path, std::string_view quant) {
+  std::string stem = lower(path);
+  stem.resize(stem.size() - 5);
+  if (is_part(path)) stem.resize(stem.size() - 15);
+  const std::string tag = lower(quant);
+  if (stem == tag) return true;
+  if (!stem.ends_with(tag)) return false;
+  const char before = stem[stem.size() - tag.size() - 1];
+  // "_" is also within types: K_M is not what Q4_K_M ends in. Types have a digit in front of their first one.
+  if (before == '_') return tag.substr(0, tag.find('_')).find_first_of("0123456789") != std::string::npos;
+  return std::string_view("-./").find(before) != std::string_view::npos;
+}
+
+Error split_model(std::string_view where) {
+  return {ErrorCode::kUnsupported, "the model is split over several GGUF files, which this build does not read",
+          std::string(where), "download them and join them with llama-gguf-split --merge"};
+}
+
+Expected<Selection> select_gguf(std::vector<std::string> paths, std::string_view quant, std::string_view where) {
+  const std::string known = fmt::format("{}", fmt::join(paths, ", "));
+  if (!quant.empty()) std::erase_if(paths, [quant](const std::string& path) { return !has_quant(path, quant); });
+  const bool parts = !paths.empty() && std::ranges::all_of(paths, is_part);
+  if (parts && (!quant.empty() || paths.front().find("-00001-of-") != std::string::npos)) return split_model(where);
+  std::erase_if(paths, is_part);
+  if (paths.size() == 1) return Selection{std::move(paths), false};
+  const std::string repository(where.substr(0, where.find(':')));
+  if (paths.empty())
+    return Error{ErrorCode::kUsage, fmt::format("no GGUF file ends in '{}'", quant), std::string(where),
+                 "there are: " + known};
+  return Error{ErrorCode::kUsage, fmt::format("{} GGUF files fit", paths.size()), std::string(where),
+               fmt::format("choose one as {}:Q4_K_M, or with --hf-file; there are: {}", repository, known)};
+}
+
+bool is_checkpoint_file(std::string_view path, bool model_files) {
+  constexpr std::array<std::string_view, 4> texts = {".json", ".jinja", "merges.txt", "vocab.txt"};
+  if (path.find('/') != path.npos) return false;  // other formats and originals live in folders of their own
+  if (path.ends_with(".safetensors")) return !model_files || path.starts_with("model");
+  return std::ranges::any_of(texts, [path](std::string_view end) { return path.ends_with(end); });
+}
+
+}  // namespace
+
+Expected<Selection> select_files(const std::vector<std::string>& paths, std::string_view quant, std::string_view file,
+                                 std::string_view where) {
+  if (!file.empty()) {
+    if (std::ranges::find(paths, file) != paths.end()) {
+      if (is_part(file)) return split_model(where);
+      return Selection{{std::string(file)}, false};
+    }
+    return Error{ErrorCode::kUsage, fmt::format("there is no file '{}'", file), std::string(where),
+                 fmt::format("there are: {}", fmt::join(paths, ", "))};
+  }
+  std::vector<std::string> gguf;
+  std::ranges::copy_if(paths, std::back_inserter(gguf), is_model);
+  if (!gguf.empty()) return select_gguf(std::move(gguf), quant, where);
+  if (!quant.empty())
+    return Error{ErrorCode::kUsage, "the repository has no GGUF files", std::string(where),
+                 "leave the type out; dllm convert --type makes a smaller file of the checkpoint"};
+  const bool model_files = std::ranges::any_of(paths, [](const std::string& path) {
+    return path.starts_with("model") && path.ends_with(".safetensors") && path.find('/') == std::string::npos;
+  });
+  Selection selection{{}, true};
+  std::ranges::copy_if(paths, std::back_inserter(selection.files),
+                       [&](const std::string& path) { return is_checkpoint_file(path, model_files); });
+  const auto has = [&selection](std::string_view end) {
+    return std::ranges::any_of(selection.files, [end](const std::string& path) { return path.ends_with(end); });
+  };
+  if (has(".safetensors") && has("config.json")) return selection;
+  return Error{ErrorCode::kUsage, "neither GGUF files nor a safetensors checkpoint", std::string(where),
+               paths.empty() ? "the repository is empty" : fmt::format("there are: {}", fmt::join(paths, ", "))};
+}
+
+}  // namespace dllm::hub

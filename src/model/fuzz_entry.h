@@ -1,0 +1,46 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "base/log.h"
+#include "format/gguf.h"
+#include "model/hf_config.h"
+#include "model/model.h"
+
+/// The bodies of fuzz targets, which a test replays over their corpora.
+namespace dllm {
+
+/// Any text is a config.json or an error; its values are read as every type.
+inline void fuzz_config(std::string_view text) {
+  const auto config = HfConfig::parse(std::string(text), "input");
+  if (!config) {
+    if (config.error().what.empty()) __builtin_trap();
+    return;
+  }
+  (void)config->architecture();
+  for (const auto& [key, value] : config->json().items()) {
+    (void)config->integer(key);
+    (void)config->number_or(key, 0);
+    (void)config->boolean_or(key, false);
+    (void)config->string_or(key, "");
+    (void)config->optional_integer(key);
+  }
+}
+
+/// Any GGUF file that parses is a model that can be run, or an error: metadata, shapes, tokenizer, template and graph.
+inline void fuzz_model(std::span<const std::byte> bytes) {
+  auto file = GgufFile::parse(MappedFile::wrap(bytes, "input"));
+  if (!file) return;
+  auto source = source_from_gguf(*std::move(file));
+  if (!source) return;
+  const auto model = Model::load(*std::move(source), Log([](LogLevel, const std::string&) {}));
+  if (!model) {
+    if (model.error().what.empty()) __builtin_trap();
+    return;
+  }
+  (void)(*model)->build({1, 1});
+}
+
+}  // namespace dllm

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm::npu {
+
+/// Names of the shipped files of a folder of src/npu/profiles ("devices/"), without folder and ".toml".
+std::vector<std::string> shipped_names(std::string_view folder);
+
+struct NamedText {
+  std::string text;
+  std::string file;  ///< for messages
+};
+
+/// What people give where a shipped file or one of their own is wanted: a name of `shipped`, in `folder`, or a path.
+/// `kind` is for messages: "device". Errors: kUsage (neither), with the nearest name or all of them as the hint.
+Expected<NamedText> read_named(std::string_view folder, std::string_view kind, const std::string& name_or_path,
+                               const std::vector<std::string>& shipped);
+
+}  // namespace dllm::npu

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "npu/device/device.h"
+#include "npu/dram/standard.h"
+#include "npu/dram/streams.h"
+#include "npu/sweep/spec.h"
+
+namespace dllm::npu {
+
+/// The body of fuzz/fuzz_npu_toml.cpp, which a test replays over its corpus: any text is a device, a DRAM standard, a
+/// design space or a trace of requests, or an error that says something.
+inline void fuzz_npu_toml(std::string_view text) {
+  const auto require = [](const auto& result) {
+    if (!result && result.error().what.empty()) __builtin_trap();
+  };
+  const auto device = parse_device(text, "input");
+  require(device);
+  if (device) (void)device_json(*device);
+  require(dram::parse_standard(text, "input"));
+  require(parse_sweep(text, "input"));
+  require(dram::parse_trace(std::string(text), "input"));
+}
+
+}  // namespace dllm::npu

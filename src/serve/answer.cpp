@@ -1,0 +1,337 @@
+#include "serve/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/try.h"
+
+namespace dllm::serve {
+namespace {
+
+/// The answers of one request on their way. Calls come from the scheduler's thread and, once, from the one that
+/// submits.
+class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
+ public:
+  AnswerJob(CallPtr call, AnswerRequest request, std::unique_ptr<AnswerFormat> format)
+      : call_(std::move(call)),
+        request_(std::move(request)),
+        format_(std::move(format)),
+        answers_(request_.prompts.size()),
+        told_(request_.prompts.size()) {}
+
+  Expected<void> submit();
+
+ private:
+  ScheduledRequest scheduled(std::size_t choice);
+  bool on_step(std::size_t choice, const StepEvent& event);
+  void on_done(std::size_t choice, Expected<Generation> answer);
+  void open();
+  void tell(std::size_t choice, const std::string& final_text, bool complete);
+  void fail(const Error& error);
+  void finish();
+  std::string canvas_text(const StepEvent& event) const;
+  Json changes(const StepEvent& event) const;
+
+  CallPtr call_;
+  AnswerRequest request_;
+  std::unique_ptr<AnswerFormat> format_;
+  std::mutex mutex_;
+  std::vector<std::optional<Generation>> answers_;
+  std::vector<std::string> told_;  ///< text of each that the client has
+  std::vector<RequestId> ids_;
+  std::size_t done_ = 0;
+  std::optional<double> first_text_;
+  bool opened_ = false, ended_ = false;
+};
+
+Expected<void> AnswerJob::submit() {
+  std::vector<ScheduledRequest> requests;
+  for (std::size_t i = 0; i < request_.prompts.size(); ++i) requests.push_back(scheduled(i));
+  DLLM_TRY(auto ids, call_->api.scheduler.submit(std::move(requests)));
+  // The exchange holds this callback, so it must not hold the job.
+  call_->exchange->on_abandoned([&scheduler = call_->api.scheduler, ids] {
+    for (const RequestId id : ids) scheduler.cancel(id);
+  });
+  const std::lock_guard lock(mutex_);
+  ids_ = std::move(ids);
+  if (request_.stream && !ended_) open();
+  return {};
+}
+
+ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
+  ScheduledRequest one;
+  one.prompt = std::move(request_.prompts[choice]);
+  one.options = request_.options[choice];
+  one.suffix = request_.suffix;
+  one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                    std::chrono::duration<double>(call_->api.options.request_seconds));
+  one.detail = request_.diffusing || request_.events ? StepDetail::kCanvas : StepDetail::kText;
+  one.on_step = [self = shared_from_this(), choice](const StepEvent& event) { return self->on_step(choice, event); };
+  one.on_done = [self = shared_from_this(), choice](Expected<Generation> answer) {
+    self->on_done(choice, std::move(answer));
+  };
+  return one;
+}
+
+void AnswerJob::open() {
+  if (std::exchange(opened_, true)) return;
+  HttpResponse head{.type = "text/event-stream", .headers = call_->headers};
+  head.headers.emplace_back("Cache-Control", "no-store");
+  call_->exchange->begin_stream(std::move(head), format_->keep_alive());
+  call_->exchange->write(format_->opening());
+}
+
+/// Sends what the client lacks of a text that is final. It never takes back: a text that does not go on where the last
+/// one ended waits until it does.
+void AnswerJob::tell(std::size_t choice, const std::string& final_text, bool complete) {
+  const std::string text = format_->shown(final_text, complete);
+  std::string& told = told_[choice];
+  if (text.size() <= told.size() || !text.starts_with(told)) return;
+  if (!first_text_) first_text_ = call_->seconds();
+  if (request_.stream && !request_.diffusing)
+    call_->exchange->write(format_->text(choice, std::string_view(text).substr(told.size())));
+  told = text;
+}
+
+bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  if (request_.stream) open();
+  tell(choice, event.text, /*complete=*/false);
+  if (!request_.stream || (!request_.diffusing && !request_.events)) return true;
+  // Snapshots replace each other: a slow reader gets fewer. Changes add up: it gets all, or is cut.
+  constexpr std::size_t kUnread = 64U << 10U;
+  const bool snapshot = request_.diffusing && call_->exchange->backlog() < kUnread;
+  if (!snapshot && !request_.events) return true;
+  Json facts = {{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
+  if (request_.events) {
+    facts["window"] = {event.block_begin - event.prompt_length, event.block_end - event.prompt_length};
+    facts["changes"] = changes(event);
+  }
+  call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
+  return true;
+}
+
+void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  if (!answer) return fail(answer.error());
+  if (answer->finish == FinishReason::kCancelled)
+    return fail({ErrorCode::kCancelled, "the request was cancelled", "", ""});
+  call_->api.metrics.generated(*answer, first_text_.value_or(call_->seconds()));
+  if (request_.stream) {
+    open();
+    if (request_.diffusing)
+      call_->exchange->write(
+          format_->step(choice, answer->text, {{"nfe", answer->stats.nfe}, {"masked", 0}, {"final", true}}));
+    tell(choice, answer->text, /*complete=*/true);
+    call_->exchange->write(format_->closing(choice, *answer));
+  }
+  answers_[choice] = *std::move(answer);
+  if (++done_ == answers_.size()) finish();
+}
+
+void AnswerJob::fail(const Error& error) {
+  ended_ = true;
+  for (const RequestId id : ids_) call_->api.scheduler.cancel(id);
+  if (!opened_) return call_->fail(error);
+  const ApiError told = api_error(error);
+  call_->exchange->write(format_->error(told));
+  call_->exchange->end();
+  call_->log(told.status, {{"error", told.message}});
+}
+
+void AnswerJob::finish() {
+  ended_ = true;
+  std::vector<Generation> all;
+  Json facts = {{"prompt_tokens", 0}, {"answer_tokens", 0}, {"nfe", 0}, {"model_seconds", 0.0}};
+  for (std::optional<Generation>& answer : answers_) {
+    const GenerateStats& stats = answer->stats;
+    facts["prompt_tokens"] = facts["prompt_tokens"].get<int>() + stats.prompt_tokens;
+    facts["answer_tokens"] = facts["answer_tokens"].get<int>() + stats.answer_tokens;
+    facts["nfe"] = facts["nfe"].get<int>() + stats.nfe;
+    facts["model_seconds"] = facts["model_seconds"].get<double>() + stats.seconds;
+    all.push_back(*std::move(answer));
+  }
+  if (!request_.stream) return call_->reply(HttpResponse{.body = dump(format_->whole(all))}, facts);
+  call_->exchange->write(format_->end(all));
+  call_->exchange->end();
+  call_->log(200, facts);
+}
+
+/// The answer's part of the canvas; a mask is a light shade (U+2591).
+std::string AnswerJob::canvas_text(const StepEvent& event) const {
+  std::string text;
+  std::vector<std::int32_t> run;
+  const auto flush = [&] {
+    if (const auto piece = call_->api.model.detokenize(run, /*special=*/false)) text += *piece;
+    run.clear();
+  };
+  for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
+    if (!event.canvas[p].masked) {
+      run.push_back(event.canvas[p].token);
+      continue;
+    }
+    flush();
+    text += "\u2591";
+  }
+  flush();
+  return text;
+}
+
+/// [position in the answer, token id (-1: masked again), its text, confidence] of every position that changed.
+Json AnswerJob::changes(const StepEvent& event) const {
+  Json list = Json::array();
+  for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
+    const CanvasCell& cell = event.canvas[p];
+    if (!cell.changed) continue;
+    const auto text = call_->api.model.detokenize({cell.token}, /*special=*/true);
+    list.push_back({static_cast<std::int64_t>(p) - event.prompt_length, cell.masked ? -1 : cell.token,
+                    cell.masked || !text ? "" : *text, cell.masked ? 0 : cell.confidence});
+  }
+  return list;
+}
+
+}  // namespace
+
+Expected<void> answer(const CallPtr& call, AnswerRequest request, std::unique_ptr<AnswerFormat> format) {
+  return std::make_shared<AnswerJob>(call, std::move(request), std::move(format))->submit();
+}
+
+Expected<AnswerRequest> read_stream_fields(Fields& fields) {
+  AnswerRequest request;
+  DLLM_TRY(request.stream, fields.flag("stream", false));
+  DLLM_TRY(request.diffusing, fields.flag("diffusing", false));
+  DLLM_TRY(request.events, fields.flag("diffusion_events", false));
+  if (!request.stream && (request.diffusing || request.events))
+    return Error{ErrorCode::kUsage, "steps can be seen in streams only",
+                 request.diffusing ? "diffusing" : "diffusion_events", "give \"stream\": true"};
+  return request;
+}
+
+Expected<bool> read_usage_wish(Fields& fields, bool stream) {
+  const Json* value = fields.find("stream_options");
+  if (value == nullptr) return false;
+  if (!stream) return Error{ErrorCode::kUsage, "it is for streams", "stream_options", "give \"stream\": true"};
+  if (!value->is_object()) return wrong_type("stream_options", "an object");
+  Fields inner(*value);
+  DLLM_TRY(const bool usage, inner.flag("include_usage", false));
+  inner.find("include_obfuscation");
+  DLLM_CHECK_OK(inner.done());
+  return usage;
+}
+
+void add_choices(AnswerRequest& request, const std::vector<std::int32_t>& prompt, const GenerateOptions& options,
+                 std::size_t choices) {
+  for (std::size_t i = 0; i < choices; ++i) {
+    request.prompts.push_back(prompt);
+    request.options.push_back(options);
+    if (i > 0) request.options.back().seed = options.seed.value_or(0) + i;
+  }
+}
+
+std::string sse(const Json& data) { return "data: " + dump(data) + "\n\n"; }
+
+std::string sse(std::string_view event, const Json& data) {
+  return fmt::format("event: {}\ndata: {}\n\n", event, dump(data));
+}
+
+std::string new_id(std::string_view prefix, const Call& call) { return std::string(prefix) + call.id; }
+
+std::string finish_name(const Generation& answer) { return answer.finish == FinishReason::kStop ? "stop" : "length"; }
+
+Json usage_json(const std::vector<Generation>& answers, std::size_t shared) {
+  std::int64_t prompt = 0, completion = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (i % shared == 0) prompt += answers[i].stats.prompt_tokens;
+    completion += answers[i].stats.answer_tokens;
+  }
+  return {{"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
+}
+
+Json facts_json(const Generation& answer) {
+  return {{"nfe", answer.stats.nfe},
+          {"steps", answer.stats.steps},
+          {"committed_tokens", answer.stats.committed_tokens},
+          {"seconds", answer.stats.seconds},
+          {"seed", answer.options.seed},
+          {"algorithm", answer.options.decoder.name},
+          {"hash", fmt::format("{:016x}", answer.hash)}};
+}
+
+std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer) {
+  std::vector<TokenLogProb> result;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(answer.stats.answer_tokens) && bytes < answer.text.size(); ++i) {
+    const auto text = model.detokenize({answer.ids[i]}, /*special=*/false);
+    if (!text || text->empty()) continue;
+    bytes += text->size();
+    result.push_back({*text, std::max(std::log(answer.confidence[i]), -9999.0)});
+  }
+  return result;
+}
+
+Expected<std::string> content_text(const Json& content, std::string_view field) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return wrong_type(field, "a text, or a list of text parts");
+  std::string text;
+  for (const Json& part : content) {
+    const std::string type =
+        part.is_object() ? part.value("type", Json("")).is_string() ? part.value("type", "") : "" : "";
+    if (type != "text" && type != "input_text" && type != "output_text")
+      return Error{ErrorCode::kUsage, "the model reads text only", std::string(field), "give parts of type \"text\""};
+    const auto found = part.find("text");
+    if (found == part.end() || !found->is_string()) return wrong_type(field, "parts with a \"text\"");
+    text += found->get<std::string>();
+  }
+  return text;
+}
+
+Expected<std::vector<ChatTurn>> read_turns(const Api& api, const Json& list, std::string_view field) {
+  if (!list.is_array() || list.empty()) return wrong_type(field, "a list of messages, at least one");
+  std::vector<ChatTurn> turns;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string where = fmt::format("{}[{}]", field, i);
+    if (!list[i].is_object()) return wrong_type(where, "a message");
+    Fields message(list[i]);
+    DLLM_TRY(const auto role, message.text("role"));
+    if (!role) return wrong_type(where, "a message with a \"role\"");
+    ChatTurn turn{*role == "developer" ? "system" : *role, ""};
+    if (turn.role != "system" && turn.role != "user" && turn.role != "assistant")
+      return Error{ErrorCode::kUsage, fmt::format("the role '{}' is not supported", turn.role), where,
+                   "system, developer, user or assistant"};
+    const Json* content = message.find("content");
+    if (content == nullptr) return wrong_type(where, "a message with a \"content\"");
+    DLLM_TRY(turn.content, content_text(*content, where + ".content"));
+    for (const char* known : {"name", "type", "id", "status", "refusal", "annotations"}) message.find(known);
+    for (const char* empty : {"tool_calls", "function_call", "audio"})
+      if (const Json* value = message.find(empty); value != nullptr && !value->empty())
+        return Error{ErrorCode::kUsage, fmt::format("'{}' is not supported", empty), where, ""};
+    if (auto done = message.done(); !done) {
+      Error error = std::move(done).error();
+      error.where = where + "." + error.where;
+      return error;
+    }
+    bytes += turn.content.size();
+    turns.push_back(std::move(turn));
+  }
+  DLLM_CHECK_OK(api.check_size(bytes, field));
+  return turns;
+}
+
+Expected<std::vector<std::int32_t>> template_ids(const Api& api, const std::vector<ChatTurn>& turns) {
+  auto ids = api.model.apply_template(turns);
+  if (ids || ids.error().code == ErrorCode::kUsage) return ids;
+  // What a template refuses is about these messages, and no fault of the server's.
+  Error error = std::move(ids).error();
+  error.code = ErrorCode::kUsage;
+  return error;
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,244 @@
+#include "serve/api.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <ostream>
+
+#include "base/try.h"
+
+namespace dllm::serve {
+namespace {
+
+/// Time depends on the lengths alone, not on where two keys differ.
+bool same_secret(std::string_view a, std::string_view b) {
+  volatile unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < b.size(); ++i)
+    difference = difference | static_cast<unsigned char>((i < a.size() ? a[i] : 0) ^ b[i]);
+  return difference == 0;
+}
+
+std::string random_id() {
+  std::uint64_t words[2] = {};
+  if (getrandom(words, sizeof words, 0) != sizeof words) words[0] = static_cast<std::uint64_t>(std::time(nullptr));
+  return fmt::format("{:016x}{:08x}", words[0], static_cast<std::uint32_t>(words[1]));
+}
+
+/// The trace id of a W3C traceparent, "00-<32 hex>-<16 hex>-<2 hex>"; empty if it is none.
+std::string trace_id(std::string_view header) {
+  if (header.size() < 55 || header[2] != '-' || header[35] != '-' || header[52] != '-') return "";
+  const std::string_view id = header.substr(3, 32);
+  const bool hex = std::ranges::all_of(id, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return hex && id.find_first_not_of('0') != id.npos ? std::string(id) : "";
+}
+
+const Route* find_route(const std::string& method, std::string path, bool& path_known) {
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  path_known = false;
+  for (const Route& route : routes()) {
+    // Clients that are told a base of /v1 ask for everything below it, others for nothing below it.
+    if (route.path != path && "/v1" + std::string(route.path) != path && route.path != "/v1" + path) continue;
+    path_known = true;
+    if (route.method == method || (method == "HEAD" && route.method == "GET")) return &route;
+  }
+  return nullptr;
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms);
+}
+
+}  // namespace
+
+const std::vector<Route>& routes() {
+  static const std::vector<Route> all = {
+      {"POST", "/v1/chat/completions", chat_completions},
+      {"POST", "/v1/completions", completions},
+      {"POST", "/v1/messages", messages, Dialect::kAnthropic},
+      {"POST", "/v1/messages/count_tokens", count_tokens, Dialect::kAnthropic},
+      {"POST", "/v1/responses", responses},
+      {"POST", "/infill", infill},
+      {"POST", "/v1/score", score},
+      {"POST", "/tokenize", tokenize},
+      {"POST", "/detokenize", detokenize},
+      {"POST", "/apply-template", apply_template},
+      {"GET", "/tokenizer_info", tokenizer_info},
+      {"GET", "/v1/models", models},
+      {"GET", "/health", health, Dialect::kOpenAi, /*open=*/true},
+      {"GET", "/metrics", metrics},
+      {"GET", "/props", props},
+      {"GET", "/slots", slots},
+  };
+  return all;
+}
+
+void Call::reply(HttpResponse response, const Json& facts) {
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+  log(response.status, facts);
+  exchange->reply(std::move(response));
+}
+
+void Call::fail(const ApiError& error) {
+  reply(error_response(error, dialect, api.retry_seconds()), {{"error", error.message}});
+}
+
+void Call::log(int status, const Json& facts) const {
+  const HttpRequest& request = exchange->request();
+  api.metrics.answered(route, status, seconds());
+  Json line = {{"time", utc_now()}, {"id", id},         {"peer", request.peer}, {"method", request.method},
+               {"path", route},     {"status", status}, {"seconds", seconds()}};
+  if (route == "other") line["path"] = request.path.substr(0, 200);
+  if (!trace.empty()) line["trace"] = trace;
+  if (facts.is_object())
+    for (const auto& [key, value] : facts.items()) line[key] = value;
+  api.write_log(line);
+}
+
+Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log)
+    : model(loaded), scheduler(requests), options(settings), names_(settings.names), log_(log) {
+  if (names_.empty()) names_.push_back(model.name().empty() ? model.architecture() : model.name());
+  for (std::int32_t id = 0; id < model.vocab_size(); ++id)
+    if (const auto bytes = model.detokenize({id}, /*special=*/true))
+      longest_token_ = std::max(longest_token_, bytes->size());
+  created_ = static_cast<std::int64_t>(std::time(nullptr));
+}
+
+void Api::write_log(const Json& line) {
+  if (options.log == LogForm::kNone) return;
+  std::string text;
+  if (options.log == LogForm::kJson) {
+    text = dump(line);
+  } else {
+    for (const auto& [key, value] : line.items()) {
+      const std::string shown =
+          value.is_string() && value.get_ref<const std::string&>().find_first_of(" \"\\\t\r\n\x1b") == std::string::npos
+              ? value.get<std::string>()
+          : value.is_number_float() ? fmt::format("{:.3f}", value.get<double>())
+                                    : value.dump(-1, ' ', true, Json::error_handler_t::replace);
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, shown);
+    }
+  }
+  const std::lock_guard lock(log_mutex_);
+  log_ << text << std::endl;
+}
+
+Expected<void> Api::check_model(Fields& fields) const {
+  DLLM_TRY(const auto asked, fields.text("model"));
+  if (!asked || asked->empty() || *asked == "default" || *asked == model.name()) return {};
+  if (std::ranges::count(names_, *asked) > 0) return {};
+  return unknown_model(*asked, name());
+}
+
+Expected<void> Api::check_size(std::size_t bytes, std::string_view field) const {
+  const auto most = static_cast<std::size_t>(model.context_length()) * longest_token_;
+  if (bytes <= most) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("{} bytes of text exceed the context of {} tokens", bytes, model.context_length()),
+               std::string(field), "shorten it"};
+}
+
+std::int64_t Api::capacity() const {
+  return static_cast<std::int64_t>(scheduler.options().parallel) * model.context_length();
+}
+
+/// What runs and waits takes about as long as what has been: a guess, for clients that come again.
+int Api::retry_seconds() const {
+  const SchedulerCounters c = scheduler.counters();
+  const std::uint64_t done = c.finished + c.cancelled;
+  if (done == 0) return 1;
+  const double each = c.round_seconds / static_cast<double>(done);
+  return std::clamp(static_cast<int>(each * (c.waiting + 1)), 1, 60);
+}
+
+bool Api::has_key(const HttpRequest& request) const {
+  std::string_view given = request.header("x-api-key");
+  if (const std::string_view bearer = request.header("authorization");
+      bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))
+    given = bearer.substr(7);
+  bool known = false;
+  for (const std::string& key : options.keys)
+    if (same_secret(given, key)) known = true;
+  return known;
+}
+
+bool Api::origin_listed(std::string_view origin) const {
+  return std::ranges::any_of(options.origins, [&](const std::string& one) { return one == "*" || one == origin; });
+}
+
+/// Whether a Host header names this machine itself. A page of another site can make a browser send requests here under
+/// that site's own name (DNS rebinding).
+bool Api::local_host(std::string_view host) const {
+  if (host.empty()) return true;
+  if (const std::size_t port = host.rfind(':'); port != host.npos && host.find(']', port) == host.npos)
+    host = host.substr(0, port);
+  for (const std::string_view one : {std::string_view("localhost"), std::string_view("127.0.0.1"),
+                                     std::string_view("[::1]"), std::string_view(options.host)})
+    if (host == one) return true;
+  return false;
+}
+
+/// Why the request is refused before anything of it is read; nullopt: it is not.
+std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
+  const HttpRequest& request = call.exchange->request();
+  const bool loopback = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");
+  if (loopback && options.keys.empty() && !local_host(request.header("host")))
+    return ApiError{403, "the Host header names another machine; give --host or --api-key to serve others", "", ""};
+  const std::string_view origin = request.header("origin");
+  if (!origin.empty() && !origin_listed(origin)) {
+    const std::size_t scheme = origin.find("://");
+    if (scheme == origin.npos || origin.substr(scheme + 3) != request.header("host"))
+      return ApiError{403, "pages of this origin may not call; the server's --cors-origin lists those that may", "",
+                      ""};
+  }
+  if (!options.keys.empty() && (route == nullptr || !route->open) && request.method != "OPTIONS" && !has_key(request))
+    return ApiError{401, "a valid key is needed: Authorization: Bearer KEY", "", "invalid_api_key"};
+  if (draining && (route == nullptr || !route->open)) return ApiError{503, "the server is shutting down", "", ""};
+  return std::nullopt;
+}
+
+void Api::handle(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  bool path_known = false;
+  const Route* route = find_route(request.method, request.path, path_known);
+  const auto call = std::make_shared<Call>(Call{*this, exchange, random_id(), trace_id(request.header("traceparent")),
+                                                route != nullptr ? std::string(route->path) : "other"});
+  if (route != nullptr) call->dialect = route->dialect;
+  call->headers.emplace_back("X-Request-Id", call->id);
+  if (const std::string_view origin = request.header("origin"); !origin.empty() && origin_listed(origin)) {
+    call->headers.emplace_back("Access-Control-Allow-Origin", origin);
+    call->headers.emplace_back("Vary", "Origin");
+  }
+  if (const auto refused = admit(*call, route)) return call->fail(*refused);
+  if (request.method == "OPTIONS") {
+    call->headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    call->headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Traceparent");
+    call->headers.emplace_back("Access-Control-Max-Age", "3600");
+    return call->reply(HttpResponse{.status = 204, .type = ""});
+  }
+  if (route == nullptr)
+    return call->fail(path_known ? ApiError{405, request.method + " is not for this path", "", ""}
+                                 : ApiError{404, "there is no such path", "", ""});
+  try {
+    if (route->method == "POST") {
+      auto body = parse_body(request.body);
+      if (!body) return call->fail(body.error());
+      call->body = *std::move(body);
+    }
+    if (const auto done = route->handler(call); !done) call->fail(done.error());
+  } catch (const std::bad_alloc&) {
+    call->fail(ApiError{503, "out of memory", "", ""});
+  } catch (const std::exception& error) {
+    call->fail(ApiError{500, std::string("internal: ") + error.what(), "", ""});
+  }
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "dllm/model.h"
+#include "dllm/scheduler.h"
+#include "serve/errors.h"
+#include "serve/http.h"
+#include "serve/json.h"
+#include "serve/metrics.h"
+#include "serve/server.h"
+
+namespace dllm::serve {
+
+class Api;
+
+/// One request on its way to an answer.
+struct Call {
+  Api& api;
+  std::shared_ptr<Exchange> exchange;
+  std::string id;     ///< of the request, told in X-Request-Id and in the log
+  std::string trace;  ///< of `traceparent`; empty: none
+  std::string route;  ///< path of the route, or "other"
+  Dialect dialect = Dialect::kOpenAi;
+  Json body{};
+  HttpHeaders headers{};  ///< of every answer
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  void reply(HttpResponse response, const Json& facts = {});
+  void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
+  void fail(const ApiError& error);
+  void fail(const Error& error) { fail(api_error(error)); }
+  /// A line in the log and in the metrics; reply() and fail() do it, streams when they end.
+  void log(int status, const Json& facts) const;
+};
+using CallPtr = std::shared_ptr<Call>;
+
+/// Answers the call now or later; an error that is returned is its answer.
+using RouteHandler = Expected<void> (*)(const CallPtr& call);
+
+struct Route {
+  std::string_view method, path;
+  RouteHandler handler;
+  Dialect dialect = Dialect::kOpenAi;
+  bool open = false;  ///< needs no key
+};
+
+/// What every request shares: the model, the scheduler, the settings. Thread-safe.
+class Api {
+ public:
+  Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log);
+
+  /// Any request, in any thread; answers it.
+  void handle(const std::shared_ptr<Exchange>& exchange);
+  void write_log(const Json& line);
+
+  /// The name that answers carry.
+  const std::string& name() const { return names_.front(); }
+  /// Errors if the request's field `model` names another.
+  Expected<void> check_model(Fields& fields) const;
+  /// Errors if a text cannot fit into the context, whatever its tokens are, so that it need not be tokenized.
+  Expected<void> check_size(std::size_t bytes, std::string_view field) const;
+  /// K/V positions that fit at once.
+  std::int64_t capacity() const;
+  int retry_seconds() const;
+  std::int64_t created() const { return created_; }
+
+  const LanguageModel& model;
+  Scheduler& scheduler;
+  const ServerOptions& options;
+  Metrics metrics{};
+  std::function<std::size_t()> connections{};
+  std::atomic<bool> draining{false};
+  std::atomic<std::int32_t> scoring{0};  ///< requests to /v1/score that have not ended
+
+ private:
+  std::optional<ApiError> admit(const Call& call, const Route* route);
+  bool local_host(std::string_view host) const;
+  bool has_key(const HttpRequest& request) const;
+  bool origin_listed(std::string_view origin) const;
+
+  std::vector<std::string> names_;
+  std::size_t longest_token_ = 1;  ///< bytes
+  std::int64_t created_ = 0;
+  std::mutex log_mutex_;
+  std::ostream& log_;
+};
+
+const std::vector<Route>& routes();
+
+// The routes, by file.
+Expected<void> chat_completions(const CallPtr& call);
+Expected<void> completions(const CallPtr& call);
+Expected<void> infill(const CallPtr& call);
+Expected<void> messages(const CallPtr& call);
+Expected<void> count_tokens(const CallPtr& call);
+Expected<void> responses(const CallPtr& call);
+Expected<void> score(const CallPtr& call);
+Expected<void> tokenize(const CallPtr& call);
+Expected<void> detokenize(const CallPtr& call);
+Expected<void> apply_template(const CallPtr& call);
+Expected<void> tokenizer_info(const CallPtr& call);
+Expected<void> health(const CallPtr& call);
+Expected<void> models(const CallPtr& call);
+Expected<void> metrics(const CallPtr& call);
+Expected<void> props(const CallPtr& call);
+Expected<void> slots(const CallPtr& call);
+
+}  // namespace dllm::serve

@@ -1,0 +1,158 @@
+// POST /v1/completions (OpenAI's API reference, "Create completion"): prompts as they are, texts or token ids.
+#include <fmt/format.h>
+
+#include "base/try.h"
+#include "serve/answer.h"
+#include "serve/request_options.h"
+
+namespace dllm::serve {
+namespace {
+
+struct CompletionWishes {
+  bool logs = false, usage = false;
+  std::size_t choices = 1;          ///< per prompt
+  std::vector<std::string> echoed;  ///< by answer; empty: none is
+};
+
+class CompletionFormat final : public AnswerFormat {
+ public:
+  CompletionFormat(const CallPtr& call, CompletionWishes wishes) : call_(call), wishes_(std::move(wishes)) {}
+
+  Json whole(const std::vector<Generation>& answers) override {
+    Json json = head();
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      json["choices"].push_back(
+          choice_json(i, echo(i) + answers[i].text, logs(answers[i], echo(i).size()), finish_name(answers[i])));
+    json["usage"] = usage_json(answers, wishes_.choices);
+    json["dllm"] = Json::array();
+    for (const Generation& answer : answers) json["dllm"].push_back(facts_json(answer));
+    if (answers.size() == 1) json["dllm"] = Json(json["dllm"][0]);
+    return json;
+  }
+  std::string opening() override {
+    std::string text;
+    for (std::size_t i = 0; i < wishes_.echoed.size(); ++i) text += chunk(i, echo(i), nullptr, nullptr);
+    return text;
+  }
+  std::string text(std::size_t choice, std::string_view more) override {
+    return chunk(choice, std::string(more), nullptr, nullptr);
+  }
+  std::string step(std::size_t choice, std::string_view canvas, const Json& facts) override {
+    Json json = head();
+    json["choices"].push_back(choice_json(choice, std::string(canvas), nullptr, nullptr));
+    json["diffusion"] = facts;
+    return sse(json);
+  }
+  std::string closing(std::size_t choice, const Generation& answer) override {
+    Json json = head();
+    json["choices"].push_back(choice_json(choice, "", logs(answer, echo(choice).size()), finish_name(answer)));
+    json["dllm"] = facts_json(answer);
+    return sse(json);
+  }
+  std::string end(const std::vector<Generation>& answers) override {
+    if (!wishes_.usage) return "data: [DONE]\n\n";
+    Json json = head();
+    json["usage"] = usage_json(answers, wishes_.choices);
+    return sse(json) + "data: [DONE]\n\n";
+  }
+  std::string error(const ApiError& error) override { return sse(error_json(error, Dialect::kOpenAi)); }
+
+ private:
+  std::string echo(std::size_t choice) const { return wishes_.echoed.empty() ? "" : wishes_.echoed[choice]; }
+  Json head() const {
+    return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->api.created()},
+            {"model", call_->api.name()},    {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
+  }
+  static Json choice_json(std::size_t index, std::string text, Json logs, Json finish) {
+    return {{"text", std::move(text)},
+            {"index", index},
+            {"logprobs", std::move(logs)},
+            {"finish_reason", std::move(finish)}};
+  }
+  std::string chunk(std::size_t choice, std::string text, Json logs, Json finish) const {
+    Json json = head();
+    json["choices"].push_back(choice_json(choice, std::move(text), std::move(logs), std::move(finish)));
+    return sse(json);
+  }
+  Json logs(const Generation& answer, std::size_t offset) const {
+    if (!wishes_.logs) return nullptr;
+    Json json = {{"tokens", Json::array()},
+                 {"token_logprobs", Json::array()},
+                 {"top_logprobs", nullptr},
+                 {"text_offset", Json::array()}};
+    for (const TokenLogProb& one : log_probs(call_->api.model, answer)) {
+      json["tokens"].push_back(one.text);
+      json["token_logprobs"].push_back(one.log_prob);
+      json["text_offset"].push_back(offset);
+      offset += one.text.size();
+    }
+    return json;
+  }
+
+  CallPtr call_;
+  CompletionWishes wishes_;
+};
+
+using Prompts = std::vector<std::vector<std::int32_t>>;
+
+/// A text, token ids, or a list of either. Texts are prompts that the client has rendered: control tokens count.
+Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
+  Prompts prompts;
+  const auto add = [&](const Json& one) -> Expected<void> {
+    if (one.is_string()) {
+      const auto& text = one.get_ref<const std::string&>();
+      DLLM_CHECK_OK(api.check_size(text.size(), "prompt"));
+      DLLM_TRY(auto ids, api.model.prompt_ids(text, /*special=*/true));
+      prompts.push_back(std::move(ids));
+      return {};
+    }
+    DLLM_TRY(auto ids, token_ids(one, "prompt"));
+    prompts.push_back(std::move(ids));
+    return {};
+  };
+  const bool list = prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
+  if (!list) {
+    DLLM_CHECK_OK(add(prompt));
+    return prompts;
+  }
+  constexpr std::size_t kMostPrompts = 64;
+  if (prompt.size() > kMostPrompts) return wrong_type("prompt", fmt::format("at most {} prompts", kMostPrompts));
+  for (const Json& one : prompt) DLLM_CHECK_OK(add(one));
+  return prompts;
+}
+
+}  // namespace
+
+Expected<void> completions(const CallPtr& call) {
+  const Api& api = call->api;
+  Fields fields(call->body);
+  DLLM_CHECK_OK(api.check_model(fields));
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr) return wrong_type("prompt", "given");
+  CompletionWishes wishes;
+  DLLM_TRY(const bool echo, fields.flag("echo", false));
+  DLLM_TRY(const auto logs, fields.integer("logprobs", 0, 5));
+  wishes.logs = logs.has_value();
+  if (echo && wishes.logs)
+    return Error{ErrorCode::kUsage, "a diffusion model has no left-to-right likelihoods of its prompt", "logprobs",
+                 "POST /v1/score estimates the likelihood of a continuation"};
+  if (logs.value_or(0) > 0)
+    return Error{ErrorCode::kUsage, "only the chosen tokens' probabilities are known", "logprobs", "give 0"};
+  if (fields.find("suffix") != nullptr)
+    return Error{ErrorCode::kUsage, "text after the answer is not supported", "suffix", "leave it out"};
+  DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
+  DLLM_TRY(wishes.usage, read_usage_wish(fields, request.stream));
+  DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
+  wishes.choices = static_cast<std::size_t>(choices.value_or(1));
+  DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));
+  DLLM_TRY(const Prompts prompts, read_prompts(api, *prompt));
+  for (const std::vector<std::int32_t>& ids : prompts) {
+    add_choices(request, ids, options, wishes.choices);
+    if (!echo) continue;
+    DLLM_TRY(const std::string text, api.model.detokenize(ids, /*special=*/true));
+    wishes.echoed.insert(wishes.echoed.end(), wishes.choices, text);
+  }
+  return answer(call, std::move(request), std::make_unique<CompletionFormat>(call, std::move(wishes)));
+}
+
+}  // namespace dllm::serve

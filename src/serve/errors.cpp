@@ -1,0 +1,131 @@
+#include "serve/errors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "dllm/options.h"
+#include "dllm/scheduler.h"
+#include "serve/json.h"
+
+namespace dllm::serve {
+namespace {
+
+constexpr std::string_view kModelField = "model";
+
+const OptionInfo* option_of_flag(std::string_view flag) {
+  const auto has = [flag](const OptionInfo& info) { return std::ranges::count(info.flags, flag) > 0; };
+  for (const OptionInfo& info : options_info().common)
+    if (has(info)) return &info;
+  for (const PartInfo& part : options_info().parts) {
+    if (has(part.selector)) return &part.selector;
+    for (const MethodInfo& method : part.methods)
+      for (const OptionInfo& info : method.options)
+        if (has(info)) return &info;
+  }
+  return nullptr;
+}
+
+bool is_flag_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; }
+
+std::string_view type_of(int status, Dialect dialect) {
+  const bool anthropic = dialect == Dialect::kAnthropic;
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return anthropic ? "not_found_error" : "invalid_request_error";
+    case 413:
+      return anthropic ? "request_too_large" : "invalid_request_error";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return anthropic ? "overloaded_error" : "server_error";
+    default:
+      return status < 500 ? "invalid_request_error" : anthropic ? "api_error" : "server_error";
+  }
+}
+
+int status_of(const Error& error) {
+  if (error.where == kQueueFull) return 429;
+  if (error.where == kDeadline) return 504;
+  switch (error.code) {
+    case ErrorCode::kUsage:
+    case ErrorCode::kUnsupported:
+      return 400;
+    case ErrorCode::kResource:
+    case ErrorCode::kCancelled:
+      return 503;
+    case ErrorCode::kInvalidFile:
+    case ErrorCode::kIo:
+    case ErrorCode::kMismatch:
+      return 500;
+  }
+  return 500;
+}
+
+}  // namespace
+
+std::string in_fields(std::string text) {
+  for (std::size_t at = 0; (at = text.find("-", at)) != std::string::npos;) {
+    const bool begins = at == 0 || !is_flag_char(text[at - 1]);
+    std::size_t end = at;
+    while (end < text.size() && is_flag_char(text[end])) ++end;
+    const OptionInfo* info = begins ? option_of_flag(std::string_view(text).substr(at, end - at)) : nullptr;
+    if (info != nullptr) {
+      text.replace(at, end - at, info->key);
+      at += info->key.size();
+    } else {
+      at = end > at ? end : at + 1;
+    }
+  }
+  return text;
+}
+
+ApiError api_error(const Error& error) {
+  ApiError result;
+  result.status = status_of(error);
+  result.param = in_fields(error.where);
+  Error told = error;
+  if (error.where == kQueueFull || error.where == kDeadline) {
+    result.code = error.where == kQueueFull ? "queue_full" : "timeout";
+    result.param.clear();
+    told.where.clear();
+  }
+  if (error.where == kModelField && error.what.find("is not served") != std::string::npos) {
+    result.status = 404;
+    result.code = "model_not_found";
+  }
+  if (error.what.find("exceed the context") != std::string::npos) result.code = "context_length_exceeded";
+  result.message = in_fields(told.message());
+  return result;
+}
+
+Error unknown_model(const std::string& name, const std::string& served) {
+  return {ErrorCode::kUsage, fmt::format("'{}' is not served here", name), std::string(kModelField),
+          "give '" + served + "', or leave the field out"};
+}
+
+nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect) {
+  const std::string type(type_of(error.status, dialect));
+  if (dialect == Dialect::kAnthropic)
+    return {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+  nlohmann::ordered_json body = {{"message", error.message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (!error.param.empty()) body["param"] = error.param;
+  if (!error.code.empty()) body["code"] = error.code;
+  return {{"error", std::move(body)}};
+}
+
+HttpResponse error_response(const ApiError& error, Dialect dialect, int retry_seconds) {
+  HttpResponse response{.status = error.status, .body = dump(error_json(error, dialect))};
+  if (error.status == 429 || error.status == 503)
+    response.headers.emplace_back("Retry-After", std::to_string(retry_seconds));
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "dllm/error.h"
+#include "serve/http.h"
+
+namespace dllm::serve {
+
+/// Whose envelope an error is put into.
+enum class Dialect { kOpenAi, kAnthropic };
+
+/// An error as a client sees it.
+struct ApiError {
+  int status = 400;
+  std::string message;
+  std::string param;  ///< the request's field; empty: none
+  std::string code;   ///< "context_length_exceeded"; empty: none
+};
+
+/// Options are named by their fields, not by their flags.
+ApiError api_error(const Error& error);
+
+/// The errors that have a status of their own.
+Error unknown_model(const std::string& name, const std::string& served);
+
+nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect);
+/// With Retry-After where the client may try again.
+HttpResponse error_response(const ApiError& error, Dialect dialect, int retry_seconds = 1);
+
+/// `text` with every flag of a generation's options replaced by the field's name: "--top-p" -> "top_p".
+std::string in_fields(std::string text);
+
+}  // namespace dllm::serve

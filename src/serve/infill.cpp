@@ -1,0 +1,63 @@
+// POST /infill: text between two given texts (llama.cpp's fields). A masked model sees both at once.
+#include "base/try.h"
+#include "serve/answer.h"
+#include "serve/request_options.h"
+
+namespace dllm::serve {
+namespace {
+
+class InfillFormat final : public AnswerFormat {
+ public:
+  explicit InfillFormat(const CallPtr& call) : call_(call) {}
+
+  Json whole(const std::vector<Generation>& answers) override { return last(answers.front(), answers.front().text); }
+  std::string text(std::size_t, std::string_view more) override { return sse({{"content", more}, {"stop", false}}); }
+  std::string step(std::size_t, std::string_view canvas, const Json& facts) override {
+    return sse({{"content", canvas}, {"stop", false}, {"diffusion", facts}});
+  }
+  std::string closing(std::size_t, const Generation& answer) override { return sse(last(answer, "")); }
+  std::string end(const std::vector<Generation>&) override { return ""; }
+  std::string error(const ApiError& error) override { return sse(error_json(error, Dialect::kOpenAi)); }
+
+ private:
+  Json last(const Generation& answer, std::string_view text) const {
+    const bool word = !answer.stop_text.empty();
+    return {{"content", text},
+            {"stop", true},
+            {"stop_type", word                                   ? "word"
+                          : answer.finish == FinishReason::kStop ? "eos"
+                                                                 : "limit"},
+            {"stopping_word", answer.stop_text},
+            {"tokens_predicted", answer.stats.answer_tokens},
+            {"tokens_evaluated", answer.stats.prompt_tokens},
+            {"model", call_->api.name()},
+            {"dllm", facts_json(answer)}};
+  }
+
+  CallPtr call_;
+};
+
+}  // namespace
+
+Expected<void> infill(const CallPtr& call) {
+  const Api& api = call->api;
+  Fields fields(call->body);
+  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_TRY(const auto before, fields.text("input_prefix"));
+  DLLM_TRY(const auto prompt, fields.text("prompt"));
+  DLLM_TRY(const auto after, fields.text("input_suffix"));
+  if (!before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\"");
+  if (const Json* extra = fields.find("input_extra"); extra != nullptr && !extra->empty())
+    return Error{ErrorCode::kUsage, "other files are not supported", "input_extra", "put them into input_prefix"};
+  DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
+  DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));
+  const std::string front = before.value_or("") + prompt.value_or("");
+  DLLM_CHECK_OK(api.check_size(front.size(), "input_prefix"));
+  DLLM_CHECK_OK(api.check_size(after.value_or("").size(), "input_suffix"));
+  DLLM_TRY(const auto ids, api.model.prompt_ids(front, /*special=*/false));
+  DLLM_TRY(request.suffix, api.model.tokenize(after.value_or(""), /*special=*/false));
+  add_choices(request, ids, options, 1);
+  return answer(call, std::move(request), std::make_unique<InfillFormat>(call));
+}
+
+}  // namespace dllm::serve

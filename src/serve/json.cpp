@@ -1,0 +1,133 @@
+#include "serve/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/nearest.h"
+#include "base/try.h"
+
+namespace dllm::serve {
+namespace {
+
+/// Brackets that are open at once, at most; texts count for nothing. Before parsing, as parsers recurse or allocate.
+int deepest(std::string_view text) {
+  int level = 0, most = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+      continue;
+    }
+    quoted = c == '"';
+    if (c == '{' || c == '[') most = std::max(most, ++level);
+    if (c == '}' || c == ']') --level;
+  }
+  return most;
+}
+
+Error no_json(const std::string& what) { return {ErrorCode::kUsage, "the body is not a JSON object: " + what, "", ""}; }
+
+}  // namespace
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Expected<Json> parse_body(std::string_view text) {
+  if (deepest(text) > kMostLevels) return no_json(fmt::format("it is nested deeper than {} levels", kMostLevels));
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    const std::string_view what = error.what();
+    return no_json(
+        std::string(what.substr(std::min(what.find("] ") == what.npos ? 0 : what.find("] ") + 2, what.size()))));
+  }
+  if (!json.is_object()) return no_json("it is " + std::string(json.type_name()));
+  return json;
+}
+
+Error wrong_type(std::string_view field, std::string_view wanted) {
+  return {ErrorCode::kUsage, fmt::format("it must be {}", wanted), std::string(field), ""};
+}
+
+const Json* Fields::find(std::string_view key) {
+  seen_.emplace(key);
+  const auto found = object_.find(key);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+Expected<std::optional<std::string>> Fields::text(std::string_view key) {
+  const Json* value = find(key);
+  if (value == nullptr) return std::optional<std::string>();
+  if (!value->is_string()) return wrong_type(key, "a text");
+  return std::optional(value->get<std::string>());
+}
+
+Expected<bool> Fields::flag(std::string_view key, bool otherwise) {
+  const Json* value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) return wrong_type(key, "true or false");
+  return value->get<bool>();
+}
+
+Expected<std::optional<std::int64_t>> Fields::integer(std::string_view key, std::int64_t minimum,
+                                                      std::int64_t maximum) {
+  const Json* value = find(key);
+  if (value == nullptr) return std::optional<std::int64_t>();
+  const std::string wanted = fmt::format("an integer from {} to {}", minimum, maximum);
+  if (!value->is_number_integer()) return wrong_type(key, wanted);
+  if (value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(maximum))
+    return wrong_type(key, wanted);
+  const auto number = value->get<std::int64_t>();
+  if (number < minimum || number > maximum) return wrong_type(key, wanted);
+  return std::optional(number);
+}
+
+Expected<std::vector<std::string>> Fields::texts(std::string_view key, std::size_t most) {
+  const Json* value = find(key);
+  std::vector<std::string> result;
+  if (value == nullptr) return result;
+  if (value->is_string()) {
+    result.push_back(value->get<std::string>());
+    return result;
+  }
+  if (!value->is_array() || value->size() > most)
+    return wrong_type(key, fmt::format("a text, or up to {} texts", most));
+  for (const Json& one : *value) {
+    if (!one.is_string()) return wrong_type(key, "a text or a list of texts");
+    result.push_back(one.get<std::string>());
+  }
+  return result;
+}
+
+std::vector<std::string> Fields::rest() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object_.items())
+    if (!value.is_null() && !seen_.contains(key)) names.push_back(key);
+  return names;
+}
+
+Expected<void> Fields::done() const {
+  const std::vector<std::string> names = rest();
+  if (names.empty()) return {};
+  const std::string near = nearest(names.front(), {seen_.begin(), seen_.end()});
+  return Error{ErrorCode::kUsage, "there is no such field", names.front(),
+               near.empty() ? "" : "did you mean '" + near + "'?"};
+}
+
+Expected<std::vector<std::int32_t>> token_ids(const Json& list, std::string_view field) {
+  std::vector<std::int32_t> ids;
+  if (!list.is_array()) return wrong_type(field, "a list of token ids");
+  for (const Json& id : list) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
+        id.get<std::int64_t>() > std::numeric_limits<std::int32_t>::max())
+      return wrong_type(field, "a list of token ids");
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace dllm::serve

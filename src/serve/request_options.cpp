@@ -1,0 +1,189 @@
+#include "serve/request_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+#include "base/nearest.h"
+#include "base/try.h"
+#include "engine/common_options.h"
+#include "engine/option_parts.h"
+
+namespace dllm::serve {
+namespace {
+
+/// Documented fields of the APIs that change no answer of ours, whatever they say.
+constexpr std::array<std::string_view, 13> kHarmless = {"user",
+                                                        "metadata",
+                                                        "store",
+                                                        "service_tier",
+                                                        "safety_identifier",
+                                                        "cache_prompt",
+                                                        "prompt_cache_key",
+                                                        "prompt_cache_retention",
+                                                        "parallel_tool_calls",
+                                                        "timings_per_token",
+                                                        "id_slot",
+                                                        "return_progress",
+                                                        "inference_geo"};
+
+/// Fields that would change the answer, with the values that ask for nothing.
+struct Neutral {
+  std::string_view key;
+  const char* values;  ///< a JSON list
+};
+constexpr Neutral kNeutral[] = {
+    {"frequency_penalty", "[0]"},
+    {"presence_penalty", "[0]"},
+    {"repeat_penalty", "[1]"},
+    {"repetition_penalty", "[1]"},
+    {"logit_bias", "[{}, []]"},
+    {"min_p", "[0]"},
+    {"typical_p", "[1]"},
+    {"best_of", "[1]"},
+    {"tools", "[[]]"},
+    {"functions", "[[]]"},
+    {"tool_choice", R"(["none", "auto", {"type": "auto"}, {"type": "none"}])"},
+    {"function_call", R"(["none", "auto"])"},
+    {"response_format", R"([{"type": "text"}])"},
+    {"text", R"([{}, {"format": {"type": "text"}}])"},
+    {"modalities", R"([["text"]])"},
+    {"audio", "[]"},
+    {"prediction", "[]"},
+    {"web_search_options", "[]"},
+    {"grammar", R"([""])"},
+    {"json_schema", "[{}]"},
+    {"reasoning_effort", R"(["none"])"},
+    {"reasoning", R"([{}, {"effort": "none"}])"},
+    {"verbosity", R"(["medium"])"},
+    {"thinking", R"([{"type": "disabled"}])"},
+    {"chat_template_kwargs", "[{}]"},
+    {"include", "[[]]"},
+    {"truncation", R"(["disabled"])"},
+    {"background", "[false]"},
+    {"previous_response_id", "[]"},
+    {"conversation", "[]"},
+};
+
+/// Whether the field is one of a neutral value. Errors: another value.
+Expected<bool> is_neutral(const std::string& key, const Json& value) {
+  for (const Neutral& one : kNeutral) {
+    if (one.key != key) continue;
+    const Json values = Json::parse(one.values);
+    if (std::ranges::count(values, value) > 0) return true;
+    return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key,
+                 values.empty() ? "leave it out" : "leave it out, or give " + dump(values.front())};
+  }
+  return false;
+}
+
+/// Options that name files of the server, or take threads from others, are the operator's.
+bool is_operators(const OptionInfo& info) { return info.type == OptionType::kText || info.key == "refresh_threads"; }
+
+/// The option's key that a field means; empty: none.
+std::string option_key(const std::string& field) {
+  std::string flag = "--" + field;
+  std::ranges::replace(flag, '_', '-');
+  const auto names = [&](const OptionInfo& info) {
+    return !info.key.empty() && (info.key == field || names_option(info, flag));
+  };
+  if (field == "preset") return field;
+  if (field == "max_completion_tokens" || field == "max_output_tokens") return "length";
+  for (const OptionInfo& info : options_info().common)
+    if (names(info)) return info.key;
+  for (const PartInfo& part : options_info().parts) {
+    if (names(part.selector)) return part.selector.key;
+    for (const MethodInfo& method : part.methods)
+      for (const OptionInfo& info : method.options)
+        if (names(info) && !is_operators(info)) return info.key;
+  }
+  return "";
+}
+
+Error unknown_field(const std::string& field) {
+  std::vector<std::string> known = {"messages", "prompt",     "stop",   "stream",
+                                    "model",    "max_tokens", "preset", "logprobs"};
+  for (const OptionInfo& info : options_info().common) known.push_back(info.key);
+  for (const PartInfo& part : options_info().parts) {
+    if (!part.selector.key.empty()) known.push_back(part.selector.key);
+    for (const MethodInfo& method : part.methods)
+      for (const OptionInfo& info : method.options) known.push_back(info.key);
+  }
+  const std::string near = nearest(field, known);
+  return {ErrorCode::kUsage, "there is no such field", field,
+          near.empty() || near == field ? "GET /props lists the options" : "did you mean '" + near + "'?"};
+}
+
+Expected<std::string> option_text(const std::string& field, const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return dump(value);
+  return wrong_type(field, "a number, a text, true or false");
+}
+
+/// What a request asks for, over the server's options. A method that the request chooses brings its own options: those
+/// that the server gives another method are not meant for it.
+GenerateOptions over(const GenerateOptions& server, const GenerateOptions& asked) {
+  GenerateOptions result = server;
+  if (!asked.preset.empty()) result.preset = asked.preset;
+  for (const CommonOption& one : common_options())
+    if (const auto value = one.given.load(asked)) one.given.store(result, *value);
+  for (const OptionPart& part : option_parts()) {
+    const MethodChoice& theirs = asked.*part.given;
+    MethodChoice& ours = result.*part.given;
+    if (!theirs.name.empty() && theirs.name != ours.name) {
+      ours = theirs;
+      continue;
+    }
+    for (const auto& [key, value] : theirs.options) ours.options[key] = value;
+  }
+  if (!asked.stop.empty()) result.stop = asked.stop;
+  return result;
+}
+
+}  // namespace
+
+Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& model, const ServerOptions& server) {
+  constexpr std::size_t kMostStops = 16, kLongestStop = 512;
+  GenerateOptions asked;
+  DLLM_TRY(asked.stop, fields.texts("stop", kMostStops));
+  for (const std::string& stop : asked.stop)
+    if (stop.empty() || stop.size() > kLongestStop)
+      return wrong_type("stop", fmt::format("texts of 1 to {} bytes", kLongestStop));
+  std::set<std::string> given;
+  for (const std::string& field : fields.rest()) {
+    if (std::ranges::count(kHarmless, field) > 0) continue;
+    const Json& value = *fields.find(field);
+    DLLM_TRY(const bool neutral, is_neutral(field, value));
+    if (neutral) continue;
+    const std::string key = option_key(field);
+    if (key.empty()) return unknown_field(field);
+    if (!given.insert(key).second)
+      return Error{ErrorCode::kUsage, fmt::format("'{}' is given under two names", key), field, "leave one out"};
+    DLLM_TRY(const std::string text, option_text(field, value));
+    if (auto set = asked.set(key, text); !set) {
+      Error error = std::move(set).error();
+      error.where = field;
+      return error;
+    }
+  }
+  GenerateOptions options = over(server.defaults, asked);
+  // Other servers read these over where the likeliest token is taken, and their clients always send them.
+  if (options.temperature.value_or(0) == 0)
+    if (const auto resolved = model.resolve(options);
+        !resolved && (resolved.error().where == "--top-p" || resolved.error().where == "--top-k")) {
+      options.top_p = server.defaults.top_p;
+      options.top_k = server.defaults.top_k;
+    }
+  if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();
+  DLLM_TRY(const ResolvedOptions resolved, model.resolve(options));
+  if (server.max_tokens > 0 && resolved.length > server.max_tokens)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("this server generates at most {} tokens per request", server.max_tokens), "max_tokens",
+                 "ask for fewer"};
+  return options;
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,80 @@
+// What a server says of itself: /health, /v1/models, /metrics, /props, /slots.
+#include "base/try.h"
+#include "dllm/version.h"
+#include "serve/answer.h"
+
+namespace dllm::serve {
+namespace {
+
+Json values_json(const ResolvedOptions& options) {
+  Json json = Json::object();
+  for (const auto& [key, value] : options.values)
+    std::visit([&json, name = key](const auto& one) { json[name] = one; }, value);
+  if (!options.stop.empty()) json["stop"] = options.stop;
+  return json;
+}
+
+}  // namespace
+
+Expected<void> health(const CallPtr& call) {
+  if (call->api.draining)
+    call->fail(ApiError{503, "the server is shutting down", "", ""});
+  else
+    call->reply({{"status", "ok"}});
+  return {};
+}
+
+Expected<void> models(const CallPtr& call) {
+  const Api& api = call->api;
+  Json list = Json::array();
+  std::vector<std::string> names = api.options.names;
+  if (names.empty()) names.push_back(api.name());
+  for (const std::string& name : names)
+    list.push_back({{"id", name},
+                    {"object", "model"},
+                    {"created", api.created()},
+                    {"owned_by", "dllm"},
+                    {"max_model_len", api.model.context_length()},
+                    {"meta", {{"architecture", api.model.architecture()}, {"vocabulary", api.model.vocab_size()}}}});
+  call->reply({{"object", "list"}, {"data", std::move(list)}});
+  return {};
+}
+
+Expected<void> metrics(const CallPtr& call) {
+  const Api& api = call->api;
+  call->reply(HttpResponse{
+      .body = api.metrics.text(api.scheduler.counters(), api.capacity(), api.connections ? api.connections() : 0),
+      .type = "text/plain; version=0.0.4"});
+  return {};
+}
+
+Expected<void> props(const CallPtr& call) {
+  const Api& api = call->api;
+  DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(api.options.defaults));
+  call->reply({{"default_generation_settings", values_json(resolved)},
+               {"total_slots", api.scheduler.options().parallel},
+               {"queue", api.scheduler.options().queue},
+               {"model_path", api.options.model_path},
+               {"model_alias", api.name()},
+               {"n_ctx", api.model.context_length()},
+               {"chat_template", api.model.chat_template()},
+               {"build_info", std::string("dllm ") + DLLM_VERSION}});
+  return {};
+}
+
+Expected<void> slots(const CallPtr& call) {
+  Json list = Json::array();
+  for (const RequestState& one : call->api.scheduler.requests())
+    list.push_back({{"id", one.id},
+                    {"is_processing", one.running},
+                    {"n_prompt", one.prompt_tokens},
+                    {"n_predict", one.length},
+                    {"n_decided", one.decided},
+                    {"steps", one.steps},
+                    {"nfe", one.nfe},
+                    {"seconds", one.seconds}});
+  call->reply(list);
+  return {};
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,109 @@
+// Tokens and templates: /tokenize, /detokenize, /apply-template (llama.cpp's fields, and vLLM's), /tokenizer_info.
+#include "base/try.h"
+#include "serve/answer.h"
+#include "serve/tools.h"
+
+namespace dllm::serve {
+namespace {
+
+/// A flag under either API's name.
+Expected<bool> either_flag(Fields& fields, const char* ours, const char* theirs, bool otherwise) {
+  DLLM_TRY(const bool first, fields.flag(ours, otherwise));
+  return fields.flag(theirs, first);
+}
+
+Json pieces(const LanguageModel& model, const std::vector<std::int32_t>& ids) {
+  Json list = Json::array();
+  for (const std::int32_t id : ids)
+    list.push_back(
+        {{"id", id},
+         {"piece", model.detokenize({id}, /*special=*/true).has_value() ? *model.detokenize({id}, true) : ""}});
+  return list;
+}
+
+}  // namespace
+
+Expected<void> tokenize(const CallPtr& call) {
+  const Api& api = call->api;
+  Fields fields(call->body);
+  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_TRY(const auto content, fields.text("content"));
+  DLLM_TRY(const auto prompt, fields.text("prompt"));
+  DLLM_TRY(const bool bos, either_flag(fields, "add_special", "add_special_tokens", prompt.has_value()));
+  DLLM_TRY(const bool special, fields.flag("parse_special", true));
+  DLLM_TRY(const bool with_pieces, either_flag(fields, "with_pieces", "return_token_strs", false));
+  const Json* list = fields.find("messages");
+  DLLM_CHECK_OK(fields.done());
+  if (int{content.has_value()} + int{prompt.has_value()} + int{list != nullptr} != 1)
+    return wrong_type("content", "given, or \"prompt\", or \"messages\"");
+  std::vector<std::int32_t> ids;
+  if (list != nullptr) {
+    DLLM_TRY(const auto turns, read_turns(api, *list, "messages"));
+    DLLM_TRY(ids, template_ids(api, turns));
+  } else if (bos) {
+    DLLM_TRY(ids, api.model.prompt_ids(content.value_or(prompt.value_or("")), special));
+  } else {
+    DLLM_TRY(ids, api.model.tokenize(content.value_or(prompt.value_or("")), special));
+  }
+  call->reply({{"tokens", with_pieces ? pieces(api.model, ids) : Json(ids)},
+               {"count", ids.size()},
+               {"max_model_len", api.model.context_length()}});
+  return {};
+}
+
+Expected<void> detokenize(const CallPtr& call) {
+  Fields fields(call->body);
+  DLLM_CHECK_OK(call->api.check_model(fields));
+  const Json* list = fields.find("tokens");
+  DLLM_CHECK_OK(fields.done());
+  if (list == nullptr) return wrong_type("tokens", "given");
+  DLLM_TRY(const auto ids, token_ids(*list, "tokens"));
+  for (const std::int32_t id : ids)
+    if (id >= call->api.model.vocab_size()) return wrong_type("tokens", "ids of the model's vocabulary");
+  DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
+  call->reply({{"content", text}, {"prompt", text}});
+  return {};
+}
+
+Expected<void> apply_template(const CallPtr& call) {
+  Fields fields(call->body);
+  DLLM_CHECK_OK(call->api.check_model(fields));
+  const Json* list = fields.find("messages");
+  DLLM_TRY(const auto tools, read_tools(fields));
+  DLLM_CHECK_OK(fields.done());
+  if (list == nullptr) return wrong_type("messages", "given");
+  std::vector<std::int32_t> ids;
+  if (tools || has_tool_turns(*list)) {
+    DLLM_TRY(ids, tool_template_ids(call->api, *list, tools));
+  } else {
+    DLLM_TRY(const auto turns, read_turns(call->api, *list, "messages"));
+    DLLM_TRY(ids, template_ids(call->api, turns));
+  }
+  DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
+  call->reply({{"prompt", text}, {"tokens", ids}});
+  return {};
+}
+
+Expected<void> tokenizer_info(const CallPtr& call) {
+  const LanguageModel& model = call->api.model;
+  const SpecialTokens tokens = model.special_tokens();
+  const auto text = [&](const std::optional<std::int32_t>& id) -> Json {
+    if (!id) return nullptr;
+    const auto bytes = model.detokenize({*id}, /*special=*/true);
+    return bytes ? Json(*bytes) : Json(nullptr);
+  };
+  Json json = {{"tokenizer_class", "dllm"},
+               {"bos_token", text(tokens.bos)},
+               {"eos_token", text(tokens.eos)},
+               {"eot_token", text(tokens.eot)},
+               {"pad_token", text(tokens.pad)},
+               {"mask_token", text(tokens.mask)},
+               {"add_bos_token", tokens.add_bos},
+               {"vocab_size", model.vocab_size()},
+               {"model_max_length", model.context_length()}};
+  json["chat_template"] = model.has_chat_template() ? Json(model.chat_template()) : Json(nullptr);
+  call->reply(json);
+  return {};
+}
+
+}  // namespace dllm::serve

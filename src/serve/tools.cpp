@@ -1,0 +1,201 @@
+#include "serve/tools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "serve/answer.h"
+#include "text/chat_template.h"
+
+namespace dllm::serve {
+namespace {
+
+constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpace = " \t\r\n";
+
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+std::string_view without_last_spaces(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kSpace) + 1);  // npos + 1 is 0
+}
+
+bool is_tool(const Tools& tools, const std::string& name) {
+  return std::ranges::any_of(tools.list, [&](const Json& tool) { return tool["function"]["name"] == name; });
+}
+
+std::optional<ToolCall> parse_call(std::string_view text, const Tools& tools) {
+  const auto json = parse_body(without_spaces(text));
+  if (!json) return std::nullopt;
+  const auto name = json->find("name"), arguments = json->find("arguments");
+  if (name == json->end() || !name->is_string() || !is_tool(tools, name->get<std::string>())) return std::nullopt;
+  if (arguments == json->end()) return ToolCall{name->get<std::string>(), "{}"};
+  if (!arguments->is_object()) return std::nullopt;
+  return ToolCall{name->get<std::string>(), dump(*arguments)};
+}
+
+Expected<Json> read_call(const Json& call, const std::string& where) {
+  if (!call.is_object()) return wrong_type(where, "a tool call");
+  Fields fields(call);
+  DLLM_TRY(const auto id, fields.text("id"));
+  DLLM_TRY(const auto type, fields.text("type"));
+  const Json* function = fields.find("function");
+  DLLM_CHECK_OK(fields.done());
+  if (type.value_or("function") != "function" || function == nullptr || !function->is_object())
+    return wrong_type(where, "a call of type \"function\"");
+  Fields inner(*function);
+  DLLM_TRY(const auto name, inner.text("name"));
+  const Json* arguments = inner.find("arguments");
+  DLLM_CHECK_OK(inner.done());
+  if (!name) return wrong_type(where, "a call with a name");
+  Json values = Json::object();
+  if (arguments != nullptr && arguments->is_object()) values = *arguments;
+  // Templates write arguments as JSON themselves; OpenAI has them as a text of JSON.
+  if (arguments != nullptr && arguments->is_string()) {
+    auto parsed = parse_body(arguments->get_ref<const std::string&>());
+    if (!parsed) return wrong_type(where, "a call whose arguments are a JSON object");
+    values = *std::move(parsed);
+  }
+  return Json{{"id", id.value_or("")}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", values}}}};
+}
+
+Expected<Json> read_message(const Json& message, const std::string& where) {
+  if (!message.is_object()) return wrong_type(where, "a message");
+  Fields fields(message);
+  DLLM_TRY(const auto role, fields.text("role"));
+  const Json *content = fields.find("content"), *calls = fields.find("tool_calls");
+  DLLM_TRY(const auto id, fields.text("tool_call_id"));
+  DLLM_TRY(const auto name, fields.text("name"));
+  fields.find("refusal");
+  DLLM_CHECK_OK(fields.done());
+  if (!role) return wrong_type(where, "a message with a \"role\"");
+  Json result = {{"role", *role == "developer" ? "system" : *role}, {"content", ""}};
+  const std::string& known = result["role"].get_ref<const std::string&>();
+  if (known != "system" && known != "user" && known != "assistant" && known != "tool")
+    return Error{ErrorCode::kUsage, fmt::format("the role '{}' is not supported", known), where,
+                 "system, developer, user, assistant or tool"};
+  if (content == nullptr && calls == nullptr) return wrong_type(where, "a message with a \"content\"");
+  if (content != nullptr) {
+    DLLM_TRY(result["content"], content_text(*content, where + ".content"));
+  }
+  if (id) result["tool_call_id"] = *id;
+  if (name) result["name"] = *name;
+  if (calls == nullptr) return result;
+  if (!calls->is_array() || *role != "assistant")
+    return wrong_type(where + ".tool_calls", "an assistant's list of calls");
+  if (calls->empty()) return result;
+  result["tool_calls"] = Json::array();
+  for (const Json& call : *calls) {
+    DLLM_TRY(Json one, read_call(call, where + ".tool_calls"));
+    result["tool_calls"].push_back(std::move(one));
+  }
+  return result;
+}
+
+/// Whether some text in `json` would be read as a control token.
+bool has_control_tokens(const LanguageModel& model, const Json& json) {
+  if (json.is_object())  // names are written too
+    for (const auto& [key, value] : json.items())
+      if (has_control_tokens(model, Json(key))) return true;
+  if (json.is_structured())
+    return std::ranges::any_of(json, [&](const Json& one) { return has_control_tokens(model, one); });
+  if (!json.is_string()) return false;
+  const auto& text = json.get_ref<const std::string&>();
+  const auto plain = model.tokenize(text, /*special=*/false), special = model.tokenize(text, /*special=*/true);
+  return !plain || !special || *plain != *special;
+}
+
+}  // namespace
+
+Expected<std::optional<Tools>> read_tools(Fields& fields) {
+  Tools tools;
+  const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
+  DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
+  if (choice != nullptr && *choice != "auto" && *choice != "none")
+    return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
+  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
+  if (!list->is_array()) return wrong_type("tools", "a list of tools");
+  for (const Json& tool : *list) {
+    const bool function = tool.is_object() && tool.value("type", Json("function")) == "function" &&
+                          tool.contains("function") && tool["function"].is_object();
+    if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
+      return wrong_type("tools", "tools of type \"function\", each with a name");
+  }
+  if (choice != nullptr && *choice == "none") return std::optional<Tools>();
+  tools.list = *list;
+  return std::optional(std::move(tools));
+}
+
+bool has_tool_turns(const Json& messages) {
+  return messages.is_array() && std::ranges::any_of(messages, [](const Json& message) {
+           if (!message.is_object()) return false;
+           const auto calls = message.find("tool_calls"), role = message.find("role");
+           return (calls != message.end() && calls->is_array() && !calls->empty()) ||
+                  (role != message.end() && *role == "tool");
+         });
+}
+
+Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Json& messages,
+                                                      const std::optional<Tools>& tools) {
+  const std::string source = api.model.chat_template();
+  if (source.find("tool") == std::string::npos)
+    return Error{ErrorCode::kUsage, "the model's chat template knows no tools", "tools", "leave them out"};
+  if (!messages.is_array() || messages.empty()) return wrong_type("messages", "a list of messages, at least one");
+  DLLM_CHECK_OK(api.check_size(dump(messages).size(), "messages"));
+  Json variables = {{"messages", Json::array()}, {"add_generation_prompt", true}};
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    DLLM_TRY(Json message, read_message(messages[i], fmt::format("messages[{}]", i)));
+    variables["messages"].push_back(std::move(message));
+  }
+  if (tools) variables["tools"] = tools->list;
+  // The template's control tokens are read in the text that it makes, so nobody else may write any.
+  if (has_control_tokens(api.model, variables))
+    return Error{ErrorCode::kUsage, "texts of control tokens are not supported together with tools", "messages",
+                 "write them in another way"};
+  const SpecialTokens special = api.model.special_tokens();
+  for (const auto& [name, id] : {std::pair("bos_token", special.bos), std::pair("eos_token", special.eos)})
+    variables[name] = id ? api.model.detokenize({*id}, /*special=*/true) ? *api.model.detokenize({*id}, true) : "" : "";
+  DLLM_TRY(const ChatTemplate chat, ChatTemplate::compile(source));
+  auto text = chat.render(variables);
+  if (text) return api.model.prompt_ids(*text, /*special=*/true);
+  Error error = std::move(text).error();
+  error.code = ErrorCode::kUsage;  // the template refuses these messages
+  return error;
+}
+
+std::size_t text_before_calls(std::string_view answer) {
+  std::size_t end = answer.find(kOpen);
+  if (end == answer.npos) {
+    end = answer.size();
+    for (std::size_t size = std::min(kOpen.size() - 1, answer.size()); size > 0; --size)
+      if (answer.ends_with(kOpen.substr(0, size))) {
+        end -= size;
+        break;
+      }
+  }
+  return without_last_spaces(answer.substr(0, end)).size();
+}
+
+ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools) {
+  ToolAnswer result;
+  const std::size_t first = answer.find(kOpen);
+  std::size_t at = first;
+  while (at < answer.size()) {
+    const std::size_t begin = at + kOpen.size(), end = answer.find(kClose, begin);
+    const auto call = end == answer.npos ? std::nullopt : parse_call(answer.substr(begin, end - begin), tools);
+    if (!call) break;
+    result.calls.push_back(*call);
+    at = end + kClose.size();
+    at = std::min(answer.find_first_not_of(kSpace, at), answer.size());
+    if (at < answer.size() && !answer.substr(at).starts_with(kOpen)) break;
+  }
+  if (result.calls.empty() || at < answer.size()) return {std::string(answer), {}};
+  if (!tools.parallel) result.calls.resize(1);
+  result.text = std::string(without_last_spaces(answer.substr(0, first)));
+  return result;
+}
+
+}  // namespace dllm::serve

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "dllm/error.h"
+#include "text/tokenizer/hf_json.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace dllm::hf {
+
+/// What the contents of tokenizer.json and tokenizer_config.json define. Errors name the former as their place.
+Expected<TokenizerSpec> spec_of(const Json& root, const Json& config);
+
+}  // namespace dllm::hf

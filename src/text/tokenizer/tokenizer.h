@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/types.h"
+#include "dllm/error.h"
+#include "format/metadata.h"
+#include "text/marked_text.h"
+
+namespace dllm {
+
+/// GGUF `tokenizer.ggml.token_type` numbers.
+enum class TokenKind : std::uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
+/// What a pre-tokenizer step does with the text its pattern matches (Hugging Face's names). Only kIsolated is what
+/// GGUF presets mean; the others come from tokenizer.json.
+enum class SplitBehavior : std::uint8_t {
+  kIsolated,            ///< matches and the text between them are pieces
+  kRemoved,             ///< matches are dropped: text is lost, as in the original tokenizer
+  kMergedWithPrevious,  ///< a match ends the piece it is in
+  kMergedWithNext,      ///< a match begins a piece
+  kContiguous,          ///< as isolated, but neighbouring matches are one piece
+};
+
+/// How one pattern splits; see TokenizerSpec::patterns.
+struct SplitRule {
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;  ///< what the pattern does not match counts as the match
+  friend bool operator==(const SplitRule&, const SplitRule&) = default;
+};
+
+/// Deviations of an added token from "matched literally in the raw text".
+struct AddedTokenFlags {
+  TokenId id = 0;
+  bool lstrip = false;      ///< swallows white space before it
+  bool rstrip = false;      ///< swallows white space after it
+  bool normalized = false;  ///< matched after normalisation, in what the other added tokens left over
+  friend bool operator==(const AddedTokenFlags&, const AddedTokenFlags&) = default;
+};
+
+/// Everything that defines a BPE tokenizer; both loaders produce it, and the converter writes it to GGUF.
+struct TokenizerSpec {
+  /// Not byte-level, but over characters (Gemma): tokens are plain text in which U+2581 stands for a space, and a
+  /// character without a token falls back to the tokens of its bytes, <0x00> to <0xFF>. There are no patterns then.
+  bool characters = false;
+  std::vector<std::string> tokens;     ///< by id; normal tokens in the GPT-2 byte alphabet, special ones as plain text
+  std::vector<TokenKind> kinds;        ///< by id
+  std::vector<std::string> merges;     ///< by rank, "left right"
+  std::vector<std::string> patterns;   ///< pre-tokenizer Split patterns, applied one after the other
+  std::vector<SplitRule> rules;        ///< by pattern; empty means that all are isolated
+  std::vector<AddedTokenFlags> flags;  ///< only tokens that have one set
+  std::string pre_name;                ///< GGUF preset name; empty if the patterns match no preset
+  bool nfc = false;                    ///< normalise text to NFC before splitting
+  bool ignore_merges = false;          ///< a word that is a whole token is not merged (Llama 3)
+  bool add_prefix_space = false;       ///< text that does not begin with a space gets one in front
+  bool add_bos = false;                ///< a raw prompt (no chat template) begins with bos; encode() never adds it
+  bool add_eos = false;                ///< likewise ends with eos
+  std::optional<TokenId> bos, eos, eot, pad, mask, unk;
+};
+
+/// BPE over bytes or characters. Immutable after construction and safe to share between threads.
+class Tokenizer {
+ public:
+  /// Compiles the patterns and indexes vocabulary and merges. Errors (kInvalidFile): merges that name unknown tokens,
+  /// duplicate tokens, a byte without a token, special ids outside the vocabulary, a pattern that does not compile
+  /// (with its text and offset).
+  static Expected<Tokenizer> create(TokenizerSpec spec);
+
+  /// From `tokenizer.ggml.*`. Models "gpt2" (bytes) and "gemma4" (characters) are known; an unknown `.pre` is an error
+  /// that lists the presets, a missing one means "default", as in llama.cpp. Keys `dllm.tokenizer.*` (see spec_to_gguf)
+  /// override the preset.
+  static Expected<TokenizerSpec> spec_from_gguf(const Metadata& metadata);
+  /// From the texts of Hugging Face's tokenizer.json and tokenizer_config.json (may be empty).
+  static Expected<TokenizerSpec> spec_from_hf(const std::string& tokenizer_json, const std::string& config_json);
+  /// Sets the keys that spec_from_gguf reads. Facts that the preset `.pre` does not carry go to `dllm.tokenizer.*`
+  /// (patterns, nfc, ignore_merges). kUnsupported: split rules other than isolated and flags of added tokens.
+  static Expected<void> spec_to_gguf(const TokenizerSpec& spec, Metadata& metadata);
+  /// Names of the presets for `tokenizer.ggml.pre`.
+  static std::vector<std::string> preset_names();
+
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  /// UTF-8 in, ids out. `parse_special`: the text of control and user-defined tokens becomes their id (leftmost, then
+  /// longest match); user-defined (not "special") added tokens are always matched. Invalid UTF-8 bytes are kept as
+  /// bytes: decode(encode(x)) == x for every byte string x when NFC, prefix space, stripping flags and removing rules
+  /// are off.
+  std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
+  /// encode() with `parse_special` that reads no control token from content: a token's text counts only if all of it is
+  /// markup. Words still join across the border between the two, as in one text.
+  std::vector<TokenId> encode(const MarkedText& text) const;
+
+  /// The bytes a token stands for; empty for ids outside the vocabulary and unused ones. Control tokens give their
+  /// text.
+  std::string_view bytes(TokenId id) const;
+
+  /// Concatenated bytes (may be invalid UTF-8 if the ids are); control tokens are left out unless `with_special`.
+  std::string decode(const std::vector<TokenId>& ids, bool with_special) const;
+
+  bool is_control(TokenId id) const;
+  TokenId vocab_size() const;
+  const TokenizerSpec& spec() const;
+  /// The id of the token whose text (special) or bytes (normal) are `text`.
+  std::optional<TokenId> find(std::string_view text) const;
+
+ private:
+  struct Impl;
+  std::vector<TokenId> encode(std::string_view text, bool parse_special, std::string_view marks) const;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+/// Incremental detokenization: push(id) returns the text that became complete; bytes of an unfinished UTF-8 character
+/// are held back. flush() at the end replaces a dangling partial character by U+FFFD. Output is always valid UTF-8
+/// (invalid byte sequences become U+FFFD).
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, bool with_special) : tokenizer_(tokenizer), with_special_(with_special) {}
+  std::string push(TokenId id);
+  std::string flush();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool with_special_;
+  std::string pending_;
+};
+
+}  // namespace dllm
