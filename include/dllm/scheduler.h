@@ -98,7 +98,8 @@ class Scheduler {
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused = nullptr);
   /// The request is no part of the next round; its on_done() comes before that. False if it has ended.
   bool cancel(RequestId id);
-  /// Runs `job` before the next round, for other work on the model; one job per round.
+  /// Runs `job` before the next round, for other work on the model; one job per round. A job that no round comes for
+  /// (run() was stopped) is dropped with the scheduler.
   void post(std::function<void()> job);
 
   /// One round. False if there was nothing to do. One thread at a time.
