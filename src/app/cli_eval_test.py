@@ -62,7 +62,7 @@ class Eval(CliCase):
         process.send_signal(signal.SIGINT)
         out = process.stdout.read()
         process.stdout.close()
-        self.assertEqual(process.wait(timeout=60), 130)
+        self.assertEqual(process.wait(timeout=600), 130)
         os.close(terminal)
         report = json.loads(out)
         self.assertFalse(report["complete"])

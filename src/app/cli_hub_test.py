@@ -265,7 +265,7 @@ class Pull(HubCase):
                                    env=clean_environment(**self.environment()))
         self.assertTrue(self.hub.hanging.wait(60))
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 130, err)
         self.assertIn(b"stopped", err)
         self.hub.released.set()

@@ -169,7 +169,7 @@ class Run(CliCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
         first = os.read(process.stdout.fileno(), 4096)
         self.assertIsNone(process.poll(), "the text came at the end")
-        rest = process.communicate(timeout=60)[0]
+        rest = process.communicate(timeout=600)[0]
         whole = self.ok("run", "Sort: d b a c", "--block-length", "4", "--algorithm", "low-confidence",
                         "--exact-length").stdout
         self.assertEqual((first + rest).decode(), whole)
@@ -289,7 +289,7 @@ class Run(CliCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
         os.read(process.stderr.fileno(), 1)  # the first frame: it is generating
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 130, err)
         answer = json.loads(out)
         self.assertEqual(answer["finish"], "cancelled")

@@ -109,7 +109,7 @@ class Clients(unittest.TestCase):
     def test_curl(self):
         def curl(*args):
             return subprocess.run(["curl", "-sS", "-H", "Authorization: Bearer secret", *args], capture_output=True,
-                                  text=True, timeout=60, check=True).stdout
+                                  text=True, timeout=600, check=True).stdout
 
         self.assertIn('"ok"', curl(self.url + "/health"))
         body = '{"messages": [{"role": "user", "content": "3 + 4 ="}], "stream": true}'

@@ -257,7 +257,7 @@ class Refusals(ServeCase):
 
     def raw(self, data, half_close=True):
         """Everything that a connection answers. A client that closes its half is taken to have gone."""
-        with socket.create_connection(("127.0.0.1", self.server.port), timeout=60) as link:
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=600) as link:
             try:
                 link.sendall(data)
                 if half_close:
@@ -445,7 +445,7 @@ class Ends(unittest.TestCase):
             for thread in threads:
                 thread.join()
             self.assertEqual([reply.status for reply in replies], [200, 200, 200])
-            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertEqual(server.process.wait(timeout=600), 0)
 
     def test_requests_end_in_time(self):
         with Server("--request-timeout", "0.2") as server:
@@ -461,7 +461,7 @@ class Ends(unittest.TestCase):
             server.terminate()
             wait_until(lambda: any("event" in line for line in server.log()))
             server.terminate()
-            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertEqual(server.process.wait(timeout=600), 0)
             link.close()
 
     def test_addresses_in_use(self):
