@@ -10,6 +10,8 @@ import unittest
 
 from cli_case import DLLM, clean_environment
 
+QUESTION = [{"role": "user", "content": "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"}]
+
 
 class Reply:
     def __init__(self, response, body):

@@ -1,4 +1,5 @@
-// What requests and answers are read by; the server itself is tested from outside (src/app/serve_test.py).
+// What requests and answers are read by; the server itself is tested from outside (src/app/serve_test.py,
+// serve_limits_test.py).
 #include <gtest/gtest.h>
 
 #include "serve/errors.h"
