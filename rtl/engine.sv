@@ -52,13 +52,11 @@ module engine #(
   output logic [511:0]      gp_o,
   output logic [255:0]      fp_o
 );
-  localparam logic [2:0] TrapNone = 3'd0, TrapOpcode = 3'd1, TrapRow = 3'd2, TrapWord = 3'd3, TrapLength = 3'd4,
-                         TrapLoop = 3'd5, TrapOrder = 3'd6;
+`include "traps.svh"
 
   logic [31:0] gp_q[16];
   logic [31:0] fp_q[8];
-  logic [63:0] address_q[8];
-  logic [31:0] scales_q, stride_q, mask_q, rows_q;
+  logic [31:0] mask;
   logic running_q;
   logic [2:0] trap_q;
 
@@ -70,82 +68,33 @@ module engine #(
   logic [3:0] loop_register;
   logic [31:0] loop_data;
   logic x_gp_write;
+  logic [3:0] x_register;
   logic [31:0] x_gp_data;
 
-  // Classes of the first word, and which of the second are loops.
-  logic c_start, c_end, c_int, c_load_int, c_store_int, unused_scalar, c_load_fp, c_store_fp, c_map, c_add, c_two,
-        c_exp, c_max, c_max_index, c_sum, c_top, c_select, c_prefetch, unused_setter, c_break, c_known;
-  instruction_class i_class (
-    .word_i(first), .loop_start_o(c_start), .loop_end_o(c_end), .int_o(c_int), .load_int_o(c_load_int),
-    .store_int_o(c_store_int), .scalar_o(unused_scalar), .load_fp_o(c_load_fp), .store_fp_o(c_store_fp), .map_o(c_map),
-    .add_o(c_add), .two_rows_o(c_two), .exp_o(c_exp), .max_o(c_max), .max_index_o(c_max_index), .sum_o(c_sum),
-    .top_o(c_top), .select_o(c_select), .prefetch_o(c_prefetch), .setter_o(unused_setter), .break_o(c_break),
-    .known_o(c_known)
-  );
-
-  // General registers with the result of this cycle.
-  logic [3:0] x_register;
-  logic [31:0] r_d, r_a, r_b, r_c, r_e, r_second;
-  assign r_d = x_gp_write && x_register == first[9:6] ? x_gp_data : gp_q[first[9:6]];
-  assign r_a = x_gp_write && x_register == first[13:10] ? x_gp_data : gp_q[first[13:10]];
-  assign r_b = x_gp_write && x_register == first[17:14] ? x_gp_data : gp_q[first[17:14]];
-  assign r_c = x_gp_write && x_register == first[21:18] ? x_gp_data : gp_q[first[21:18]];
-  assign r_e = x_gp_write && x_register == first[25:22] ? x_gp_data : gp_q[first[25:22]];
-  assign r_second = x_gp_write && x_register == second[9:6] ? x_gp_data : gp_q[second[9:6]];
-
-  // Addresses and lengths.
-  logic [31:0] word_address, elements;
-  logic long_form, reads_row, row_bad, word_bad, length_bad, conflict, descending;
-  logic [31:0] row_address, target_address;
+  logic c_start, c_end, c_break, c_writes_gp, c_two, c_select, descending;
+  logic [31:0] r_d, r_a, r_b, r_c, word_address, elements;
+  logic [RowBits-1:0] first_row;
   logic [2:0] trap;
-  assign long_form = first[31];  // S_MAP_V_FP with a length
-  assign word_address = r_a + (!c_map ? {14'b0, first[31:14]}
-                               : long_form ? {19'b0, first[30:18]} : {15'b0, first[30:14]});
-  assign elements = c_map ? (long_form ? r_b : VLEN) : r_e;
-  assign reads_row = c_add || c_exp || c_max || c_max_index || c_sum || c_top || c_select;
-  assign row_address = c_select ? r_c : r_a;
-  assign target_address = r_d;
-
-  function automatic logic is_row(input logic [31:0] address);
-    is_row = address[Lane-1:0] == '0 && address < VLEN * VRAM_ROWS;
-  endfunction
-
-  logic no_elements;
-  assign no_elements = (c_top || c_select) && elements == 32'd0;
-  assign row_bad = ((reads_row && !is_row(row_address)) || (c_two && !is_row(r_b)) ||
-                    ((c_add || c_exp || c_top || c_map) && !is_row(target_address))) && !no_elements;
-  assign word_bad = ((c_load_int || c_store_int) && word_address >= INT_WORDS) ||
-                    ((c_load_fp || c_store_fp) && word_address >= FP_WORDS) ||
-                    (c_map && {1'b0, word_address} + {1'b0, elements} > 33'(FP_WORDS)) ||
-                    (c_select && !no_elements &&
-                     ({1'b0, r_a} + {1'b0, elements} > 33'(INT_WORDS) ||
-                      {1'b0, r_b} + {1'b0, elements} > 33'(INT_WORDS) ||
-                      {1'b0, r_d} + {1'b0, elements} > 33'(INT_WORDS))) ||
-                    (c_prefetch && (r_d[Lane-1:0] != '0 ||
-                                    {1'b0, r_d} + {1'b0, rows_q << Lane} > 33'(VLEN * VRAM_ROWS)));
-  assign length_bad = (c_map || c_top || c_select) && elements > VLEN;
-  select_order #(.ADDRESS(IntBits)) i_order (
-    .length_i(IntBits'(elements)), .chosen_i(IntBits'(r_a)), .other_i(IntBits'(r_b)), .target_i(IntBits'(r_d)),
-    .descending_o(descending), .conflict_o(conflict)
+  decode #(.VLEN(VLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS)) i_decode (
+    .word_i(first), .gp_i(gp_o), .write_i(x_gp_write), .write_register_i(x_register), .write_data_i(x_gp_data),
+    .prefetch_rows_i(dma_rows_o), .loop_start_o(c_start), .loop_end_o(c_end), .break_o(c_break),
+    .writes_gp_o(c_writes_gp), .two_rows_o(c_two), .select_o(c_select), .d_o(r_d), .a_o(r_a), .b_o(r_b), .c_o(r_c),
+    .row_o(first_row), .word_address_o(word_address), .elements_o(elements), .descending_o(descending),
+    .trap_o(trap)
   );
-  always_comb begin
-    trap = TrapNone;
-    if (!c_known) trap = TrapOpcode;
-    else if (length_bad) trap = TrapLength;
-    else if (row_bad) trap = TrapRow;
-    else if (word_bad) trap = TrapWord;
-    else if (c_select && conflict && !no_elements) trap = TrapOrder;
-  end
 
+  // Of the second word, whether it is a loop, and its register with the result of this cycle.
   logic s_start, s_end;
+  logic [31:0] r_second;
   assign s_start = second[5:0] == dllm_isa_pkg::OP_C_LOOP_START;
   assign s_end = second[5:0] == dllm_isa_pkg::OP_C_LOOP_END;
+  assign r_second = x_gp_write && x_register == second[9:6] ? x_gp_data : gp_q[second[9:6]];
   logic stop, port_b_write;
   assign take = valid && ready && !stop && !(c_two && port_b_write) && !(`FAULT(12) && x_valid_q && x_int);
   sequencer #(.ADDRESS(PcBits)) i_sequencer (
     .clk_i, .rst_ni, .start_i, .stop_i(stop), .length_i, .fetch_o(fetch), .first_i(first), .second_i(second),
     .first_is_start_i(c_start), .first_is_end_i(c_end),
-    .first_writes_gp_i(c_int || c_load_int || c_max_index), .first_is_break_i(c_break),
+    .first_writes_gp_i(c_writes_gp), .first_is_break_i(c_break),
     .second_is_start_i(s_start), .second_is_end_i(s_end), .take_i(take), .hold_loop_i(hold_loop),
     .counter_first_i(r_d), .counter_second_i(r_second), .valid_o(valid), .end_o(finished), .pc_o(pc),
     .write_o(loop_write), .write_register_o(loop_register), .write_data_o(loop_data), .trap_o(loop_trap)
@@ -187,7 +136,7 @@ module engine #(
   generate
     for (genvar i = 0; i < VLEN; i++) begin : g_active
       if (i / HLEN < 32) begin : g_section
-        assign active[i] = !masked || mask_q[i/HLEN];
+        assign active[i] = !masked || mask[i/HLEN];
       end else begin : g_beyond
         assign active[i] = !masked;
       end
@@ -223,7 +172,7 @@ module engine #(
     .clk_i, .rst_ni, .start_i(begins && x_top && x_elements_q != 32'd0), .length_i(x_elements_q[Lane:0]),
     .k_i(x_k_q), .row_i(row_a), .candidates_i(set), .done_o(top_done), .mask_o(top)
   );
-  logic select_write;
+  logic select_write, map_done;
   logic [IntBits-1:0] select_address;
   logic [31:0] int_a, int_b, select_word;
   select_int #(.LANES(VLEN), .ADDRESS(IntBits)) i_select (
@@ -237,20 +186,13 @@ module engine #(
     .op_i(x_word_q[5:0]), .a_i(f_a), .b_i(f_b), .result_o(scalar_result)
   );
 
-  // S_MAP_V_FP: a word is read in one cycle and put into the row in the next.
-  logic [Lane+1:0] map_q, map_cycle;
-  logic [Row-1:0] map_row_q, map_row;
-  assign map_cycle = x_first_q ? '0 : map_q;
-  always_comb begin
-    map_row = map_cycle == '0 && !`FAULT(10) ? '0 : map_row_q;
-    if (!map_cycle[0] && x_elements_q != 32'd0) map_row[16*map_cycle[Lane:1]+:16] = fp_word;
-  end
-  always_ff @(posedge clk_i) begin
-    map_q <= map_cycle + 1'b1;
-    map_row_q <= map_row;
-  end
+  logic [Lane:0] map_next;
+  logic [Row-1:0] map_row;
+  map_row #(.VLEN(VLEN)) i_map (
+    .clk_i, .first_i(x_first_q), .elements_i(x_elements_q), .word_i(fp_word), .next_o(map_next), .done_o(map_done),
+    .row_o(map_row)
+  );
 
-  logic dma_done;
   always_comb begin
     x_done = 1'b1;
     if (x_add) x_done = add_valid;
@@ -259,10 +201,9 @@ module engine #(
     if (x_sum) x_done = sum_valid;
     if (x_top) x_done = top_done || x_elements_q == 32'd0;
     if (x_select) x_done = select_done || x_elements_q == 32'd0;
-    if (x_map) x_done = {{(31 - Lane - 1){1'b0}}, map_cycle} + 32'd1 >= x_elements_q << 1;
-    if (x_prefetch) x_done = dma_done;
+    if (x_map) x_done = map_done;
+    if (x_prefetch) x_done = dma_done_i;
   end
-  assign dma_done = dma_done_i;
   assign x_last = x_valid_q && (x_done || x_trap_q != TrapNone);
   assign stop = x_valid_q && (x_trap_q != TrapNone || x_break);
 
@@ -311,7 +252,7 @@ module engine #(
   assign x_row = x_add ? add_row : x_exp ? exp_row : x_top ? top_row : map_row;
   assign port_b_write = x_vram_write || (dma_write_i && running_q);
   always_comb begin
-    read_row = row_address[Lane+:RowBits];
+    read_row = first_row;
     port_b_row = r_b[Lane+:RowBits];
     if (idle) begin
       read_row = host_address_i[RowBits-1:0];
@@ -333,7 +274,7 @@ module engine #(
   always_comb begin
     fp_read = FpBits'(word_address);
     if (idle) fp_read = host_address_i[FpBits-1:0];
-    else if (x_valid_q && x_map && !x_last) fp_read = FpBits'(x_address_q) + FpBits'(map_cycle[Lane+1:1]) + FpBits'(1);
+    else if (x_valid_q && x_map && !x_last) fp_read = FpBits'(x_address_q) + FpBits'(map_next);
   end
   sram_words #(.WIDTH(16), .WORDS(FP_WORDS)) i_fp (
     .clk_i, .read_a_i(1'b1), .address_a_i(fp_read), .data_a_o(fp_word), .read_b_i(1'b0), .address_b_i('0),
@@ -341,9 +282,8 @@ module engine #(
     .address_i(idle ? host_address_i[FpBits-1:0] : FpBits'(x_address_q)), .data_i(idle ? host_data_i[15:0] : f_d)
   );
 
-  logic [IntBits-1:0] int_read_a, int_read_b, first_element;
+  logic [IntBits-1:0] int_read_a, int_read_b, first_element, int_target;
   logic streaming;
-  logic [IntBits-1:0] int_target;
   assign int_target = idle ? host_address_i[IntBits-1:0] : x_select ? select_address : x_address_q[IntBits-1:0];
   assign streaming = x_valid_q && x_select && !x_last;
   assign first_element = descending ? IntBits'(elements) - IntBits'(1) : '0;
@@ -359,8 +299,7 @@ module engine #(
   sram_words #(.WIDTH(32), .WORDS(INT_WORDS)) i_int (
     .clk_i, .read_a_i(1'b1), .address_a_i(int_read_a), .data_a_o(int_a), .read_b_i(1'b1), .address_b_i(int_read_b),
     .data_b_o(int_b), .write_i(idle ? host_write_i && host_space_i == 2'd2 : select_write || (ends && x_store_int)),
-    .address_i(int_target),
-    .data_i(idle ? host_data_i[31:0] : x_select ? select_word : x_d_q)
+    .address_i(int_target), .data_i(idle ? host_data_i[31:0] : x_select ? select_word : x_d_q)
   );
   sram_words #(.WIDTH(32), .WORDS(PROGRAM_WORDS)) i_program (
     .clk_i, .read_a_i(1'b1), .address_a_i(fetch), .data_a_o(first), .read_b_i(1'b1),
@@ -414,27 +353,18 @@ module engine #(
     if (!rst_ni) begin
       for (int i = 0; i < 16; i++) gp_q[i] <= 32'd0;
       for (int i = 0; i < 8; i++) fp_q[i] <= 32'd0;
-      for (int i = 0; i < 8; i++) address_q[i] <= 64'd0;
-      scales_q <= 32'd0;
-      stride_q <= 32'd0;
-      mask_q <= 32'd0;
-      rows_q <= 32'd0;
     end else begin
-      if (start_i) rows_q <= prefetch_rows_i;
       if (x_gp_write) gp_q[x_register] <= x_gp_data;
       if (loop_write && loop_register != 4'd0) gp_q[loop_register] <= loop_data;
       if (fp_write) fp_q[fp_register] <= fp_data;
-      if (ends && x_setter)
-        case (x_word_q[5:0])
-          dllm_isa_pkg::OP_C_SET_ADDR_REG: address_q[x_word_q[8:6]] <= {x_a_q, x_b_q};
-          dllm_isa_pkg::OP_C_SET_SCALE_REG: scales_q <= x_d_q;
-          dllm_isa_pkg::OP_C_SET_STRIDE_REG: stride_q <= x_d_q;
-          dllm_isa_pkg::OP_C_SET_V_MASK_REG: mask_q <= x_d_q;
-          dllm_isa_pkg::OP_C_SET_CSR: rows_q <= x_d_q;
-          default: ;  // C_FENCE
-        endcase
     end
   end
+
+  control_registers i_control (
+    .clk_i, .rst_ni, .start_i, .prefetch_rows_i, .set_i(ends && x_setter), .word_i(x_word_q), .d_i(x_d_q), .a_i(x_a_q),
+    .b_i(x_b_q), .address_o(dma_address_o), .scales_o(dma_scales_o), .stride_o(dma_stride_o), .mask_o(mask),
+    .rows_o(dma_rows_o)
+  );
 
   generate
     for (genvar i = 0; i < 16; i++) begin : g_gp
@@ -449,11 +379,7 @@ module engine #(
   assign issue_o = x_valid_q && x_first_q;
   assign pc_o = x_pc_q;
   assign dma_request_o = begins && x_prefetch;
-  assign dma_address_o = address_q[x_word_q[16:14]];
   assign dma_offset_o = x_a_q;
-  assign dma_scales_o = scales_q;
-  assign dma_stride_o = stride_q;
-  assign dma_rows_o = rows_q;
   assign dma_target_o = x_d_q[Lane+:RowBits];
   assign dma_mode_o = {x_word_q[22], x_word_q[18]};
 

@@ -1,8 +1,8 @@
 // IEEE addition of {sign, 8 bits of exponent, MAN of fraction}: FP32 for 23, BF16 for 7. To nearest even, subnormals
 // kept; every NaN is the positive quiet one without payload.
 //
-// BF16 sums of the functional machine pass through FP32. Two roundings equal one, as 24 >= 2 * 8 + 2 (Figueroa, "When is
-// double rounding innocuous?", 1995), so one rounding is built.
+// BF16 sums of the functional machine pass through FP32. Two roundings equal one, as 24 >= 2 * 8 + 2 (Figueroa, "When
+// is double rounding innocuous?", 1995), so one rounding is built.
 `include "fault.svh"
 module fp_add #(
   parameter int MAN = 23

@@ -1,9 +1,6 @@
 // The first of the largest active lanes: {active, key, negative zero} per lane, pairs compared on HEIGHT levels. A node
-// keeps the left candidate unless the right {active, key} is strictly greater: the lower lane wins ties, and a lane that
-// is off loses against every other.
-//
-// Level l of LEVELS + 1 (the last is the running maximum) belongs to pipeline stage (l - 1) * STAGES / (LEVELS + 1), so
-// that stages have equally many levels; registers are where two neighbours' stages differ.
+// keeps the left candidate unless the right {active, key} is strictly greater: the lower lane wins ties, and a lane
+// that is off loses against every other. The last of the LEVELS + 1 levels is the running maximum.
 `include "fault.svh"
 module max_tree #(
   parameter int HEIGHT = 3,
@@ -14,8 +11,6 @@ module max_tree #(
   input  logic [(18 << HEIGHT) - 1:0]  lanes_i,
   output logic [18 + HEIGHT - 1:0]     best_o
 );
-  localparam int Stage = HEIGHT == 0 ? 0 : ((HEIGHT - 1) * STAGES) / (LEVELS + 1);
-  localparam int Next = HEIGHT == LEVELS ? STAGES - 1 : (HEIGHT * STAGES) / (LEVELS + 1);
   logic [18+HEIGHT-1:0] chosen;
 
   generate
@@ -34,10 +29,12 @@ module max_tree #(
       if (HEIGHT == 1) begin : g_first
         assign chosen = take_right ? {right, 1'b1} : {left, 1'b0};
       end else begin : g_later
-        assign chosen = take_right ? {right[W-1-:18], 1'b1, right[HEIGHT-2:0]} : {left[W-1-:18], 1'b0, left[HEIGHT-2:0]};
+        assign chosen = take_right ? {right[W-1-:18], 1'b1, right[HEIGHT-2:0]}
+                                   : {left[W-1-:18], 1'b0, left[HEIGHT-2:0]};
       end
     end
   endgenerate
 
-  delay #(.WIDTH(18 + HEIGHT), .DEPTH(Next - Stage)) i_registers (.clk_i, .data_i(chosen), .data_o(best_o));
+  tree_registers #(.WIDTH(18 + HEIGHT), .HEIGHT(HEIGHT), .LEVELS(LEVELS), .STAGES(STAGES))
+    i_registers (.clk_i, .data_i(chosen), .data_o(best_o));
 endmodule

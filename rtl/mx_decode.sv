@@ -3,7 +3,8 @@
 module mx_decode #(
   parameter int ELEMENT = 1,
   localparam int Bits = ELEMENT == 0 || ELEMENT == 2 ? 4 : ELEMENT == 3 || ELEMENT == 4 ? 6 : 8,
-  localparam int Width = ELEMENT == 0 ? 4 : ELEMENT == 1 ? 8 : ELEMENT == 2 ? 5 : ELEMENT == 3 ? 7 : ELEMENT == 4 ? 10 : 19
+  localparam int Width = ELEMENT == 0 ? 4 : ELEMENT == 1 ? 8 : ELEMENT == 2 ? 5 : ELEMENT == 3 ? 7
+                                                                                : ELEMENT == 4 ? 10 : 19
 ) (
   input  logic [Bits-1:0]         code_i,
   output logic signed [Width-1:0] fixed_o,

@@ -1,5 +1,6 @@
 // A processing element. First stage: the integer product, added to the exact sum of its group (terms that share both
-// scales). Second stage, at the end of a group: the sum moves into the window below the reference exponent and is added.
+// scales). Second stage, at the end of a group: the sum moves into the window below the reference exponent and is
+// added.
 //
 //   reference = max(reference so far, largest exponent of the instruction's groups)
 //   value     = sticky(value >> rise of the reference) + sticky((sum << GUARD) >> (reference - exponent of the group))

@@ -1,4 +1,5 @@
-// BF16 to an unsigned key that orders like the numbers: zeros share a key, NaNs are beyond the infinities of their sign.
+// BF16 to an unsigned key that orders like the numbers: zeros share a key, NaNs are beyond the infinities of their
+// sign.
 `include "fault.svh"
 module order_key (
   input  logic [15:0] value_i,

@@ -1,7 +1,7 @@
-// A column of the array: BLEN processing elements, one output each, for KLEN terms per instruction in MX formats. Weights
-// move down the column a row per cycle; row i of the input enters i cycles later. After the last term a row's sum is
-// aligned and added, then converted: the first of the two cycles that the timing model has after the skew, and the
-// second. The drain reads a row per cycle.
+// A column of the array: BLEN processing elements, one output each, for KLEN terms per instruction in MX formats.
+// Weights move down the column a row per cycle; row i of the input enters i cycles later. After the last term a row's
+// sum is aligned and added, then converted: the first of the two cycles that the timing model has after the skew, and
+// the second. The drain reads a row per cycle.
 module pe_column #(
   parameter int BLEN = 8,
   parameter int KLEN = 8,
@@ -14,8 +14,10 @@ module pe_column #(
   localparam int Groups = KLEN / GROUP,
   localparam int ABits = ELEMENT_A == 0 || ELEMENT_A == 2 ? 4 : ELEMENT_A == 3 || ELEMENT_A == 4 ? 6 : 8,
   localparam int WBits = ELEMENT_W == 0 || ELEMENT_W == 2 ? 4 : ELEMENT_W == 3 || ELEMENT_W == 4 ? 6 : 8,
-  localparam int AWidth = ELEMENT_A == 0 ? 4 : ELEMENT_A == 1 ? 8 : ELEMENT_A == 2 ? 5 : ELEMENT_A == 3 ? 7 : ELEMENT_A == 4 ? 10 : 19,
-  localparam int WWidth = ELEMENT_W == 0 ? 4 : ELEMENT_W == 1 ? 8 : ELEMENT_W == 2 ? 5 : ELEMENT_W == 3 ? 7 : ELEMENT_W == 4 ? 10 : 19
+  localparam int AWidth = ELEMENT_A == 0 ? 4 : ELEMENT_A == 1 ? 8 : ELEMENT_A == 2 ? 5 : ELEMENT_A == 3 ? 7
+                                                  : ELEMENT_A == 4 ? 10 : 19,
+  localparam int WWidth = ELEMENT_W == 0 ? 4 : ELEMENT_W == 1 ? 8 : ELEMENT_W == 2 ? 5 : ELEMENT_W == 3 ? 7
+                                                  : ELEMENT_W == 4 ? 10 : 19
 ) (
   input  logic                      clk_i,
   input  logic                      rst_ni,
@@ -143,7 +145,8 @@ module pe_column #(
   logic signed [9:0] reference;
   assign reference = references[10*row+:10];
   fixed_to_bf16 #(.WIDTH(ACC)) i_convert (
-    .value_i(values[ACC*row+:ACC]), .exponent_i({{2{reference[9]}}, reference} - 12'(GUARD + FRACTION)), .bf16_o(rounded)
+    .value_i(values[ACC*row+:ACC]), .exponent_i({{2{reference[9]}}, reference} - 12'(GUARD + FRACTION)),
+    .bf16_o(rounded)
   );
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

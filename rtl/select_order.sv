@@ -16,7 +16,8 @@ module select_order #(
   assign above_other = target_i - other_i;
   assign below_chosen = chosen_i - target_i;
   assign below_other = other_i - target_i;
-  assign descending_o = (above_chosen != '0 && above_chosen < length_i) || (above_other != '0 && above_other < length_i);
+  assign descending_o = (above_chosen != '0 && above_chosen < length_i) ||
+                        (above_other != '0 && above_other < length_i);
   assign ascending = (below_chosen != '0 && below_chosen < length_i) || (below_other != '0 && below_other < length_i);
   assign conflict_o = descending_o && ascending;
 endmodule

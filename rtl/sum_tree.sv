@@ -1,4 +1,4 @@
-// FP32 sum of 2^HEIGHT values, neighbours first. Registers as in max_tree; the last level is the running sum.
+// FP32 sum of 2^HEIGHT values, neighbours first. The last of the LEVELS + 1 levels is the running sum.
 module sum_tree #(
   parameter int HEIGHT = 3,
   parameter int LEVELS = 3,
@@ -8,8 +8,6 @@ module sum_tree #(
   input  logic [(32 << HEIGHT) - 1:0] values_i,
   output logic [31:0]                 sum_o
 );
-  localparam int Stage = HEIGHT == 0 ? 0 : ((HEIGHT - 1) * STAGES) / (LEVELS + 1);
-  localparam int Next = HEIGHT == LEVELS ? STAGES - 1 : (HEIGHT * STAGES) / (LEVELS + 1);
   logic [31:0] sum;
 
   generate
@@ -26,5 +24,6 @@ module sum_tree #(
     end
   endgenerate
 
-  delay #(.WIDTH(32), .DEPTH(Next - Stage)) i_registers (.clk_i, .data_i(sum), .data_o(sum_o));
+  tree_registers #(.WIDTH(32), .HEIGHT(HEIGHT), .LEVELS(LEVELS), .STAGES(STAGES))
+    i_registers (.clk_i, .data_i(sum), .data_o(sum_o));
 endmodule

@@ -4,6 +4,8 @@
 #include <Vunits8.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <deque>
 #include <memory>
 
@@ -94,41 +96,79 @@ struct Due {
   std::uint32_t value = 0, lane = 0;
 };
 
-template <int vlen>
-Due expect_maximum(Golden& golden, Vectors& random, const std::vector<Bf16>& row, const std::vector<bool>& active) {
-  constexpr std::uint32_t kIndex = 5, kBase = 6;
-  npu::MachineState& state = golden.state();
-  std::copy(row.begin(), row.end(), golden.row(0));
-  const Bf16 start = random.one_in(2) ? Bf16{0xff80} : random.any();
-  Due due;
-  // Only the plain reduction knows masks, only the other one lanes. The SRAM holds quieted NaNs' bits as they are.
-  state.set_fp(1, start);
-  due.running = state.fp(1);
-  bool all = true;
-  for (const bool lane : active) all = all && lane;
-  if (all) {
-    state.gp[kBase] = 1000;
-    state.gp[kIndex] = 7;
-    golden.run(Op::V_RED_MAX_IDX, {{Field::kRd, kIndex}, {Field::kRs2, kBase}, {Field::kRs3, 1}});
-    due.found = true;
-    due.greater = state.gp[kIndex] != 7;
-    due.lane = state.gp[kIndex] - 1000;
-  } else {
-    golden.run(Op::V_RED_MAX, {{Field::kRd, 1}, {Field::kRs3, 1}});
-    for (const bool lane : active) due.found = due.found || lane;
-    due.greater = npu::order_key(state.fp(1)) > npu::order_key(static_cast<Bf16>(due.running));
-    due.lane = ~0u;
-  }
-  due.value = state.fp(1);
-  return due;
-}
+bool all_of(const std::vector<bool>& lanes) { return std::ranges::find(lanes, false) == lanes.end(); }
+bool any_of(const std::vector<bool>& lanes) { return std::ranges::find(lanes, true) != lanes.end(); }
 
-template <int vlen>
-UnitResult max_index(std::uint64_t vectors) {
+/// V_RED_MAX and V_RED_MAX_IDX. Only the former knows masks, only the latter lanes.
+struct MaximumUnit {
+  static constexpr std::uint32_t kAnyLane = ~0u;
+
+  static Due expect(Golden& golden, Vectors& random, const std::vector<bool>& active) {
+    constexpr std::uint32_t kIndex = 5, kBase = 6;
+    npu::MachineState& state = golden.state();
+    Due due;
+    // The SRAM holds quieted NaNs' bits as they are.
+    state.set_fp(1, random.one_in(2) ? Bf16{0xff80} : random.any());
+    due.running = state.fp(1);
+    if (all_of(active)) {
+      state.gp[kBase] = 1000;
+      state.gp[kIndex] = 7;
+      golden.run(Op::V_RED_MAX_IDX, {{Field::kRd, kIndex}, {Field::kRs2, kBase}, {Field::kRs3, 1}});
+      due.found = true;
+      due.greater = state.gp[kIndex] != 7;
+      due.lane = state.gp[kIndex] - 1000;
+    } else {
+      golden.run(Op::V_RED_MAX, {{Field::kRd, 1}, {Field::kRs3, 1}});
+      due.found = any_of(active);
+      due.greater = npu::order_key(state.fp(1)) > npu::order_key(static_cast<Bf16>(due.running));
+      due.lane = kAnyLane;
+    }
+    due.value = state.fp(1);
+    return due;
+  }
+  static bool valid(const auto& model) { return model.max_valid_o; }
+  static void set_running(auto& model, std::uint32_t value) { model.max_running_i = static_cast<std::uint16_t>(value); }
+  static bool right(const auto& model, const Due& want) {
+    // The register keeps a quiet NaN; the row's own bits are what the unit gives.
+    const Bf16 value = f32_to_bf16(bf16_to_f32(model.max_value_o));
+    return model.max_found_o == want.found && model.max_greater_o == want.greater &&
+           (!want.greater || (value == want.value && (want.lane == kAnyLane || model.max_lane_o == want.lane)));
+  }
+  static std::string describe(const auto& model, const Due& want) {
+    return fmt::format("running {:04x}: found {} greater {} value {:04x} lane {}, not {} {} {:04x} {}", want.running,
+                       model.max_found_o, model.max_greater_o, model.max_value_o, model.max_lane_o, want.found,
+                       want.greater, want.value, want.lane);
+  }
+};
+
+/// V_RED_SUM.
+struct SumUnit {
+  static Due expect(Golden& golden, Vectors& random, const std::vector<bool>& active) {
+    // Registers hold any FP32 after a sum, and after a load a BF16.
+    const float start =
+        random.one_in(2) ? bf16_to_f32(random.any()) : std::bit_cast<float>(static_cast<std::uint32_t>(random.bits()));
+    golden.state().fp_accumulator[1] = start;
+    golden.run(Op::V_RED_SUM, {{Field::kRd, 1}, {Field::kRs3, all_of(active) ? 0u : 1u}});
+    Due due;
+    due.running = std::bit_cast<std::uint32_t>(start);
+    due.value = std::bit_cast<std::uint32_t>(golden.state().fp_accumulator[1]);
+    return due;
+  }
+  static bool valid(const auto& model) { return model.sum_valid_o; }
+  static void set_running(auto& model, std::uint32_t value) { model.sum_running_i = value; }
+  static bool right(const auto& model, const Due& want) { return model.sum_o == want.value; }
+  static std::string describe(const auto& model, const Due& want) {
+    return fmt::format("running {:08x}: {:08x}, not {:08x}", want.running, model.sum_o, want.value);
+  }
+};
+
+/// Rows into a unit that takes one per cycle, with gaps; each comes out after the same number of cycles.
+template <class Unit, int vlen>
+UnitResult stream_rows(std::uint64_t vectors, std::uint64_t seed) {
   const auto bench = std::make_unique<Bench<vlen>>();
   auto& model = **bench;
   Golden golden(vlen);
-  Vectors random(1);
+  Vectors random(seed);
   UnitResult result;
   std::deque<Due> due;
   for (std::uint64_t sent = 0; result.vectors < vectors;) {
@@ -136,69 +176,21 @@ UnitResult max_index(std::uint64_t vectors) {
     if (model.valid_i) {
       const std::vector<Bf16> row = random.row(vlen);
       const std::vector<bool> active = random.one_in(2) ? std::vector<bool>(vlen, true) : sections(random, golden);
-      due.push_back(expect_maximum<vlen>(golden, random, row, active));
+      std::copy(row.begin(), row.end(), golden.row(0));
+      due.push_back(Unit::expect(golden, random, active));
       due.back().entered = bench->cycle;
       bench->set_row(row);
       bench->set_active(active);
       ++sent;
     }
     model.eval();
-    if (model.max_valid_o) {
+    if (Unit::valid(model)) {
       const Due want = due.front();
       due.pop_front();
-      model.max_running_i = static_cast<std::uint16_t>(want.running);
+      Unit::set_running(model, want.running);
       model.eval();
-      // The register keeps a quiet NaN; the row's own bits are what the unit gives.
-      const Bf16 value = f32_to_bf16(bf16_to_f32(model.max_value_o));
-      const bool right =
-          model.max_found_o == want.found && model.max_greater_o == want.greater &&
-          (!want.greater || (value == want.value && (want.lane == ~0u || model.max_lane_o == want.lane)));
-      count(result, right, bench->cycle - want.entered + 1, [&] {
-        return fmt::format("running {:04x}: found {} greater {} value {:04x} lane {}, not {} {} {:04x} {}",
-                           want.running, model.max_found_o, model.max_greater_o, model.max_value_o, model.max_lane_o,
-                           want.found, want.greater, want.value, want.lane);
-      });
-    }
-    bench->tick();
-  }
-  return result;
-}
-
-template <int vlen>
-UnitResult row_sum(std::uint64_t vectors) {
-  const auto bench = std::make_unique<Bench<vlen>>();
-  auto& model = **bench;
-  Golden golden(vlen);
-  Vectors random(2);
-  UnitResult result;
-  std::deque<Due> due;
-  for (std::uint64_t sent = 0; result.vectors < vectors;) {
-    model.valid_i = sent < vectors && !random.one_in(8);
-    if (model.valid_i) {
-      const std::vector<Bf16> row = random.row(vlen);
-      const std::vector<bool> active = random.one_in(2) ? std::vector<bool>(vlen, true) : sections(random, golden);
-      bool all = true;
-      for (const bool lane : active) all = all && lane;
-      std::copy(row.begin(), row.end(), golden.row(0));
-      // Registers hold any FP32 after a sum, and after a load a BF16.
-      const float start = random.one_in(2) ? bf16_to_f32(random.any())
-                                           : std::bit_cast<float>(static_cast<std::uint32_t>(random.bits()));
-      golden.state().fp_accumulator[1] = start;
-      golden.run(Op::V_RED_SUM, {{Field::kRd, 1}, {Field::kRs3, all ? 0u : 1u}});
-      due.push_back({bench->cycle, std::bit_cast<std::uint32_t>(start), true, true,
-                     std::bit_cast<std::uint32_t>(golden.state().fp_accumulator[1]), 0});
-      bench->set_row(row);
-      bench->set_active(active);
-      ++sent;
-    }
-    model.eval();
-    if (model.sum_valid_o) {
-      const Due want = due.front();
-      due.pop_front();
-      model.sum_running_i = want.running;
-      model.eval();
-      count(result, model.sum_o == want.value, bench->cycle - want.entered + 1,
-            [&] { return fmt::format("running {:08x}: {:08x}, not {:08x}", want.running, model.sum_o, want.value); });
+      count(result, Unit::right(model, want), bench->cycle - want.entered + 1,
+            [&] { return Unit::describe(model, want); });
     }
     bench->tick();
   }
@@ -281,10 +273,10 @@ auto pairs(std::uint64_t seed) {
 }  // namespace
 
 UnitResult check_max_index(int vlen, std::uint64_t vectors) {
-  return vlen == 8 ? max_index<8>(vectors) : max_index<64>(vectors);
+  return vlen == 8 ? stream_rows<MaximumUnit, 8>(vectors, 1) : stream_rows<MaximumUnit, 64>(vectors, 1);
 }
 UnitResult check_row_sum(int vlen, std::uint64_t vectors) {
-  return vlen == 8 ? row_sum<8>(vectors) : row_sum<64>(vectors);
+  return vlen == 8 ? stream_rows<SumUnit, 8>(vectors, 2) : stream_rows<SumUnit, 64>(vectors, 2);
 }
 UnitResult check_top_mask(int vlen, std::uint64_t vectors) {
   return vlen == 8 ? top_mask<8>(vectors) : top_mask<64>(vectors);
