@@ -65,7 +65,6 @@ LONG_FILES = {
     "src/npu/machine/matrix_test.cpp": 406,
 }
 LONG_FUNCTIONS = {
-    "src/app/bench/output.cpp csv_columns": 65,
     "src/cpu/kernels/pairs-inl.h pair_tile": 122,
     "src/model/model_test.cpp metadata_damages": 62,
     "src/npu/analytic/cost_model.cpp CostModel::cost": 107,

@@ -7,7 +7,10 @@
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "app/eval_model.h"
+#include "base/output_file.h"
 #include "base/try.h"
+#include "dllm/version.h"
+#include "engine/recording.h"
 #include "eval/eval_report.h"
 
 namespace dllm::app {
@@ -30,6 +33,11 @@ class Eval final : public Verb {
     model_.add_loading(flags);
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "md", "json", "jsonl"});
+    flags.add({.names = {"--record"},
+               .value = "FILE",
+               .help = "write which pass committed which position, for dllm bench --replay",
+               .takes_path = true,
+               .apply = into(record_)});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
@@ -40,6 +48,9 @@ class Eval final : public Verb {
     const Scoring scoring = items_.scoring_of(set);
     DLLM_CHECK_OK(check_scoring(*set.kind, scoring));
     if (scoring != Scoring::kGenerate) DLLM_CHECK_OK(check_unread(flags));
+    if (scoring != Scoring::kGenerate && !record_.empty())
+      return Error{ErrorCode::kUsage, "no answers are generated", "--record", "give --scoring generate"};
+    if (!record_.empty()) DLLM_CHECK_OK(check_output(record_, record_options()));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     DLLM_TRY(const ResolvedOptions resolved, model.resolve(options_));
 
@@ -53,6 +64,12 @@ class Eval final : public Verb {
       DLLM_TRY(answers, batched(model, set.items, progress, stop));
       bound.answer = [&](const std::string&) -> Expected<Generation> { return std::move(answers[next++]); };
     }
+    Recording recording;
+    recording.program = fmt::format("dllm {}", DLLM_VERSION);
+    recording.command = session.command;
+    recording.model = model.name();
+    recording.options = options_;
+    if (!record_.empty()) record_answers(bound, model, recording, stop);
     auto report = evaluate(set, scoring, bound, items_.judging, [&](const EvalReport& so_far, std::size_t total) {
       progress.show(static_cast<double>(so_far.records.size()) / static_cast<double>(total),
                     fmt::format("{}/{} · {}", so_far.records.size(), total, summary(so_far)));
@@ -62,12 +79,36 @@ class Eval final : public Verb {
     if (!report) return std::move(report).error();
     print(*report, run_config(model, model_, resolved, session.command), terminal.out);
     terminal.err << fmt::format("{} · {:.1f} s\n", summary(*report), report->all.seconds);
+    if (!record_.empty() && report->complete) DLLM_CHECK_OK(write(recording, *report, terminal));
     if (report->complete) return kExitOk;
     terminal.err << fmt::format("interrupted: {} of {} items\n", report->all.items, set.items.size());
     return kExitInterrupted;
   }
 
  private:
+  /// Each answer is replayed at once: what a replay of it on its own model would not repeat is no recording.
+  static void record_answers(EvalModel& bound, const LanguageModel& model, Recording& recording,
+                             const std::stop_token& stop) {
+    bound.answer = [answer = std::move(bound.answer), &model, &recording,
+                    stop](const std::string& prompt) -> Expected<Generation> {
+      DLLM_TRY(Generation given, answer(prompt));
+      if (given.finish == FinishReason::kCancelled) return given;
+      DLLM_TRY(const Generation again, model.replay(given, stop));
+      if (again.finish != FinishReason::kCancelled) DLLM_CHECK_OK(add_answer(recording, given));
+      return given;
+    };
+  }
+
+  OutputOptions record_options() const { return made_of(std::vector{words_.front(), model_.path}); }
+
+  Expected<void> write(Recording& recording, const EvalReport& report, Terminal& terminal) const {
+    recording.items = static_cast<std::int32_t>(report.all.items);
+    recording.correct = static_cast<std::int32_t>(report.all.correct);
+    DLLM_CHECK_OK(write_file(record_, recording_text(recording), record_options()));
+    terminal.err << fmt::format("{} answers recorded in {}\n", recording.answers.size(), record_);
+    return {};
+  }
+
   /// Likelihoods are taken of given answers: nothing is generated.
   static Expected<void> check_unread(const Flags& flags) {
     const auto check = [&flags](const OptionInfo& info) -> Expected<void> {
@@ -125,7 +166,7 @@ class Eval final : public Verb {
 
   std::vector<std::string> words_;
   EvalFlags items_;
-  std::string output_;
+  std::string output_, record_;
   ModelFlags model_;
   GenerateOptions options_;
 };

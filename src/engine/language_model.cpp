@@ -65,6 +65,10 @@ Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vecto
   return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop));
 }
 
+Expected<Generation> LanguageModel::replay(const Generation& recorded, std::stop_token stop) const {
+  return impl_->replay(recorded, std::move(stop));
+}
+
 Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_t>& ids, bool causal,
                                                    std::int32_t canvas) const {
   const ModelDesc& desc = impl_->model->desc();

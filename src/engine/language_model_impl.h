@@ -17,6 +17,7 @@
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/method.h"
+#include "engine/replay.h"
 #include "engine/resolve.h"
 #include "model/describe.h"
 #include "model/model.h"
@@ -61,6 +62,19 @@ struct LanguageModel::Impl {
     DLLM_TRY(PassRunner* const second, second_path(resolved));
     return checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency, on_step,
                                   std::move(stop), second));
+  }
+
+  Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
+    DLLM_TRY(const CommitSchedule schedule, schedule_of(recorded));
+    const std::lock_guard lock(mutex);
+    DLLM_TRY(const LatencyTable* const latency, latency_table(recorded.options, stop));
+    DLLM_TRY(Generation again,
+             checked(dllm::generate(*running.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
+                                    latency, {}, std::move(stop), nullptr, &schedule)));
+    if (again.finish == FinishReason::kCancelled) return again;
+    DLLM_CHECK_OK(check_replayed(again, schedule));
+    DLLM_CHECK_OK(check_same_work(again, recorded));
+    return again;
   }
 
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "engine/generate.h"
 #include "engine/method.h"
+#include "engine/replay.h"
 
 namespace dllm {
 namespace {
@@ -99,7 +100,7 @@ Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
                                                     const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                     const LatencyTable* latency, PassRunner* second,
-                                                    const std::vector<TokenId>& suffix) {
+                                                    const std::vector<TokenId>& suffix, const CommitSchedule* replay) {
   const ModelDesc& desc = backend.desc();
   DLLM_CHECK_OK(check(desc, prompt, resolved, suffix));
   std::unique_ptr<Sequence> sequence(new Sequence(tokenizer, prompt));
@@ -118,11 +119,17 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   sequence->result_.commit_step.assign(length, -1);
   sequence->result_.confidence.assign(length, 0.0);
   if (desc.canvas.length > 0) {
+    if (replay != nullptr)
+      return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
     DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
     sequence->loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *sequence->cache_);
     return sequence;
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
+  if (replay != nullptr) {
+    DLLM_CHECK_OK(check_replay(desc, resolved, *method.decoder, *replay));
+    method.decoder = make_replay_decoder(std::move(method.decoder), *replay, desc);
+  }
   DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency));
   if (const auto path = second_path_of(*method.decoder); path && second != nullptr) {
     denoise.second.delay = path->merge_delay;
@@ -179,6 +186,10 @@ DenoiseCounters Sequence::counters() const {
   return in_loop([](const auto& loop) { return loop.counters(); });
 }
 
+Position Sequence::settled() const {
+  return in_loop([](const auto& loop) { return loop.settled() - loop.canvas().prompt_end(); });
+}
+
 StepEvent Sequence::event(const DenoiseStep& step, bool with_canvas) const {
   const Canvas& canvas = this->canvas();
   const DenoiseCounters counters = this->counters();
@@ -191,8 +202,7 @@ StepEvent Sequence::event(const DenoiseStep& step, bool with_canvas) const {
   event.masked = canvas.masked_count();
   if (with_canvas) show_canvas(step, event);
 
-  const Position settled = in_loop([](const auto& loop) { return loop.settled(); });
-  const Position asked = std::min(settled, canvas.prompt_end() + length_);
+  const Position asked = canvas.prompt_end() + std::min(settled(), length_);
   event.text = text(asked, /*complete=*/false);
   if (const auto stop = find_stop_text(asked))
     event.text.resize(std::min(stop->at, event.text.size()));

@@ -13,6 +13,7 @@
 #include "backend/latency_table.h"
 #include "decode/denoiser.h"
 #include "decode/refiner.h"
+#include "decode/replay_decoder.h"
 #include "decode/second_path.h"
 #include "dllm/generate.h"
 #include "text/tokenizer/tokenizer.h"
@@ -29,11 +30,13 @@ class Sequence {
 
   /// `tokenizer` may be null (no text then); `latency` and `second` too. `resolved` comes from resolve_options(). All
   /// are borrowed. `suffix`: tokens after the answer, which are given and never change; the model sees them from the
-  /// first step on. Errors: kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
+  /// first step on. `replay`: which pass commits what, in place of the method's choice; null: the method chooses.
+  /// Errors: kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
   static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                    const LatencyTable* latency, PassRunner* second = nullptr,
-                                                   const std::vector<TokenId>& suffix = {});
+                                                   const std::vector<TokenId>& suffix = {},
+                                                   const CommitSchedule* replay = nullptr);
 
   /// See Denoiser::prepare() and Refiner::prepare(). Empty also when a stop text is final.
   std::span<const SequenceStep> prepare();
@@ -45,6 +48,8 @@ class Sequence {
   DenoiseCounters counters() const;
   Position capacity() const { return cache_->capacity(); }  ///< K/V positions held, without those of guidance
   Position length() const { return length_; }
+  /// End of the answer's prefix that is final, without the prompt.
+  Position settled() const;
   Position decided() const { return length_ - std::min(length_, canvas().masked_count()); }
   /// The result so far; the sequence must not be used afterwards. `cancelled`: stopped from outside.
   Generation finish(bool cancelled, double seconds);

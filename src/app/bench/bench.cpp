@@ -14,6 +14,7 @@
 #include "app/cli/verb.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "engine/recording.h"
 
 namespace dllm::app {
 namespace {
@@ -24,7 +25,7 @@ class Bench final : public Verb {
  public:
   void declare(Flags& flags) override {
     flags.positionals("[step] [generate] [load] [latency]",
-                      "what to measure; without a word and without --peak: load and step", 4, words_);
+                      "what to measure; without a word, --peak and --against-autoregression: load and step", 4, words_);
     flags.group("Measurement");
     flags.add({.names = {"--peak"},
                .help = "print the machine's own peaks: int8, bf16, f32, memory reads",
@@ -48,8 +49,10 @@ class Bench final : public Verb {
                .help = "short cases repeat until this many seconds are measured",
                .default_text = "0.2",
                .apply = into(options_.min_seconds, 0, 3600)});
+    flags.add({.names = {"--against-autoregression"},
+               .help = "compare the presets, and --replay, with the same weights run autoregressively",
+               .apply = into(against_)});
     add_model_flags(flags);
-    options_.generate.exact_length = true;  // work that does not depend on what the model says
     add_generate_flags(flags, options_.generate);
     for (const char* name : {"-r", "-c"}) flags.free_name(name);  // rows and contexts of steps here
     add_step_flags(flags);
@@ -63,8 +66,10 @@ class Bench final : public Verb {
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
     if (model_flags_.list_isas(terminal)) return kExitOk;
-    if (early_stop_) options_.generate.exact_length = false;
     DLLM_CHECK_OK(check_words());
+    DLLM_CHECK_OK(check_replays());
+    // Work that does not depend on what the model says.
+    if (!options_.generate.exact_length) options_.generate.exact_length = !early_stop_;
     const Json shared = {
         {"time", utc_time()}, {"host", host_json()}, {"build", build_json()}, {"command", session.command}};
     BenchOutput output(terminal.out, format_, shared);
@@ -110,8 +115,24 @@ class Bench final : public Verb {
     flags.add({.names = {"-p", "--prompt-tokens"},
                .value = "LIST",
                .help = "random tokens in front of a generation; the options of dllm run say what follows",
-               .default_text = "32",
+               .default_text = "32; recorded lengths with --replay; 128 against autoregression",
                .apply = into_numbers(options_.prompts, 1, kMaxPositions)});
+    flags.add({.names = {"--replay"},
+               .value = "FILE",
+               .help = "commit what the recording says in each pass (dllm eval --record); give it again for more",
+               .takes_path = true,
+               .apply = into(options_.replays)});
+    flags.add({.names = {"--answers"},
+               .value = "N",
+               .help = "answers of a recording to play, spread from its slowest to its fastest",
+               .default_text = "4",
+               .apply = into(options_.answers, 1, kMaxPositions)});
+    flags.add({.names = {"--tokens-per-pass"},
+               .value = "LIST",
+               .help = "rates to compare with autoregression",
+               .default_text = "1,2,4,8",
+               .apply = into_numbers(options_.tokens_per_pass, 1, kMaxPositions),
+               .rare = true});
   }
 
   /// Lists where ModelFlags has one value.
@@ -155,7 +176,7 @@ class Bench final : public Verb {
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
 
   Expected<void> check_words() {
-    if (words_.empty() && !peak_) words_ = {"load", "step"};
+    if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
         return Error{ErrorCode::kUsage, "nothing of that name can be measured", fmt::format("'{}'", word),
@@ -165,6 +186,33 @@ class Bench final : public Verb {
     for (std::int32_t& count : threads_)
       if (count == 0) count = default_thread_count();
     return {};
+  }
+
+  static std::string flag_named(std::string key) {
+    std::replace(key.begin(), key.end(), '_', '-');
+    return "--" + (key == "context" ? "ctx-size" : key);
+  }
+
+  /// A recording and a comparison say themselves how answers are decoded.
+  Expected<void> check_replays() const {
+    const bool replays = !options_.replays.empty();
+    if (replays && !against_ && !wants("generate"))
+      return Error{ErrorCode::kUsage, "nothing is generated", "--replay", "add the word generate"};
+    if (!replays && !against_) return {};
+    if (against_ && wants("generate"))
+      return Error{ErrorCode::kUsage, "is a measurement of its own", "--against-autoregression",
+                   "leave the word generate out"};
+    if (early_stop_)
+      return Error{ErrorCode::kUsage, "answers end where the recording says", "--early-stop", "leave the option out"};
+    OptionMap given = given_options(options_.generate);
+    if (against_) given.erase("preset");
+    if (options_.generate.block_length && !against_) given.emplace("block_length", OptionValue());
+    if (options_.generate.context) given.emplace("context", OptionValue());
+    if (given.empty()) return {};
+    return Error{
+        ErrorCode::kUsage,
+        against_ ? "presets and recordings say how answers are decoded" : "the recording says how answers are decoded",
+        flag_named(given.begin()->first), "leave the option out"};
   }
 
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
@@ -177,7 +225,7 @@ class Bench final : public Verb {
       progress.clear();
       if (peak_) output.add(peak_record(found));
     }
-    for (const std::string& path : words_.empty() ? std::vector<std::string>() : paths_)
+    for (const std::string& path : words_.empty() && !against_ ? std::vector<std::string>() : paths_)
       for (const std::int32_t threads : threads_) {
         BenchOptions options = options_;
         options.load = model_flags_.load;
@@ -197,7 +245,7 @@ class Bench final : public Verb {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);
     }
-    if (!wants("step") && !wants("generate") && !wants("latency")) return {};
+    if (!wants("step") && !wants("generate") && !wants("latency") && !against_) return {};
     DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
     if (wants("latency")) {
       DLLM_CHECK_OK(bench_latency(model, options, watch, add));
@@ -208,6 +256,7 @@ class Bench final : public Verb {
     if (wants("generate")) {
       DLLM_CHECK_OK(bench_generate(model, options, watch, add));
     }
+    if (against_) DLLM_CHECK_OK(bench_against_autoregression(model, options, watch, add));
     return {};
   }
 
@@ -215,7 +264,7 @@ class Bench final : public Verb {
   std::vector<std::int32_t> threads_{0};
   ModelFlags model_flags_;
   BenchOptions options_;
-  bool peak_ = false, no_peak_ = false, early_stop_ = false;
+  bool peak_ = false, no_peak_ = false, early_stop_ = false, against_ = false;
   std::string format_;
 };
 

@@ -28,7 +28,10 @@ struct BenchOptions {
   std::vector<std::int32_t> contexts{512};  ///< visible positions, the step's rows among them; at least the rows
   std::vector<std::int32_t> batches{1};     ///< sequences of a step, each with its own cache
   std::string scored = "all";               ///< all, none or a number
-  std::vector<std::int32_t> prompts{32};    ///< prompt tokens of a generation
+  std::vector<std::int32_t> prompts{};      ///< prompt tokens of a generation; empty: the measurement's default
+  std::vector<std::string> replays{};       ///< recordings whose commits are played
+  std::int32_t answers = 4;                 ///< of each of them
+  std::vector<std::int32_t> tokens_per_pass{1, 2, 4, 8};
   GenerateOptions generate{};
   std::int32_t repetitions = 5;
   std::int32_t warmup = 1;
@@ -72,11 +75,17 @@ nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
                            const BenchSink& sink);
 
-/// One record per prompt length x batch: each time as many generations as the largest batch holds, of random prompts of
-/// the seed, at most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two
+/// One record per prompt length x batch (with recordings: per recording x prompt length x batch): each time as many
+/// generations as the largest batch holds, of random prompts of the seed, or as many as `answers` says of a recording,
+/// at most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two
 /// repetitions give different tokens.
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink);
+
+/// One record for the model run as an autoregressive one (CausalTwin), one per preset x tokens per pass, one per
+/// recording. Errors: kUsage for a model without masks, as bench_generate().
+Expected<void> bench_against_autoregression(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
+                                            const BenchSink& sink);
 
 /// One record per rows of the latency table, which is measured if this machine does not have it yet
 /// (engine/latency_file.h): `ms` where the rows see only themselves. Errors: kResource, kCancelled.

@@ -6,10 +6,14 @@
 #include <sstream>
 
 #include "app/bench/bench.h"
+#include "app/bench/causal_twin.h"
 #include "app/bench/list.h"
 #include "app/bench/output.h"
 #include "app/bench/stats.h"
 #include "app/bench/work.h"
+#include "app/bench/workload.h"
+#include "engine/generate.h"
+#include "engine/resolve.h"
 
 namespace dllm::app {
 namespace {
@@ -153,6 +157,39 @@ TEST(BenchOutput, EveryRowCarriesHostAndCommand) {
   EXPECT_EQ(markdown.find("dllm bench"), markdown.rfind("dllm bench")) << "told once";
   EXPECT_NE(markdown.find("| m | Q4_0 | 2 | 1.00 kB | 1.0 | 2.0 |"), std::string::npos) << markdown;
   EXPECT_EQ(printed("json", 0), "[]\n");
+}
+
+TEST(BenchWorkload, EvenSchedulesKeepBlocksApart) {
+  EXPECT_EQ(even_schedule(6, 3, 2).pass_of, (Numbers{0, 0, 1, 2, 2, 3}));
+  EXPECT_EQ(even_schedule(5, 4, 1).pass_of, (Numbers{0, 1, 2, 3, 4}));
+  EXPECT_EQ(even_schedule(4, 2, 8).pass_of, (Numbers{0, 0, 1, 1})) << "at most a block";
+  EXPECT_FALSE(even_schedule(4, 2, 8).stop);
+}
+
+TEST(BenchWorkload, TheCausalTwinIsTheModelUnderACausalMask) {
+  BenchModel model = *BenchModel::open("", {});
+  CausalTwin twin(model.backend());
+  GenerateOptions options;
+  options.length = 12;
+  options.exact_length = true;
+  const auto resolved = resolve_options(options, twin.desc());
+  ASSERT_TRUE(resolved) << resolved.error().message();
+  const std::vector<TokenId> prompt = bench_prompt(twin.desc(), 3, 0, 20);
+  const auto answer = generate(twin, nullptr, prompt, *resolved, nullptr, {}, {});
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->stats.nfe, 12);
+  EXPECT_EQ(answer->stats.rows_forwarded, 20 + 11) << "the prompt once, then a row per token";
+  EXPECT_EQ(answer->stats.rows_scored, 12);
+
+  const LanguageModel plain = *LanguageModel::load("");
+  std::vector<TokenId> ids = prompt;
+  for (const TokenId token : answer->ids) {
+    const auto logits = plain.logits(ids, /*causal=*/true);
+    ASSERT_TRUE(logits);
+    const auto last = logits->end() - plain.vocab_size();
+    EXPECT_EQ(token, std::max_element(last, logits->end()) - last);
+    ids.push_back(token);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "app/bench/bench.h"
 #include "app/bench/host.h"
 #include "app/bench/stats.h"
+#include "app/bench/workload.h"
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "base/hash.h"
@@ -14,6 +15,7 @@
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/method.h"
+#include "engine/replay.h"
 #include "engine/resolve.h"
 
 namespace dllm::app {
@@ -46,33 +48,27 @@ Expected<Answers> sum_up(const std::vector<Generation>& generations) {
 
 class GenerateBench {
  public:
-  GenerateBench(BenchModel& model, const BenchOptions& options, const ResolvedOptions& resolved,
-                const BenchWatch& watch)
-      : model_(model), options_(options), resolved_(resolved), watch_(watch) {}
+  GenerateBench(BenchModel& model, const BenchOptions& options, Workload work, const BenchWatch& watch)
+      : model_(model), options_(options), work_(std::move(work)), watch_(watch) {}
 
-  Expected<void> prepare() {
-    if (const std::string name = latency_name(resolved_); !name.empty()) {
-      DLLM_TRY(latency_, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
+  /// The same requests in every batch: what they cost can be compared, and must be equal.
+  Expected<void> run(const BenchSink& sink) {
+    std::optional<LatencyTable> latency;
+    if (const std::string name = latency_name(work_.options); !name.empty()) {
+      DLLM_TRY(latency, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
     }
-    return {};
-  }
-
-  /// As many requests as the largest batch has, in every batch: what they cost can be compared, and must be equal.
-  Expected<void> run(std::int32_t prompt_tokens, const BenchSink& sink) {
-    const std::int32_t requests = *std::max_element(options_.batches.begin(), options_.batches.end());
-    std::vector<std::vector<TokenId>> prompts(static_cast<std::size_t>(requests));
-    for (std::size_t i = 0; i < prompts.size(); ++i)
-      for (Position p = 0; p < prompt_tokens; ++p)
-        prompts[i].push_back(bench_token(model_.model->desc(), resolved_.seed + i, p));
     std::optional<Answers> answers;
     for (const std::int32_t batch : options_.batches) {
       if (watch_.progress)
-        watch_.progress(fmt::format("{} x {} tokens after a prompt of {}, batch {}, {} threads", requests,
-                                    resolved_.length, prompt_tokens, batch, model_.running.threads));
+        watch_.progress(fmt::format("{} x {} tokens after a prompt of {}, batch {}, {} threads", work_.prompts.size(),
+                                    work_.options.length, prompt_tokens(), batch, model_.running.threads));
       const auto body = [&]() -> Expected<void> {
-        DLLM_TRY(const auto generations, generate_batch(model_.backend(), nullptr, prompts, resolved_,
-                                                        latency_ ? &*latency_ : nullptr, batch, {}, watch_.stop));
+        DLLM_TRY(const auto generations,
+                 generate_batch(model_.backend(), nullptr, work_.prompts, work_.options, latency ? &*latency : nullptr,
+                                batch, {}, watch_.stop, nullptr, work_.replays));
         DLLM_TRY(const Answers these, sum_up(generations));
+        for (std::size_t i = 0; i < work_.replays.size(); ++i)
+          DLLM_CHECK_OK(check_replayed(generations[i], work_.replays[i]));
         if (answers && these.hash != answers->hash)
           return Error{ErrorCode::kMismatch, "two runs of one seed gave different tokens", model_.path,
                        "this is a bug"};
@@ -80,24 +76,31 @@ class GenerateBench {
         return {};
       };
       DLLM_TRY(const auto samples, repeat(options_, watch_, body));
-      sink(record(prompt_tokens, batch, requests, *answers, samples));
+      sink(record(batch, *answers, samples));
     }
     return {};
   }
 
  private:
-  Json record(std::int32_t prompt_tokens, std::int32_t batch, std::int32_t requests, const Answers& answers,
-              const std::vector<double>& samples) const {
+  /// Of a recording: the mean.
+  std::size_t prompt_tokens() const {
+    std::size_t sum = 0;
+    for (const auto& prompt : work_.prompts) sum += prompt.size();
+    return sum / work_.prompts.size();
+  }
+
+  Json record(std::int32_t batch, const Answers& answers, const std::vector<double>& samples) const {
     const double median = summarize(samples).median;
     const GenerateStats& stats = answers.sum;
     Json json = {{"test", "generate"}};
     json.update(model_.describe());
     json["activations"] = options_.load.activations.empty() ? "int8" : options_.load.activations;
-    json["seed"] = resolved_.seed;
+    json["seed"] = work_.options.seed;
     json["batch"] = batch;
-    json["requests"] = requests;
-    json["prompt_tokens"] = prompt_tokens;
-    json["options"] = options_json(resolved_);
+    json["requests"] = work_.prompts.size();
+    json["prompt_tokens"] = prompt_tokens();
+    json["options"] = options_json(work_.options);
+    if (!work_.file.empty()) json["replay"] = replay_json(work_);
     json["repetitions"] = samples.size();
     json["ms"] = summary_json(samples, 1e3);
     json["answer_tokens"] = stats.answer_tokens;
@@ -116,19 +119,31 @@ class GenerateBench {
 
   BenchModel& model_;
   const BenchOptions& options_;
-  const ResolvedOptions& resolved_;
+  const Workload work_;
   const BenchWatch& watch_;
-  std::optional<LatencyTable> latency_;
 };
 
 }  // namespace
 
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink) {
-  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options.generate, model.model->desc()));
-  GenerateBench bench(model, options, resolved, watch);
-  DLLM_CHECK_OK(bench.prepare());
-  for (const std::int32_t prompt : options.prompts) DLLM_CHECK_OK(bench.run(prompt, sink));
+  const ModelDesc& desc = model.model->desc();
+  for (const std::string& file : options.replays)
+    for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {
+      DLLM_TRY(Workload work, recorded_workload(desc, {file, options.answers, options.generate.length.value_or(0),
+                                                       tokens, options.generate.seed}));
+      DLLM_CHECK_OK(GenerateBench(model, options, std::move(work), watch).run(sink));
+    }
+  if (!options.replays.empty()) return {};
+  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options.generate, desc));
+  const std::int32_t requests = *std::max_element(options.batches.begin(), options.batches.end());
+  for (const std::int32_t tokens : options.prompts.empty() ? std::vector{32} : options.prompts) {
+    Workload work;
+    work.options = resolved;
+    for (std::int32_t i = 0; i < requests; ++i)
+      work.prompts.push_back(bench_prompt(desc, resolved.seed, static_cast<std::size_t>(i), tokens));
+    DLLM_CHECK_OK(GenerateBench(model, options, std::move(work), watch).run(sink));
+  }
   return {};
 }
 

@@ -96,6 +96,18 @@ std::vector<Column> columns(const std::string& test) {
            number("tok/s", "/tokens_per_second", 2),
            number("ms/NFE", "/ms_per_forward", 2),
            number("tok/step", "/tokens_per_step", 2)};
+  if (test == "against-autoregression")
+    own = {integer("prompt", "prompt_tokens"),
+           number("length", "/options/length", 0),
+           text("method", "method"),
+           text("tokens", "pattern"),
+           number("tok/pass", "/tokens_per_forward", 2),
+           integer("passes", "nfe"),
+           integer("rows", "rows_forwarded"),
+           number("first token ms", "/first_token_ms/median", 1),
+           number("answer ms", "/ms/median", 1),
+           number("tok/s", "/tokens_per_second", 2),
+           number("x autoregressive", "/times_autoregression", 2)};
   if (test == "latency")
     own = {integer("rows", "rows"), number("ms", "/ms/median", 2), number("ms at context 512", "/ms_context_512", 2)};
   if (test == "step")
@@ -115,71 +127,77 @@ std::vector<Column> columns(const std::string& test) {
 }
 
 /// One schema for every kind of test, so that files of several can be read as one table.
-const std::vector<std::pair<std::string, std::string>>& csv_columns() {
-  static const std::vector<std::pair<std::string, std::string>> all = {
-      {"time", "/time"},
-      {"cpu", "/host/cpu"},
-      {"cpu_family", "/host/cpu_family"},
-      {"cpus", "/host/cpus"},
-      {"memory_bytes", "/host/memory_bytes"},
-      {"governor", "/host/governor"},
-      {"system", "/host/system"},
-      {"load_average", "/host/load_average"},
-      {"version", "/build/version"},
-      {"compiler", "/build/compiler"},
-      {"flags", "/build/flags"},
-      {"command", "/command"},
-      {"test", "/test"},
-      {"path", "/path"},
-      {"model", "/name"},
-      {"architecture", "/architecture"},
-      {"parameters", "/parameters"},
-      {"bytes", "/bytes"},
-      {"type", "/type"},
-      {"threads", "/threads"},
-      {"isa", "/isa"},
-      {"cache_type", "/cache_type"},
-      {"activations", "/activations"},
-      {"seed", "/seed"},
-      {"batch", "/batch"},
-      {"rows", "/rows"},
-      {"context", "/context"},
-      {"scored", "/scored"},
-      {"prompt_tokens", "/prompt_tokens"},
-      {"requests", "/requests"},
-      {"options", "/options"},
-      {"repetitions", "/repetitions"},
-      {"ms_median", "/ms/median"},
-      {"ms_min", "/ms/min"},
-      {"ms_max", "/ms/max"},
-      {"ms_mad", "/ms/mad"},
-      {"open_ms_median", "/open_ms/median"},
-      {"gop", "/gop"},
-      {"gops", "/gops"},
-      {"peak_gops", "/peak_gops"},
-      {"peak_percent", "/peak_percent"},
-      {"weight_gbps", "/weight_gbps"},
-      {"read_gbps", "/read_gbps"},
-      {"read_percent", "/read_percent"},
-      {"operators", "/operators"},
-      {"nfe", "/nfe"},
-      {"rows_forwarded", "/rows_forwarded"},
-      {"steps", "/steps"},
-      {"answer_tokens", "/answer_tokens"},
-      {"tokens_per_second", "/tokens_per_second"},
-      {"ms_per_forward", "/ms_per_forward"},
-      {"tokens_per_step", "/tokens_per_step"},
-      {"hash", "/hash"},
-      {"ms_context_512", "/ms_context_512"},
-      {"ms_per_pair", "/ms_per_pair"},
-      {"file_bytes", "/file_bytes"},
-      {"peak_rss_bytes", "/peak_rss_bytes"},
-      {"int8_gops", "/int8/gops"},
-      {"bf16_gops", "/bf16/gops"},
-      {"f32_gops", "/f32/gops"},
-  };
-  return all;
-}
+struct CsvColumn {
+  const char *name, *pointer;  ///< JSON pointer into the record
+};
+constexpr CsvColumn kCsvColumns[] = {
+    {"time", "/time"},
+    {"cpu", "/host/cpu"},
+    {"cpu_family", "/host/cpu_family"},
+    {"cpus", "/host/cpus"},
+    {"memory_bytes", "/host/memory_bytes"},
+    {"governor", "/host/governor"},
+    {"system", "/host/system"},
+    {"load_average", "/host/load_average"},
+    {"version", "/build/version"},
+    {"compiler", "/build/compiler"},
+    {"flags", "/build/flags"},
+    {"command", "/command"},
+    {"test", "/test"},
+    {"path", "/path"},
+    {"model", "/name"},
+    {"architecture", "/architecture"},
+    {"parameters", "/parameters"},
+    {"bytes", "/bytes"},
+    {"type", "/type"},
+    {"threads", "/threads"},
+    {"isa", "/isa"},
+    {"cache_type", "/cache_type"},
+    {"activations", "/activations"},
+    {"seed", "/seed"},
+    {"batch", "/batch"},
+    {"rows", "/rows"},
+    {"context", "/context"},
+    {"scored", "/scored"},
+    {"prompt_tokens", "/prompt_tokens"},
+    {"requests", "/requests"},
+    {"options", "/options"},
+    {"repetitions", "/repetitions"},
+    {"ms_median", "/ms/median"},
+    {"ms_min", "/ms/min"},
+    {"ms_max", "/ms/max"},
+    {"ms_mad", "/ms/mad"},
+    {"open_ms_median", "/open_ms/median"},
+    {"gop", "/gop"},
+    {"gops", "/gops"},
+    {"peak_gops", "/peak_gops"},
+    {"peak_percent", "/peak_percent"},
+    {"weight_gbps", "/weight_gbps"},
+    {"read_gbps", "/read_gbps"},
+    {"read_percent", "/read_percent"},
+    {"operators", "/operators"},
+    {"nfe", "/nfe"},
+    {"rows_forwarded", "/rows_forwarded"},
+    {"steps", "/steps"},
+    {"answer_tokens", "/answer_tokens"},
+    {"tokens_per_second", "/tokens_per_second"},
+    {"ms_per_forward", "/ms_per_forward"},
+    {"tokens_per_step", "/tokens_per_step"},
+    {"hash", "/hash"},
+    {"method", "/method"},
+    {"pattern", "/pattern"},
+    {"replay", "/replay"},
+    {"first_token_ms", "/first_token_ms/median"},
+    {"tokens_per_forward", "/tokens_per_forward"},
+    {"times_autoregression", "/times_autoregression"},
+    {"ms_context_512", "/ms_context_512"},
+    {"ms_per_pair", "/ms_per_pair"},
+    {"file_bytes", "/file_bytes"},
+    {"peak_rss_bytes", "/peak_rss_bytes"},
+    {"int8_gops", "/int8/gops"},
+    {"bf16_gops", "/bf16/gops"},
+    {"f32_gops", "/f32/gops"},
+};
 
 std::string csv_cell(const Json& value) {
   std::string text = value.is_string() ? value.get<std::string>() : dump(value, -1);
@@ -228,11 +246,11 @@ void BenchOutput::add_markdown(const Json& record) {
 void BenchOutput::add_csv(const Json& record) {
   std::vector<std::string> cells;
   if (first_) {
-    for (const auto& [name, pointer] : csv_columns()) cells.push_back(name);
+    for (const auto& [name, pointer] : kCsvColumns) cells.push_back(name);
     out_ << fmt::format("{}\n", fmt::join(cells, ","));
     cells.clear();
   }
-  for (const auto& [name, pointer] : csv_columns()) {
+  for (const auto& [name, pointer] : kCsvColumns) {
     const Json::json_pointer at(pointer);
     cells.push_back(record.contains(at) ? csv_cell(record[at]) : std::string());
   }

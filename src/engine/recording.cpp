@@ -1,0 +1,88 @@
+#include "engine/recording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "base/try.h"
+#include "engine/common_options.h"
+#include "engine/option_parts.h"
+#include "engine/replay.h"
+
+namespace dllm {
+
+GenerateOptions Recording::replay_options(std::int32_t positions) const {
+  GenerateOptions result = options;
+  result.length = positions;
+  result.block_length = std::min(block_length, positions);
+  return result;
+}
+
+std::vector<std::size_t> Recording::spread(std::size_t count) const {
+  std::vector<std::size_t> order(answers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+    return answers[a].tokens_per_pass() < answers[b].tokens_per_pass();
+  });
+  if (count >= order.size()) return order;
+  std::vector<std::size_t> chosen;  // the middles of `count` equal parts
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(order[(2 * i + 1) * order.size() / (2 * count)]);
+  return chosen;
+}
+
+Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t positions) const {
+  const RecordedAnswer& recorded = answers[answer];
+  CommitSchedule schedule{recorded.commit_step};
+  if (recorded.stops) schedule.stop = recorded.answer_tokens - 1;
+  if (positions == length) return schedule;
+  if (positions > length || positions % block_length != 0)
+    return Error{ErrorCode::kUsage, fmt::format("a recording of {} positions is not one of {}", length, positions),
+                 "--predict", fmt::format("give {} or fewer, in whole blocks of {}", length, block_length)};
+  const auto cut = schedule.pass_of.begin() + positions;
+  const std::int32_t last = *std::max_element(schedule.pass_of.begin(), cut);
+  if (std::any_of(cut, schedule.pass_of.end(), [last](std::int32_t pass) { return pass >= 0 && pass <= last; }))
+    return Error{ErrorCode::kUsage,
+                 fmt::format("answer {} of the recording commits positions after the first {} together with these",
+                             answer, positions),
+                 "--predict", fmt::format("leave it out: the recorded length is {}", length)};
+  schedule.pass_of.erase(cut, schedule.pass_of.end());
+  if (schedule.stop && *schedule.stop >= positions) schedule.stop.reset();
+  return schedule;
+}
+
+OptionMap given_options(const GenerateOptions& options) {
+  OptionMap given;
+  if (!options.preset.empty()) given.emplace("preset", options.preset);
+  for (const CommonOption& one : common_options())
+    if (const auto value = one.given.load(options)) given.emplace(one.info().key, *value);
+  for (const char* key : {"length", "block_length", "seed", "context"}) given.erase(key);
+  for (const OptionPart& part : option_parts()) {
+    const MethodChoice& choice = options.*part.given;
+    if (!choice.name.empty()) given.emplace(part.selector.key, choice.name);
+    for (const auto& [key, value] : choice.options) given.emplace(key, value);
+  }
+  return given;
+}
+
+Expected<void> add_answer(Recording& recording, const Generation& generation) {
+  DLLM_TRY(CommitSchedule schedule, schedule_of(generation));
+  const ResolvedOptions& options = generation.options;
+  if (recording.answers.empty()) {
+    recording.length = options.length;
+    recording.block_length = options.block_length;
+  } else if (options.length != recording.length || options.block_length != recording.block_length) {
+    return Error{ErrorCode::kUsage, "answers of one recording have one length and one block length", "", ""};
+  }
+  recording.answers.push_back({.prompt_tokens = generation.stats.prompt_tokens,
+                               .answer_tokens = generation.stats.answer_tokens,
+                               .stops = schedule.stop.has_value(),
+                               .nfe = generation.stats.nfe,
+                               .rows_forwarded = generation.stats.rows_forwarded,
+                               .rows_scored = generation.stats.rows_scored,
+                               .commit_step = std::move(schedule.pass_of)});
+  return {};
+}
+
+}  // namespace dllm

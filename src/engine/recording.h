@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/replay_decoder.h"
+#include "dllm/error.h"
+#include "dllm/generate.h"
+#include "dllm/options.h"
+
+namespace dllm {
+
+/// One answer of a recording.
+struct RecordedAnswer {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t answer_tokens = 0;  ///< up to and including the token that ends it
+  bool stops = false;              ///< such a token was committed; false: every position was
+  std::int32_t nfe = 0;
+  std::int64_t rows_forwarded = 0, rows_scored = 0;
+  std::vector<std::int32_t> commit_step;  ///< as in Generation
+
+  double tokens_per_pass() const { return static_cast<double>(answer_tokens) / nfe; }
+};
+
+/// Which pass committed which position in the answers of a trained model: what `dllm eval --record` writes and `dllm
+/// bench --replay` plays on other models. The format is in docs/guide/benchmarking.md.
+struct Recording {
+  std::string program, command, model;  ///< how it was made, for people
+  std::int32_t items = 0, correct = 0;  ///< answers, and how many of them were right
+  std::int32_t length = 0, block_length = 0;
+  GenerateOptions options;  ///< the others that were given; what was not is the default of the model that replays
+  std::vector<RecordedAnswer> answers;
+
+  /// With length and block length, as a replay of `positions` positions takes them.
+  GenerateOptions replay_options(std::int32_t positions) const;
+  /// Indices of `count` answers, spread evenly over the answers in the order of their tokens per pass; of one: the
+  /// median. All, if there are fewer.
+  std::vector<std::size_t> spread(std::size_t count) const;
+  /// The passes of an answer's first `positions` positions. Errors: kUsage unless these are whole blocks that are
+  /// decided before what follows them.
+  Expected<CommitSchedule> schedule(std::size_t answer, std::int32_t positions) const;
+};
+
+/// The options of a generation that are given, by key, length, block length, seed and context left out.
+OptionMap given_options(const GenerateOptions& options);
+
+/// Adds a finished answer. Errors: kUsage, as schedule_of(); another length or block length than the answers before.
+Expected<void> add_answer(Recording& recording, const Generation& generation);
+
+/// JSON. `file`: for messages. Errors (kInvalidFile): not JSON, another version, an unknown or missing key, a value out
+/// of range, with the place in the file.
+Expected<Recording> parse_recording(std::string_view text, const std::string& file);
+Expected<Recording> read_recording(const std::string& path);
+std::string recording_text(const Recording& recording);
+
+}  // namespace dllm
