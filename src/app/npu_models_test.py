@@ -20,6 +20,21 @@ batch = [1, 16]
 area_mm2 = 60
 """
 
+PROGRAM = """[[tensor]]
+name = "w"
+bytes = 400000000
+granule = 1000000
+lasting = true
+[[tensor]]
+name = "x"
+bytes = 1000
+[[operator]]
+name = "product"
+us = 20000
+reads = ["w"]
+writes = ["x"]
+"""
+
 
 class Models(CliCase):
     def json(self, *args):
@@ -113,6 +128,30 @@ class Models(CliCase):
         spec = self.dir / "issue.toml"
         spec.write_text(SWEEP.replace("[workload]", '"issue.accumulators" = [1, 2]\n[workload]'))
         self.assertIn("npu step", self.fails(3, "npu", "sweep", spec))
+
+    def test_plan(self):
+        result = self.json("plan", "--rows", 32, "--svg", self.dir / "map.svg")
+        plan = result["plan"]
+        self.assertLess(plan["window_bytes_used"], result["device"]["window"]["bytes"] + 1)
+        self.assertLessEqual(plan["run_ms"], plan["paging_ms"])
+        self.assertAlmostEqual(plan["run_ms"], plan["compute_ms"] + plan["waiting_ms"], places=6)
+        self.assertAlmostEqual(sum(part["bytes"] for part in plan["parts"]), plan["staged_bytes"])
+        self.assertIn("</svg>", (self.dir / "map.svg").read_text())
+        text = self.ok("npu", "plan", "--device", "mobile-v75", "--set", "window.bytes=1000000000").stdout
+        self.assertIn("staging", text)
+        more = self.json("plan", "--set", "window.bytes=2000000000")["plan"]
+        self.assertGreater(more["staged_bytes"], plan["staged_bytes"])
+        self.assertIn("window.bytes", self.fails(3, "npu", "plan", "--device", "dart-2048"))
+
+    def test_plan_of_a_program(self):
+        program = self.dir / "program.toml"
+        program.write_text(PROGRAM)
+        plan = self.json("plan", "--program", program, "--set", "window.bytes=300000000")["plan"]
+        self.assertEqual(plan["staged_bytes"], 400000000)
+        self.assertEqual(plan["resident_bytes"], 0)
+        self.fails(2, "npu", "plan", "--program", program, "--rows", 4)
+        program.write_text(PROGRAM.replace('"w"]', '"v"]'))
+        self.assertIn("program.toml:12", self.fails(3, "npu", "plan", "--program", program))
 
     def test_sweep(self):
         spec = self.dir / "sweep.toml"

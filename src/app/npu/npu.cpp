@@ -14,6 +14,7 @@ std::unique_ptr<Verb> make_npu_dram();
 std::unique_ptr<Verb> make_npu_devices();
 std::unique_ptr<Verb> make_npu_analyze();
 std::unique_ptr<Verb> make_npu_sweep();
+std::unique_ptr<Verb> make_npu_plan();
 
 const std::vector<VerbEntry>& npu_verbs() {
   static const std::vector<VerbEntry> entries = {
@@ -28,6 +29,7 @@ const std::vector<VerbEntry>& npu_verbs() {
       {"npu dram", "[OPTIONS]", "Simulate the memory alone under streams or a trace", make_npu_dram},
       {"npu devices", "[OPTIONS] [NAME|FILE]", "List device profiles, or show one resolved", make_npu_devices},
       {"npu analyze", "[OPTIONS]", "Roofline, time and energy of a model on a device", make_npu_analyze},
+      {"npu plan", "[OPTIONS]", "Place a step's tensors in a device's window of addresses", make_npu_plan},
       {"npu sweep", "[OPTIONS] SPEC.toml", "Evaluate a design space, with its Pareto front", make_npu_sweep},
   };
   return entries;

@@ -99,6 +99,8 @@ struct Device {
     double map_us = 0;               ///< per mapping
     double map_us_per_page = 0;
     std::int64_t page_bytes = 4096;
+    std::int64_t mapping_bytes = 0;  ///< of the largest mapping; 0: any
+    std::int64_t mappings = 0;       ///< at the same time; 0: any number
   } window;
 
   struct Energy {

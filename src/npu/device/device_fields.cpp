@@ -100,6 +100,8 @@ const std::vector<DeviceField>& device_fields() {
       NUMBER(window, map_us, 0, 1e6, "us", "per mapping"),
       NUMBER(window, map_us_per_page, 0, 1e6, "us", "per page mapped"),
       INTEGER(window, page_bytes, 4096, "bytes", "page"),
+      INTEGER(window, mapping_bytes, 0, "bytes", "largest mapping; 0: any"),
+      INTEGER(window, mappings, 0, "", "mappings at the same time; 0: any number"),
       NUMBER(energy, mac_pj, 0, 1e3, "pJ", "per multiply-accumulate"),
       NUMBER(energy, vector_lane_pj, 0, 1e3, "pJ", "per lane and cycle of vector work"),
       NUMBER(energy, sram_pj_per_byte, 0, 1e3, "pJ/B", "SRAM access"),

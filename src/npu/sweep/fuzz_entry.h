@@ -6,12 +6,13 @@
 #include "npu/device/device.h"
 #include "npu/dram/standard.h"
 #include "npu/dram/streams.h"
+#include "npu/runtime/program_file.h"
 #include "npu/sweep/spec.h"
 
 namespace dllm::npu {
 
 /// The body of fuzz/fuzz_npu_toml.cpp, which a test replays over its corpus: any text is a device, a DRAM standard, a
-/// design space or a trace of requests, or an error that says something.
+/// design space, a program for the planner or a trace of requests, or an error that says something.
 inline void fuzz_npu_toml(std::string_view text) {
   const auto require = [](const auto& result) {
     if (!result && result.error().what.empty()) __builtin_trap();
@@ -21,6 +22,9 @@ inline void fuzz_npu_toml(std::string_view text) {
   if (device) (void)device_json(*device);
   require(dram::parse_standard(text, "input"));
   require(parse_sweep(text, "input"));
+  const auto program = parse_memory_program(text, "input");
+  require(program);
+  if (program) require(plan_memory(*program, {.window_bytes = 1 << 20, .staging_bytes = 1 << 16, .map_us = 1}));
   require(dram::parse_trace(std::string(text), "input"));
 }
 

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "dllm/error.h"
+#include "npu/analytic/cost_model.h"
+#include "npu/runtime/memory_plan.h"
+
+namespace dllm::npu {
+
+/// The window, staging buffer and mapping costs of a device profile. Errors: kUnsupported for a device that sees all of
+/// its memory.
+Expected<MemoryLimits> memory_limits(const Device& device);
+
+/// A denoising step as the planner reads it: weights in the device's format, each of which may be staged in panels of
+/// BLEN outputs (a stack of experts: expert by expert); keys and values of `load.keys` positions of each sequence; and
+/// the activations between operators. Times are those of `cost`, operator by operator. The embedding table is not part
+/// of it, whose rows the host looks up; nor are weights that a file may lack (biases), nor the logits.
+MemoryProgram step_program(const Graph& graph, const Device& device, const StepLoad& load, const StepCost& cost);
+
+}  // namespace dllm::npu
