@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "base/integers.h"
@@ -12,6 +13,9 @@
 
 namespace dllm::npu {
 namespace {
+
+/// Section of the device's keys that the models of time do not read.
+constexpr std::string_view kFrontEnd = "issue";
 
 /// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles one at a time.
 struct SlabWork {
@@ -92,33 +96,19 @@ double attention_cycles(const Device& device, std::int64_t sequences, std::int64
   return static_cast<double>(sequences * m * (qk + pv)) * a.tile_cycles;
 }
 
-namespace {
-
-struct IssueKey {
-  std::string_view key;
-  std::int64_t Device::Issue::* member;
-};
-constexpr std::size_t kOftenAlike = 32;
-constexpr IssueKey kIssueKeys[] = {{"issue.width", &Device::Issue::width},
-                                   {"issue.queue", &Device::Issue::queue},
-                                   {"issue.vector_starts", &Device::Issue::vector_starts},
-                                   {"issue.chaining", &Device::Issue::chaining},
-                                   {"issue.accumulators", &Device::Issue::accumulators}};
-
-}  // namespace
-
-bool is_modelled(std::string_view key) {
-  return std::none_of(std::begin(kIssueKeys), std::end(kIssueKeys), [key](const IssueKey& k) { return k.key == key; });
-}
+bool is_modelled(std::string_view key) { return key.substr(0, key.find('.')) != kFrontEnd; }
 
 Expected<void> check_modelled(const Device& device) {
-  const Device::Issue usual;
-  for (const IssueKey& k : kIssueKeys)
-    if (device.issue.*k.member != usual.*k.member)
+  Device given = device, usual;  // the accessors give references
+  for (const DeviceField& field : device_fields()) {
+    if (field.section != kFrontEnd) continue;
+    assert(field.kind == DeviceField::kInteger);
+    if (field.integer(given) != field.integer(usual))
       return Error{ErrorCode::kUnsupported,
-                   fmt::format("the analytical model of time knows no {} = {}, only {}", k.key, device.issue.*k.member,
-                               usual.*k.member),
+                   fmt::format("the analytical model of time knows no {}.{} = {}, only {}", field.section, field.key,
+                               field.integer(given), field.integer(usual)),
                    "device " + device.name, "`dllm npu step` and `dllm npu sampling` simulate it"};
+  }
   return {};
 }
 
@@ -274,7 +264,7 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
                  "", "each sequence has at least one row and one key"};
   const double ghz = device_.clock.ghz;
   StepCost step;
-  step.operators.reserve(alike.empty() ? graph.ops.size() : kOftenAlike);
+  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
   OperatorCost& sum = step.total;
   double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {

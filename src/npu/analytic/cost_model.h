@@ -27,7 +27,7 @@ struct StepLoad {
 /// Whether the models of time know the device's front end: they assume the shipped one. Without this check a narrower
 /// front end would save area in a sweep and cost no time. Errors: kUnsupported, naming the key and `dllm npu step`.
 Expected<void> check_modelled(const Device& device);
-/// The keys that it asks for: "issue.width".
+/// Whether they read a key of a device. Not those that it asks for: "issue.width".
 bool is_modelled(std::string_view key);
 
 /// What limits an operator.

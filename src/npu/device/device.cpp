@@ -78,12 +78,14 @@ Expected<void> read_sections(TomlTable& root, bool required, Device& device) {
 
 }  // namespace
 
-void Device::derive(bool formats) {
+void Device::derive_array_and_clock() {
   array.tile_cycles = static_cast<double>(array.blen) / array.macs_per_pe;
   const OperatingPoint point = operating_point(clock);
   clock.voltage = point.voltage;
   clock.effort = point.effort;
-  if (!formats) return;
+}
+
+void Device::derive_bytes() {
   const auto bytes = [](const std::string& format) {
     const auto bits = format_bits(format);
     return bits ? *bits / 8 : 0;  // validate() names the unknown one

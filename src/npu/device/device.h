@@ -119,8 +119,13 @@ struct Device {
 
   dram::MemoryConfig memory_config;  ///< resolved from `memory`
 
-  /// Sets what is marked as derived from the keys; `formats`: also what follows from the names of formats.
-  void derive(bool formats = true);
+  /// Sets what is marked as derived from the keys.
+  void derive() {
+    derive_array_and_clock();
+    derive_bytes();
+  }
+  void derive_array_and_clock();
+  void derive_bytes();  ///< of `numerics`, from the names of formats
   /// Of the array, multiply-accumulates per cycle.
   double macs_per_cycle() const { return static_cast<double>(array.blen * array.mlen) * array.macs_per_pe; }
   double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second

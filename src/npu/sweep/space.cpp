@@ -214,7 +214,8 @@ Expected<void> SweepSpace::resolve(const std::vector<std::uint32_t>& indices, De
     }
   }
   DLLM_CHECK_OK(check(workload));
-  device.derive(formats_vary_);
+  device.derive_array_and_clock();
+  if (formats_vary_) device.derive_bytes();
   if (memory_varies_) DLLM_CHECK_OK(set_memory(device));
   return validate(device);
 }
