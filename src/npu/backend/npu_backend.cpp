@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
-#include <map>
 
+#include "base/free_ranges.h"
 #include "base/try.h"
 #include "npu/backend/host_reduction.h"
 #include "npu/compiler/weights_image.h"
@@ -15,36 +15,8 @@
 namespace dllm::npu {
 namespace {
 
-/// Pieces of the machine's memory, first fit. Shared with the caches, which give theirs back.
-class HbmPool {
- public:
-  HbmPool(std::uint64_t begin, std::uint64_t end) { free_[begin] = end - begin; }
-  std::optional<std::uint64_t> acquire(std::uint64_t bytes) {
-    for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
-      const auto [first, size] = *hole;
-      if (size < bytes) continue;
-      free_.erase(hole);
-      if (size > bytes) free_[first + bytes] = size - bytes;
-      return first;
-    }
-    return std::nullopt;
-  }
-  void release(std::uint64_t first, std::uint64_t bytes) {
-    auto here = free_.emplace(first, bytes).first;
-    if (const auto next = std::next(here); next != free_.end() && first + here->second == next->first) {
-      here->second += next->second;
-      free_.erase(next);
-    }
-    if (here == free_.begin()) return;
-    if (const auto before = std::prev(here); before->first + before->second == first) {
-      before->second += here->second;
-      free_.erase(here);
-    }
-  }
-
- private:
-  std::map<std::uint64_t, std::uint64_t> free_;
-};
+/// The machine's memory. Shared with the caches, which give theirs back.
+using HbmPool = FreeRanges<std::uint64_t>;
 
 class NpuKvCache final : public KvCache {
  public:

@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "npu/compiler/attention_plan.h"
 #include "npu/compiler/context.h"
+#include "npu/compiler/kv_stream.h"
 #include "npu/compiler/softmax.h"
 
 namespace dllm::npu {
@@ -203,26 +204,13 @@ class AttentionLowering {
     if (j >= jobs_.size()) return;
     const Job& job = jobs_[j];
     const SequenceSpec& s = c_.spec.sequences[job.sequence];
-    const KvPlace place = kv_place(s);
-    const std::int64_t capacity = round_up(s.capacity, m_.hlen);
-    const std::vector<std::int64_t>& tiles = tiles_[job.sequence].tiles;
-    const bool strided = m_.vlen != m_.mlen;
-    const std::uint32_t address = value ? kVAddress : kKAddress;
-    e_.set_address(address, s.cache + (value ? place.v_offset : place.k_offset));
-    e_.set_scale(place.scale_offset);
-    if (strided) e_.set_stride(static_cast<std::uint32_t>(m_.vlen));
+    KvStream stream(c_, s, kv_place(s), value);
+    const auto tiles = std::span<const std::int64_t>(tiles_[job.sequence].tiles).subspan(job.first_tile, job.tiles);
     for (const std::int64_t group : job.kv_groups)
-      for (std::size_t first = 0; first < job.tiles;) {
-        std::size_t end = first + 1;
-        while (end < job.tiles && tiles[job.first_tile + end] == tiles[job.first_tile + end - 1] + 1) ++end;
-        const std::int64_t lane = group * m_.mlen, slab = lane / m_.vlen;
-        const std::int64_t offset =
-            (slab * capacity + tiles[job.first_tile + first] * m_.hlen) * m_.vlen + lane % m_.vlen;
-        e_.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(end - first) * hlen());
-        const Gp to = e_.reg(tile_address(j, group, first, value)), from = e_.reg(static_cast<std::uint32_t>(offset));
-        e_.transfer(Op::H_PREFETCH_M, to, from, address, strided, 1);
-        first = end;
-      }
+      for_tile_runs(tiles, [&](std::size_t first, std::size_t count) {
+        stream.read(tile_address(j, group, first, value), group * m_.mlen, tiles[first] * m_.hlen,
+                    static_cast<std::int64_t>(count) * m_.hlen);
+      });
   }
 
   // Buffers of neighbouring blocks alternate; sums belong to a group of chunks.

@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "npu/compiler/attention_plan.h"
 #include "npu/compiler/context.h"
+#include "npu/compiler/kv_stream.h"
 #include "npu/compiler/softmax.h"
 
 namespace dllm::npu {
@@ -130,25 +131,14 @@ class WideAttention {
     const Job& job = jobs_[j];
     const SequenceSpec& s = c_.spec.sequences[job.sequence];
     DLLM_TRY(const KvPlace place, c_.kv_place(s.capacity, o_.layer));
-    const std::int64_t capacity = round_up(s.capacity, c_.layout.key_tile);
+    KvStream stream(c_, s, place, value);
     const std::vector<std::int64_t>& tiles = tiles_[job.sequence].tiles;
-    const bool strided = m_.vlen != m_.mlen;
-    const std::uint32_t address = value ? kVAddress : kKAddress;
-    e_.set_address(address, s.cache + (value ? place.v_offset : place.k_offset));
-    e_.set_scale(place.scale_offset);
-    if (strided) e_.set_stride(static_cast<std::uint32_t>(m_.vlen));
     for (std::int64_t piece = 0; piece < pieces_; ++piece)
-      for (std::size_t first = 0; first < tiles.size();) {
-        std::size_t end = first + 1;
-        while (end < tiles.size() && tiles[end] == tiles[end - 1] + 1) ++end;
-        const std::int64_t lane = job.kv_head * o_.head_dim + piece * m_.mlen;
-        const std::int64_t offset = (lane / m_.vlen * capacity + tiles[first] * m_.vlen) * m_.vlen + lane % m_.vlen;
-        e_.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(static_cast<std::int64_t>(end - first) * m_.vlen));
-        const Gp to = e_.reg(keys_address(j, piece, static_cast<std::int64_t>(first), 0, value)),
-                 from = e_.reg(static_cast<std::uint32_t>(offset));
-        e_.transfer(Op::H_PREFETCH_M, to, from, address, strided, 1);
-        first = end;
-      }
+      for_tile_runs(tiles, [&](std::size_t first, std::size_t count) {
+        stream.read(keys_address(j, piece, static_cast<std::int64_t>(first), 0, value),
+                    job.kv_head * o_.head_dim + piece * m_.mlen, tiles[first] * m_.vlen,
+                    static_cast<std::int64_t>(count) * m_.vlen);
+      });
     return {};
   }
 

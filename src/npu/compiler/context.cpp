@@ -17,29 +17,9 @@ constexpr std::uint32_t kConstantAddress = 1;
 }  // namespace
 
 std::optional<std::int64_t> VramAllocator::acquire(std::int64_t rows) {
-  for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
-    const auto [first, size] = *hole;
-    if (size < rows || first + rows > top_) continue;
-    free_.erase(hole);
-    if (size > rows) free_[first + rows] = size - rows;
-    peak_ = std::max(peak_, first + rows);
-    return first;
-  }
-  return std::nullopt;
-}
-
-void VramAllocator::release(std::int64_t first, std::int64_t rows) {
-  auto [here, inserted] = free_.emplace(first, rows);
-  assert(inserted);
-  if (const auto next = std::next(here); next != free_.end() && first + rows == next->first) {
-    here->second += next->second;
-    free_.erase(next);
-  }
-  if (here == free_.begin()) return;
-  if (const auto before = std::prev(here); before->first + before->second == first) {
-    before->second += here->second;
-    free_.erase(here);
-  }
+  const auto first = free_.acquire(rows, top_);
+  if (first) peak_ = std::max(peak_, *first + rows);
+  return first;
 }
 
 std::optional<std::int64_t> VramAllocator::acquire_forever(std::int64_t rows) {
@@ -49,7 +29,7 @@ std::optional<std::int64_t> VramAllocator::acquire_forever(std::int64_t rows) {
 
 std::int64_t VramAllocator::largest_free() const {
   std::int64_t largest = 0;
-  for (const auto& [first, size] : free_) largest = std::max(largest, std::min(size, top_ - first));
+  for (const auto& [first, size] : free_.holes()) largest = std::max(largest, std::min(size, top_ - first));
   return largest;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/free_ranges.h"
 #include "graph/patterns.h"
 #include "npu/compiler/emitter.h"
 #include "npu/compiler/row_work.h"
@@ -19,9 +20,9 @@ namespace dllm::npu {
 /// Rows of vector SRAM, first fit. Buffers are released in any order.
 class VramAllocator {
  public:
-  explicit VramAllocator(std::int64_t rows) : rows_(rows), top_(rows) { free_[0] = rows; }
+  explicit VramAllocator(std::int64_t rows) : rows_(rows), top_(rows), free_(0, rows) {}
   std::optional<std::int64_t> acquire(std::int64_t rows);
-  void release(std::int64_t first, std::int64_t rows);
+  void release(std::int64_t first, std::int64_t rows) { free_.release(first, rows); }
   /// Rows at the end that nothing has used before and nothing will use again.
   std::optional<std::int64_t> acquire_forever(std::int64_t rows);
   std::int64_t largest_free() const;
@@ -29,7 +30,7 @@ class VramAllocator {
 
  private:
   std::int64_t rows_, top_, peak_ = 0;
-  std::map<std::int64_t, std::int64_t> free_;  ///< first row -> rows
+  FreeRanges<std::int64_t> free_;
 };
 
 /// A row of the step: sequence and index into its positions.
