@@ -11,87 +11,44 @@
 
 #include "base/try.h"
 #include "engine/language_model_impl.h"
-#include "engine/sequence.h"
+#include "engine/scheduler_job.h"
 
 namespace dllm {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// A request from its submission to its end.
-struct Job {
-  RequestId id = 0;
-  ScheduledRequest request;
-  ResolvedOptions resolved;
-  Clock::time_point submitted = Clock::now();
-  std::unique_ptr<Sequence> sequence{};  ///< null while it waits
-  std::size_t first = 0, count = 0;      ///< its steps in the round's batch
-  double seconds = 0;                    ///< its share of the rounds
-
-  bool late() const { return request.deadline && Clock::now() >= *request.deadline; }
-  Error late_error() const {
-    return {ErrorCode::kCancelled,
-            fmt::format("the request was not done after {:.0f} s",
-                        std::chrono::duration<double>(*request.deadline - submitted).count()),
-            std::string(kDeadline), "ask for fewer tokens, or try again when there is less to do"};
-  }
-  std::int64_t positions() const {
-    return sequence ? static_cast<std::int64_t>(sequence->capacity()) * (resolved.cfg_scale != 0 ? 2 : 1) : 0;
-  }
-};
-
-RequestState state_of(const Job& job) {
-  RequestState state;
-  state.id = job.id;
-  state.prompt_tokens = static_cast<std::int32_t>(job.request.prompt.size());
-  state.length = job.resolved.length;
-  state.seconds = seconds_since(job.submitted);
-  if (!job.sequence) return state;
-  state.running = true;
-  state.decided = job.sequence->decided();
-  state.steps = job.sequence->counters().steps;
-  state.nfe = job.sequence->counters().nfe;
-  return state;
-}
-
-}  // namespace
-
 struct Scheduler::Impl {
   LanguageModel::Impl& model;
   SchedulerOptions options;
 
   mutable std::mutex mutex{};  ///< of everything in this paragraph
   std::condition_variable_any wake{};
-  std::deque<Job> waiting{};
+  std::deque<SchedulerJob> waiting{};
   std::deque<std::function<void()>> jobs{};
-  std::set<RequestId> to_cancel{};    ///< running ones
-  std::vector<RequestState> shown{};  ///< the running ones, as the last round left them
-  SchedulerCounters counts{};
+  std::set<RequestId> to_cancel{};  ///< running ones
+  RunningRequests shown{};
+  SchedulerCounters totals{};  ///< without what is only so at a moment: counters() adds it
   RequestId next_id = 1;
 
-  std::vector<Job> running{};  ///< of the thread that steps
+  std::vector<SchedulerJob> running{};  ///< of the thread that steps
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
   bool step();
   void sleep(std::stop_token stop);
 
-  void end(Job& job, Expected<Generation> result);
-  void finish(Job& job, bool cancelled);
+  void end(SchedulerJob& job, Expected<Generation> result);
+  void finish(SchedulerJob& job, bool cancelled);
   bool leave();
   void drop_waiting();
   bool admit();
-  Expected<void> start(Job& job);
+  Expected<void> start(SchedulerJob& job);
   std::vector<SequenceStep> gather();
   void forward(const std::vector<SequenceStep>& steps);
-  void report(Job& job, const DenoiseStep& step);
+  void report(SchedulerJob& job, const DenoiseStep& step);
   void show();
+  SchedulerCounters counters() const;
 };
 
 Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRequest> requests, std::size_t* refused) {
-  std::vector<Job> made;
+  std::vector<SchedulerJob> made;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (refused != nullptr) *refused = i;
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
@@ -101,52 +58,50 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
   const std::lock_guard lock(mutex);
   // A place that is free in the next round is no place in the queue.
   const auto places = static_cast<std::size_t>(options.queue) + static_cast<std::size_t>(options.parallel);
-  if (waiting.size() + static_cast<std::size_t>(counts.running) + made.size() > places) {
-    counts.refused += made.size();
+  if (waiting.size() + shown.size() + made.size() > places) {
+    totals.refused += made.size();
     return Error{ErrorCode::kResource,
-                 fmt::format("{} requests run and {} wait: there is no place for {} more", counts.running,
-                             waiting.size(), made.size()),
+                 fmt::format("{} requests run and {} wait: there is no place for {} more", shown.size(), waiting.size(),
+                             made.size()),
                  std::string(kQueueFull), "try again later"};
   }
   std::vector<RequestId> ids;
-  for (Job& job : made) {
+  for (SchedulerJob& job : made) {
     ids.push_back(job.id = next_id++);
     waiting.push_back(std::move(job));
   }
-  counts.submitted += ids.size();
-  counts.waiting = static_cast<std::int32_t>(waiting.size());
+  totals.submitted += ids.size();
   wake.notify_one();
   return ids;
 }
 
 bool Scheduler::Impl::cancel(RequestId id) {
   const std::lock_guard lock(mutex);
-  const bool known = std::ranges::any_of(waiting, [id](const Job& job) { return job.id == id; }) ||
-                     std::ranges::any_of(shown, [id](const RequestState& state) { return state.id == id; });
+  const bool known =
+      std::ranges::any_of(waiting, [id](const SchedulerJob& job) { return job.id == id; }) || shown.contains(id);
   if (known) to_cancel.insert(id);
   wake.notify_one();
   return known;
 }
 
-/// Tells the caller, after the counts.
-void Scheduler::Impl::end(Job& job, Expected<Generation> result) {
+/// Tells the caller, when the counts are right.
+void Scheduler::Impl::end(SchedulerJob& job, Expected<Generation> result) {
   {
     const std::lock_guard lock(mutex);
     if (!result) {
-      ++(result.error().code == ErrorCode::kCancelled ? counts.cancelled : counts.failed);
+      ++(result.error().code == ErrorCode::kCancelled ? totals.cancelled : totals.failed);
     } else {
-      ++(result->finish == FinishReason::kCancelled ? counts.cancelled : counts.finished);
-      counts.answer_tokens += static_cast<std::uint64_t>(result->stats.answer_tokens);
-      counts.committed_tokens += static_cast<std::uint64_t>(result->stats.committed_tokens);
+      ++(result->finish == FinishReason::kCancelled ? totals.cancelled : totals.finished);
+      totals.answer_tokens += static_cast<std::uint64_t>(result->stats.answer_tokens);
+      totals.committed_tokens += static_cast<std::uint64_t>(result->stats.committed_tokens);
     }
     to_cancel.erase(job.id);
-    // A caller that has its answer finds the request in no list.
-    counts.running -= static_cast<std::int32_t>(std::erase_if(shown, [&](const auto& s) { return s.id == job.id; }));
+    shown.leave(job.id);  // a caller that has its answer finds the request in no list
   }
   if (job.request.on_done) job.request.on_done(std::move(result));
 }
 
-void Scheduler::Impl::finish(Job& job, bool cancelled) {
+void Scheduler::Impl::finish(SchedulerJob& job, bool cancelled) {
   end(job, model.checked(Expected<Generation>(job.sequence->finish(cancelled, job.seconds))));
 }
 
@@ -157,8 +112,8 @@ bool Scheduler::Impl::leave() {
     const std::lock_guard lock(mutex);
     cancelled = to_cancel;
   }
-  std::vector<Job> staying;
-  for (Job& job : running) {
+  std::vector<SchedulerJob> staying;
+  for (SchedulerJob& job : running) {
     if (cancelled.contains(job.id))
       finish(job, /*cancelled=*/true);
     else if (job.late())
@@ -173,24 +128,23 @@ bool Scheduler::Impl::leave() {
 
 /// The same for those that wait.
 void Scheduler::Impl::drop_waiting() {
-  std::vector<Job> gone;
+  std::vector<SchedulerJob> gone;
   {
     const std::lock_guard lock(mutex);
-    std::deque<Job> staying;
-    for (Job& job : waiting)
+    std::deque<SchedulerJob> staying;
+    for (SchedulerJob& job : waiting)
       if (to_cancel.contains(job.id) || job.late())
         gone.push_back(std::move(job));
       else
         staying.push_back(std::move(job));
     waiting = std::move(staying);
-    counts.waiting = static_cast<std::int32_t>(waiting.size());
     // Who had ended when cancel() came is in no list any more.
     const auto has = [](const auto& list, RequestId id) {
-      return std::ranges::any_of(list, [id](const Job& job) { return job.id == id; });
+      return std::ranges::any_of(list, [id](const SchedulerJob& job) { return job.id == id; });
     };
     std::erase_if(to_cancel, [&](RequestId id) { return !has(waiting, id) && !has(running, id) && !has(gone, id); });
   }
-  for (Job& job : gone) {
+  for (SchedulerJob& job : gone) {
     Generation none;
     none.stats.prompt_tokens = static_cast<std::int32_t>(job.request.prompt.size());
     none.prompt_ids = std::move(job.request.prompt);
@@ -203,7 +157,7 @@ void Scheduler::Impl::drop_waiting() {
   }
 }
 
-Expected<void> Scheduler::Impl::start(Job& job) {
+Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   const std::lock_guard lock(model.mutex);
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
   DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
@@ -215,16 +169,14 @@ Expected<void> Scheduler::Impl::start(Job& job) {
 /// Starts the request that waits longest. False: there is none, or no place.
 bool Scheduler::Impl::admit() {
   if (running.size() >= static_cast<std::size_t>(options.parallel)) return false;
-  Job job;
+  SchedulerJob job;
   {
     const std::lock_guard lock(mutex);
     if (waiting.empty()) return false;
     job = std::move(waiting.front());
     waiting.pop_front();
-    counts.waiting = static_cast<std::int32_t>(waiting.size());
-    counts.prompt_tokens += job.request.prompt.size();
-    ++counts.running;  // no moment between the two lists: submit() counts both
-    shown.push_back(state_of(job));
+    totals.prompt_tokens += job.request.prompt.size();
+    shown.join(job);  // no moment between the two lists: submit() counts both
   }
   if (const auto started = start(job); !started)
     end(job, started.error());
@@ -237,9 +189,9 @@ bool Scheduler::Impl::admit() {
 /// round already.
 std::vector<SequenceStep> Scheduler::Impl::gather() {
   std::vector<SequenceStep> steps;
-  std::vector<Job> staying;
+  std::vector<SchedulerJob> staying;
   do {
-    for (Job& job : running) {
+    for (SchedulerJob& job : running) {
       const auto mine = job.sequence->prepare();
       if (mine.empty()) {
         finish(job, /*cancelled=*/false);
@@ -260,7 +212,7 @@ std::vector<SequenceStep> Scheduler::Impl::gather() {
   return steps;
 }
 
-void Scheduler::Impl::report(Job& job, const DenoiseStep& step) {
+void Scheduler::Impl::report(SchedulerJob& job, const DenoiseStep& step) {
   if (!job.request.on_step) return;
   const StepDetail detail = job.request.detail;
   const StepEvent event =
@@ -271,16 +223,17 @@ void Scheduler::Impl::report(Job& job, const DenoiseStep& step) {
 }
 
 void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   const auto scores = [&] {
     const std::lock_guard lock(model.mutex);
     return model.running.backend->forward(steps);
   }();
-  const double seconds = seconds_since(begin), share = seconds / static_cast<double>(running.size());
-  std::vector<Job> staying;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double share = seconds / static_cast<double>(running.size());
+  std::vector<SchedulerJob> staying;
   std::uint64_t nfe = 0, rows = 0;
   for (const SequenceStep& step : steps) rows += step.plan.rows.size();
-  for (Job& job : running) {
+  for (SchedulerJob& job : running) {
     job.seconds += share;
     nfe += job.count;
     // A pass that failed tells nobody whose rows were too many.
@@ -298,23 +251,26 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
   }
   running = std::move(staying);
   const std::lock_guard lock(mutex);
-  ++counts.rounds;
-  counts.nfe += nfe;
-  counts.rows += rows;
-  counts.round_seconds += seconds;
+  ++totals.rounds;
+  totals.nfe += nfe;
+  totals.rows += rows;
+  totals.round_seconds += seconds;
 }
 
 void Scheduler::Impl::show() {
-  std::vector<RequestState> states;
-  std::int64_t positions = 0;
-  for (const Job& job : running) {
-    states.push_back(state_of(job));
-    positions += job.positions();
-  }
+  RunningRequests now;
+  for (const SchedulerJob& job : running) now.join(job);
   const std::lock_guard lock(mutex);
-  shown = std::move(states);
-  counts.running = static_cast<std::int32_t>(running.size());
-  counts.positions = positions;
+  shown = std::move(now);
+}
+
+SchedulerCounters Scheduler::Impl::counters() const {
+  const std::lock_guard lock(mutex);
+  SchedulerCounters now = totals;
+  now.running = static_cast<std::int32_t>(shown.size());
+  now.waiting = static_cast<std::int32_t>(waiting.size());
+  now.positions = shown.positions();
+  return now;
 }
 
 bool Scheduler::Impl::step() {
@@ -348,8 +304,8 @@ Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Scheduler::~Scheduler() {
   {
     const std::lock_guard lock(impl_->mutex);
-    for (const Job& job : impl_->waiting) impl_->to_cancel.insert(job.id);
-    for (const Job& job : impl_->running) impl_->to_cancel.insert(job.id);
+    for (const SchedulerJob& job : impl_->waiting) impl_->to_cancel.insert(job.id);
+    for (const SchedulerJob& job : impl_->running) impl_->to_cancel.insert(job.id);
   }
   impl_->leave();
   impl_->drop_waiting();
@@ -383,15 +339,12 @@ void Scheduler::run(std::stop_token stop) {
     if (!impl_->step()) impl_->sleep(stop);
 }
 
-SchedulerCounters Scheduler::counters() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->counts;
-}
+SchedulerCounters Scheduler::counters() const { return impl_->counters(); }
 
 std::vector<RequestState> Scheduler::requests() const {
   const std::lock_guard lock(impl_->mutex);
-  std::vector<RequestState> all = impl_->shown;
-  for (const Job& job : impl_->waiting) all.push_back(state_of(job));
+  std::vector<RequestState> all = impl_->shown.states();
+  for (const SchedulerJob& job : impl_->waiting) all.push_back(job.state());
   return all;
 }
 

@@ -79,6 +79,38 @@ TEST_F(SchedulerTest, AnswersAreThoseOfRequestsAlone) {
   }
 }
 
+/// In every callback, too.
+TEST_F(SchedulerTest, CountsAreThoseOfTheList) {
+  const auto all = scheduler(/*parallel=*/2);
+  const std::vector<Question> questions = mixed();
+  int asked = 0;
+  const auto check = [&] {
+    const SchedulerCounters counts = all->counters();
+    const std::vector<RequestState> list = all->requests();
+    const auto running = std::ranges::count_if(list, [](const RequestState& state) { return state.running; });
+    EXPECT_EQ(counts.running, running);
+    EXPECT_EQ(counts.waiting, static_cast<std::int64_t>(list.size()) - running);
+    EXPECT_EQ(counts.submitted, counts.finished + list.size());
+    ++asked;
+    return true;
+  };
+  std::vector<ScheduledRequest> requests;
+  for (const Question& question : questions) {
+    ScheduledRequest one = request(question, nullptr, 0);
+    one.on_step = [&](const StepEvent&) { return check() && all->counters().positions > 0; };
+    one.on_done = [&](const Expected<Generation>& answer) {
+      EXPECT_TRUE(answer && answer->finish != FinishReason::kCancelled);
+      check();
+    };
+    requests.push_back(std::move(one));
+  }
+  ASSERT_TRUE(all->submit(std::move(requests)));
+  check();
+  while (all->step()) check();
+  EXPECT_EQ(all->counters().positions, 0);
+  EXPECT_GT(asked, 50);
+}
+
 TEST_F(SchedulerTest, FirstDoneIsFirstOut) {
   std::vector<std::pair<int, Generation>> answers;
   const auto all = scheduler(2);

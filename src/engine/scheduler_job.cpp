@@ -1,0 +1,66 @@
+#include "engine/scheduler_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace dllm {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+bool SchedulerJob::late() const { return request.deadline && std::chrono::steady_clock::now() >= *request.deadline; }
+
+Error SchedulerJob::late_error() const {
+  return {ErrorCode::kCancelled,
+          fmt::format("the request was not done after {:.0f} s", seconds_between(submitted, *request.deadline)),
+          std::string(kDeadline), "ask for fewer tokens, or try again when there is less to do"};
+}
+
+std::int64_t SchedulerJob::positions() const {
+  return sequence ? static_cast<std::int64_t>(sequence->capacity()) * (resolved.cfg_scale != 0 ? 2 : 1) : 0;
+}
+
+RequestState SchedulerJob::state() const {
+  RequestState state;
+  state.id = id;
+  state.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+  state.length = resolved.length;
+  state.seconds = seconds_between(submitted, std::chrono::steady_clock::now());
+  if (!sequence) return state;
+  state.decided = sequence->decided();
+  state.steps = sequence->counters().steps;
+  state.nfe = sequence->counters().nfe;
+  return state;
+}
+
+void RunningRequests::join(const SchedulerJob& job) {
+  seen_.push_back({job.state(), job.positions()});
+  seen_.back().state.running = true;
+}
+
+void RunningRequests::leave(RequestId id) {
+  std::erase_if(seen_, [id](const Seen& one) { return one.state.id == id; });
+}
+
+bool RunningRequests::contains(RequestId id) const {
+  return std::ranges::any_of(seen_, [id](const Seen& one) { return one.state.id == id; });
+}
+
+std::int64_t RunningRequests::positions() const {
+  std::int64_t sum = 0;
+  for (const Seen& one : seen_) sum += one.positions;
+  return sum;
+}
+
+std::vector<RequestState> RunningRequests::states() const {
+  std::vector<RequestState> all;
+  for (const Seen& one : seen_) all.push_back(one.state);
+  return all;
+}
+
+}  // namespace dllm
