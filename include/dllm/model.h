@@ -79,9 +79,10 @@ class LanguageModel {
                                                    std::stop_token stop = {}) const;
 
   /// Makes `recorded`, a generation of this model, once more: each position is committed in the pass that commit_step
-  /// tells, whatever is predicted, and everything else is done as before. What `dllm eval --record` checks a recording
-  /// by. Errors: kMismatch if passes, rows or commits differ, as they do where windows or rows depend on predictions;
-  /// kUsage for a method that revises tokens or is guided.
+  /// tells, whatever is predicted, and everything else is done as before. With another prompt of as many ids in
+  /// `recorded`, it is how `dllm eval --record` checks that an answer can be replayed. Errors: kMismatch if passes,
+  /// rows or commits differ, as they do where windows or rows depend on predictions; kUsage for a method that revises
+  /// tokens or is guided.
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop = {}) const;
 
   /// Raw logits [ids.size() x vocab_size()] of one full pass. `causal` overrides the model's attention mask. Models

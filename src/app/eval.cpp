@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -86,14 +87,17 @@ class Eval final : public Verb {
   }
 
  private:
-  /// Each answer is replayed at once: what a replay of it on its own model would not repeat is no recording.
+  /// Each answer is replayed at once after the reversed prompt: the predictions are others then, and what does not
+  /// repeat passes, rows and commits depends on predictions, which a recording does not hold.
   static void record_answers(EvalModel& bound, const LanguageModel& model, Recording& recording,
                              const std::stop_token& stop) {
     bound.answer = [answer = std::move(bound.answer), &model, &recording,
                     stop](const std::string& prompt) -> Expected<Generation> {
       DLLM_TRY(Generation given, answer(prompt));
       if (given.finish == FinishReason::kCancelled) return given;
-      DLLM_TRY(const Generation again, model.replay(given, stop));
+      Generation other = given;
+      std::reverse(other.prompt_ids.begin(), other.prompt_ids.end());
+      DLLM_TRY(const Generation again, model.replay(other, stop));
       if (again.finish != FinishReason::kCancelled) DLLM_CHECK_OK(add_answer(recording, given));
       return given;
     };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 
@@ -27,6 +28,14 @@ std::vector<std::size_t> Recording::spread(std::size_t count) const {
     return answers[a].tokens_per_pass() < answers[b].tokens_per_pass();
   });
   if (count >= order.size()) return order;
+  if (count == 1) {
+    // The median can be far from the rate of all where answers differ much.
+    double tokens = 0, passes = 0;
+    for (const RecordedAnswer& answer : answers) tokens += answer.answer_tokens, passes += answer.nfe;
+    const auto distance = [&](std::size_t i) { return std::abs(answers[i].tokens_per_pass() - tokens / passes); };
+    return {*std::min_element(order.begin(), order.end(),
+                              [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); })};
+  }
   std::vector<std::size_t> chosen;  // the middles of `count` equal parts
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(order[(2 * i + 1) * order.size() / (2 * count)]);
   return chosen;

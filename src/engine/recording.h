@@ -37,7 +37,7 @@ struct Recording {
   /// With length and block length, as a replay of `positions` positions takes them.
   GenerateOptions replay_options(std::int32_t positions) const;
   /// Indices of `count` answers, spread evenly over the answers in the order of their tokens per pass; of one: the
-  /// median. All, if there are fewer.
+  /// nearest to the tokens per pass of all together. All, if there are fewer.
   std::vector<std::size_t> spread(std::size_t count) const;
   /// The passes of an answer's first `positions` positions. Errors: kUsage unless these are whole blocks that are
   /// decided before what follows them.

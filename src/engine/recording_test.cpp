@@ -128,7 +128,7 @@ TEST(Recording, SpreadsOverTokensPerPass) {
     recording.answers.push_back(one);
     recording.answers.back().nfe = nfe;
   }
-  EXPECT_EQ(recording.spread(1), (std::vector<std::size_t>{2})) << "the median";
+  EXPECT_EQ(recording.spread(1), (std::vector<std::size_t>{2})) << "4 tokens in 6 passes, as 20 in 30";
   EXPECT_EQ(recording.spread(9), (std::vector<std::size_t>{4, 0, 2, 3, 1})) << "from the slowest";
   const auto two = recording.spread(2);
   EXPECT_EQ(two, (std::vector<std::size_t>{0, 3}));
