@@ -92,6 +92,7 @@ class Serve final : public Verb {
 
   void declare_limits(Flags& flags) {
     constexpr std::int32_t kMany = 1 << 16;
+    constexpr const char* kContext = "what the context holds";
     flags.group("Limits");
     flags.add({.names = {"-np", "--parallel"},
                .value = "N",
@@ -105,9 +106,9 @@ class Serve final : public Verb {
                .apply = into(server_.scheduling.queue, 0, kMany)});
     flags.add({.names = {"--max-request-tokens"},
                .value = "N",
-               .help = "tokens that one request may generate; 0: what the context holds",
-               .default_text = "0",
-               .apply = into(server_.max_tokens, 0, 1 << 20),
+               .help = "tokens that one request may generate",
+               .default_text = kContext,
+               .apply = into(server_.max_tokens, 1, 1 << 20, kContext),
                .rare = true});
     flags.add({.names = {"--request-timeout"},
                .value = "S",

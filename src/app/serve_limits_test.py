@@ -242,6 +242,12 @@ class Ends(unittest.TestCase):
             self.assertEqual(server.process.wait(timeout=600), 0)
             link.close()
 
+    def test_limits_that_let_nothing_through(self):
+        result = run("serve", "--max-request-tokens", "0")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--max-request-tokens: 0 is outside [1, ", result.stderr)
+        self.assertIn("if left out: what the context holds", result.stderr)
+
     def test_addresses_in_use(self):
         with Server() as server:
             result = run("serve", "--port", server.port)

@@ -147,13 +147,7 @@ Expected<void> chat_completions(const CallPtr& call) {
     return Error{ErrorCode::kUsage, "only the chosen tokens' probabilities are known", "top_logprobs", "give 0"};
   DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
   DLLM_TRY(const GenerateOptions options, read_options(fields, call->api.model, call->api.options));
-  std::vector<std::int32_t> ids;
-  if (tools || has_tool_turns(*list)) {
-    DLLM_TRY(ids, tool_template_ids(call->api, *list, tools));
-  } else {
-    DLLM_TRY(const auto turns, read_turns(call->api, *list, "messages"));
-    DLLM_TRY(ids, template_ids(call->api, turns));
-  }
+  DLLM_TRY(const auto ids, conversation_ids(call->api, *list, tools));
   add_choices(request, ids, options, static_cast<std::size_t>(choices.value_or(1)));
   const std::size_t count = request.prompts.size();
   return answer(call, std::move(request), std::make_unique<ChatFormat>(call, logs, usage, count, std::move(tools)));

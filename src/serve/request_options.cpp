@@ -179,9 +179,9 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
     }
   if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();
   DLLM_TRY(const ResolvedOptions resolved, model.resolve(options));
-  if (server.max_tokens > 0 && resolved.length > server.max_tokens)
+  if (server.max_tokens && resolved.length > *server.max_tokens)
     return Error{ErrorCode::kUsage,
-                 fmt::format("this server generates at most {} tokens per request", server.max_tokens), "max_tokens",
+                 fmt::format("this server generates at most {} tokens per request", *server.max_tokens), "max_tokens",
                  "ask for fewer"};
   return options;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct ServerOptions {
   std::uint16_t port = 8080;  ///< 0: any
   HttpLimits http{};
   SchedulerOptions scheduling{};
-  std::int32_t max_tokens = 0;       ///< positions that one request may generate; 0: what the context holds
+  /// Positions that one request may generate; absent: what the context holds.
+  std::optional<std::int32_t> max_tokens{};
   double request_seconds = 600;      ///< until a request has ended
   double drain_seconds = 60;         ///< for what has begun, after SIGTERM
   std::vector<std::string> keys;     ///< any of them opens the server; empty: everyone may

@@ -72,13 +72,7 @@ Expected<void> apply_template(const CallPtr& call) {
   DLLM_TRY(const auto tools, read_tools(fields));
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("messages", "given");
-  std::vector<std::int32_t> ids;
-  if (tools || has_tool_turns(*list)) {
-    DLLM_TRY(ids, tool_template_ids(call->api, *list, tools));
-  } else {
-    DLLM_TRY(const auto turns, read_turns(call->api, *list, "messages"));
-    DLLM_TRY(ids, template_ids(call->api, turns));
-  }
+  DLLM_TRY(const auto ids, conversation_ids(call->api, *list, tools));
   DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
   call->reply({{"prompt", text}, {"tokens", ids}});
   return {};

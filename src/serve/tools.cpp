@@ -108,27 +108,7 @@ bool has_control_tokens(const LanguageModel& model, const Json& json) {
   return !plain || !special || *plain != *special;
 }
 
-}  // namespace
-
-Expected<std::optional<Tools>> read_tools(Fields& fields) {
-  Tools tools;
-  const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
-  DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
-  if (choice != nullptr && *choice != "auto" && *choice != "none")
-    return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
-  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
-  if (!list->is_array()) return wrong_type("tools", "a list of tools");
-  for (const Json& tool : *list) {
-    const bool function = tool.is_object() && tool.value("type", Json("function")) == "function" &&
-                          tool.contains("function") && tool["function"].is_object();
-    if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
-      return wrong_type("tools", "tools of type \"function\", each with a name");
-  }
-  if (choice != nullptr && *choice == "none") return std::optional<Tools>();
-  tools.list = *list;
-  return std::optional(std::move(tools));
-}
-
+/// Whether the conversation has calls or their results, which plain turns cannot express.
 bool has_tool_turns(const Json& messages) {
   return messages.is_array() && std::ranges::any_of(messages, [](const Json& message) {
            if (!message.is_object()) return false;
@@ -164,6 +144,34 @@ Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Json
   Error error = std::move(text).error();
   error.code = ErrorCode::kUsage;  // the template refuses these messages
   return error;
+}
+
+}  // namespace
+
+Expected<std::optional<Tools>> read_tools(Fields& fields) {
+  Tools tools;
+  const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
+  DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
+  if (choice != nullptr && *choice != "auto" && *choice != "none")
+    return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
+  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
+  if (!list->is_array()) return wrong_type("tools", "a list of tools");
+  for (const Json& tool : *list) {
+    const bool function = tool.is_object() && tool.value("type", Json("function")) == "function" &&
+                          tool.contains("function") && tool["function"].is_object();
+    if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
+      return wrong_type("tools", "tools of type \"function\", each with a name");
+  }
+  if (choice != nullptr && *choice == "none") return std::optional<Tools>();
+  tools.list = *list;
+  return std::optional(std::move(tools));
+}
+
+Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Json& messages,
+                                                     const std::optional<Tools>& tools) {
+  if (tools || has_tool_turns(messages)) return tool_template_ids(api, messages, tools);
+  DLLM_TRY(const auto turns, read_turns(api, messages, "messages"));
+  return template_ids(api, turns);
 }
 
 std::size_t text_before_calls(std::string_view answer) {

@@ -21,13 +21,11 @@ struct Tools {
 /// be forced, tools of other types).
 Expected<std::optional<Tools>> read_tools(Fields& fields);
 
-/// Whether the conversation has calls or their results, which plain turns cannot express.
-bool has_tool_turns(const Json& messages);
-
-/// Ids of a conversation with tools, through the chat template. Errors: kUsage (a template that knows no tools,
-/// messages that are none, texts of control tokens in them).
-Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Json& messages,
-                                                      const std::optional<Tools>& tools);
+/// Ids of the field `messages` through the chat template: as plain turns, or, where there are tools, calls or their
+/// results, with all that a template may ask of a message. Errors: kUsage (messages that are none; with tools also a
+/// template that knows none, and texts of control tokens).
+Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Json& messages,
+                                                     const std::optional<Tools>& tools);
 
 struct ToolCall {
   std::string name;

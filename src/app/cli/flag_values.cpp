@@ -65,6 +65,16 @@ Apply into(std::int32_t& target, std::int32_t minimum, std::int32_t maximum) {
   };
 }
 
+Apply into(std::optional<std::int32_t>& target, std::int32_t minimum, std::int32_t maximum, std::string absent) {
+  return [&target, minimum, maximum, absent = std::move(absent)](const std::string& value) -> Expected<void> {
+    std::int32_t number = 0;
+    if (auto read = number_in_range(value, minimum, maximum, number); !read)
+      return bad_value(read.error().what, "if left out: " + absent);
+    target = number;
+    return {};
+  };
+}
+
 Apply into(double& target, double minimum, double maximum) {
   return [&target, minimum, maximum](const std::string& value) {
     return number_in_range(value, minimum, maximum, target);

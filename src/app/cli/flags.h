@@ -116,6 +116,8 @@ Apply into(std::string& target, std::vector<std::string> choices);
 Apply into(std::vector<std::string>& target);  ///< appends
 Apply into(bool& target);
 Apply into(std::int32_t& target, std::int32_t minimum, std::int32_t maximum);
+/// `absent`: what holds without the flag, for the hint.
+Apply into(std::optional<std::int32_t>& target, std::int32_t minimum, std::int32_t maximum, std::string absent);
 Apply into(double& target, double minimum, double maximum);
 Apply into(std::uint64_t& target);
 
