@@ -20,6 +20,9 @@ struct LoadOptions {
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best this machine has
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
+  /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for what is
+  /// faster on this machine; empty: exact.
+  std::string arithmetic;
   /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
   /// a path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
   std::string weight_cache;
@@ -128,6 +131,9 @@ class LanguageModel {
   std::string architecture() const;
   std::string name() const;
   std::string isa() const;  ///< the kernel set in use
+  /// "exact", "super", or "super, exact for ..." with the weights that have no other; "f32" with float32 activations;
+  /// empty: not a notion of the backend.
+  std::string arithmetic() const;
   std::int32_t threads() const;
 
  private:

@@ -110,6 +110,29 @@ class WeightCache(CliCase):
         self.fails(2, "run", "-n", "4", "--weight-cache", "auto", "hello")
 
 
+class Arithmetic(CliCase):
+    def test_named_in_results(self):
+        model = self.dir / "model.gguf"
+        self.ok("make-model", "--shape", "llada-tiny", "--type", "q8_0", "--pure", "-o", model)
+        question = ("run", "-m", model, "-n", "8", "--exact-length", "hello")
+        self.assertNotIn("exact", self.ok(*question).stderr)
+        for arithmetic in ("exact", "super"):
+            told = self.ok(*question, "--arithmetic", arithmetic, "-o", "json")
+            self.assertEqual(json.loads(told.stdout)["config"]["load"]["arithmetic"], arithmetic)
+            self.assertIn(f" · {arithmetic}\n", told.stderr)
+        chosen = json.loads(self.ok(*question, "--arithmetic", "auto", "-o", "json").stdout)["config"]["load"]
+        self.assertEqual(chosen["arithmetic"], "super" if chosen["isa"] == "amx" else "exact")
+        step = json.loads(
+            self.ok("bench", "step", "-m", model, "-r", "4", "-c", "8", "--no-peak", "--repetitions", "1",
+                    "--min-time", "0", "--arithmetic", "super", "-o", "jsonl").stdout.splitlines()[-1])
+        self.assertEqual(step["arithmetic"], "super")
+
+    def test_refuses(self):
+        self.assertIn("super", self.fails(2, "run", "--arithmetic", "supper", "hello"))
+        self.assertIn("--activations", self.fails(2, "run", "--arithmetic", "super", "--activations", "f32", "hello"))
+        self.fails(2, "run", "--arithmetic", "super", "--backend", "npu", "hello")
+
+
 class Latency(CliCase):
     def test_is_kept_under_the_cache_directory(self):
         def measure(*words):

@@ -53,7 +53,7 @@ class Run final : public Verb {
       terminal.out << dump(result, form == AnswerForm::kSteps ? -1 : 2) << "\n";
     }
     if (const std::string note = empty_answer_note(*answer); !note.empty()) terminal.err << "warning: " << note << "\n";
-    terminal.err << stats_line(*answer) << "\n";
+    terminal.err << stats_line(*answer, model_.load.arithmetic.empty() ? "" : model.arithmetic()) << "\n";
     if (live.timed_out()) return kExitTimeout;
     return interrupted ? kExitInterrupted : kExitOk;
   }

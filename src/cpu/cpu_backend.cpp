@@ -62,6 +62,10 @@ Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
   return {};
 }
 
+bool runs_super_here(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
+  return arithmetic == CpuArithmetic::kSuper || (arithmetic == CpuArithmetic::kAuto && kernels.prefers_super);
+}
+
 TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights) {
   switch (type) {
     case CpuKvType::kF32:
@@ -119,14 +123,20 @@ class CpuBackend::Impl {
        const CpuOptions& options, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
         executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
-                  options.weight_cache, options.progress),
+                  options.weight_cache, options.progress, runs_super_here(options.arithmetic, kernels)),
+        f32_(options.activations == CpuActivations::kF32),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
   Impl(const Impl& other, int threads)
-      : desc_(other.desc_), executor_(other.executor_, threads), kv_(other.kv_), kv_shapes_(other.kv_shapes_) {}
+      : desc_(other.desc_),
+        executor_(other.executor_, threads),
+        f32_(other.f32_),
+        kv_(other.kv_),
+        kv_shapes_(other.kv_shapes_) {}
 
   ModelDesc desc_;
   cpu::Executor executor_;
+  bool f32_;
   TensorType kv_;
   std::vector<cpu::KvShape> kv_shapes_;
 };
@@ -139,6 +149,9 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
   if (options.threads < 0 || options.threads > kMaxThreads)
     return Error{ErrorCode::kUsage, fmt::format("{} threads", options.threads), "threads",
                  fmt::format("0 (every CPU) to {}", kMaxThreads)};
+  if (options.arithmetic != CpuArithmetic::kExact && options.activations == CpuActivations::kF32)
+    return Error{ErrorCode::kUsage, "weights are not multiplied as codes with float32 activations", "--arithmetic",
+                 "leave out --activations f32"};
   DLLM_TRY(const cpu::KernelSet* kernels, choose_kernels(options.isa));
   try {
     const Graph graph = factory({1, 1});
@@ -180,6 +193,7 @@ void CpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Pos
 
 const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }
 std::string_view CpuBackend::isa() const { return impl_->executor_.kernels().name; }
+std::string CpuBackend::arithmetic() const { return impl_->f32_ ? "f32" : impl_->executor_.arithmetic(); }
 int CpuBackend::threads() const { return impl_->executor_.threads(); }
 std::string_view CpuBackend::kv_type() const {
   switch (impl_->kv_) {

@@ -27,6 +27,13 @@ enum class CpuActivations {
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };
 
+/// How products with quantized weights are rounded; docs/design/arithmetic.md defines both.
+enum class CpuArithmetic {
+  kExact,  ///< integer sums of 32 products, of the file's own codes
+  kSuper,  ///< integer sums of 512 products, for the weight types that have it; the others stay on kExact
+  kAuto,   ///< what is faster here: kSuper with matrix tiles, else kExact
+};
+
 /// Element type of the KV cache.
 enum class CpuKvType {
   kAuto,  ///< float32 if every matrix of the model is float32, else float16
@@ -44,6 +51,7 @@ struct CpuOptions {
   std::string isa;  ///< name of a kernel set; empty: the best that this processor runs
   CpuKvType kv = CpuKvType::kAuto;
   CpuActivations activations = CpuActivations::kAuto;
+  CpuArithmetic arithmetic = CpuArithmetic::kExact;
   cpu::Profile* profile = nullptr;  ///< borrowed; gets the time of every operator (cpu/profile.h)
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
@@ -86,6 +94,8 @@ class CpuBackend final : public Backend {
 
   std::string_view isa() const;
   int threads() const;
+  /// "exact", "super", or "super, exact for ..." with the weights that have no other; "f32" with CpuActivations::kF32.
+  std::string arithmetic() const;
   /// "f32", "f16", "bf16" or "q8_0".
   std::string_view kv_type() const;
   /// Memory of the planned activations, for reports.

@@ -40,7 +40,7 @@ std::vector<float> decode(const WeightView& view) {
 }  // namespace
 
 Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress)
+                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress, bool super)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
       kernels_(kernels),
@@ -54,7 +54,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       head_(kernels, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache, progress);
+  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache, progress, super);
 }
 
 Executor::Executor(const Executor& other, int threads)
@@ -193,7 +193,7 @@ Executor::MadeActivations Executor::begin_activations(const OpRun& part, ValueId
     const auto* linear = std::get_if<op::Linear>(&plan_->graph.ops[i]);
     if (linear == nullptr || linear->x != value) break;
     const PackedWeight* packed = packed_.find(linear->weight);
-    if (packed == nullptr || packs_floats(*packed->format)) continue;
+    if (packed == nullptr || packed->super || packs_floats(*packed->format)) continue;
     const bool exact = LinearRunner::exact_activations(*packed);
     Activations*& kind = made.kinds[exact ? 1 : 0];
     if (kind == nullptr) kind = &linear_.begin_activations(value, rows(value), width(value), exact);

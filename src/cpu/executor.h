@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -35,9 +36,11 @@ class Executor {
  public:
   using Factory = std::function<Graph(StepShape)>;
 
-  /// The weights fit the graph (checked by the backend). Throws std::bad_alloc.
+  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed; `super`: what can be, for that
+  /// arithmetic. Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-           const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {});
+           const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {},
+           bool super = false);
 
   /// An executor with threads and memory of its own that shares the packed weights of `other` and may run while it
   /// runs. Throws std::bad_alloc.
@@ -51,6 +54,8 @@ class Executor {
 
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
+  /// As PackedWeights::arithmetic().
+  std::string arithmetic() const { return packed_.arithmetic(); }
   /// Whether the weight cache, if the weights are in one, is unchanged. Errors: kIo.
   Expected<void> check() const { return packed_.check(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }

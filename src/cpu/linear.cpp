@@ -19,6 +19,12 @@ LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) {
                   .block_bytes = format.block_bytes};
     return args;
   }
+  if (packed->super) {
+    args.operands = LinearOperands::kSuper;
+    args.panels.data = packed->panels;
+    args.panels.super = &*packed->super;
+    return args;
+  }
   args.operands = packs_floats(*packed->format) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
   args.panels = {packed->format, &packed->layout, packed->panels, packed->regular};
   return args;
@@ -49,6 +55,10 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   }
   if (args.operands == LinearOperands::kPackedFloats) {
     args.grouped = groups_.of(kernels_, pool_, *packed, value, x, rows);
+    return args;
+  }
+  if (args.operands == LinearOperands::kSuper) {
+    args.super_rows = super_.of(kernels_, pool_, value, x, rows, args.k);
     return args;
   }
   const bool exact = exact_activations(*packed);

@@ -10,6 +10,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/packed_weights.h"
 #include "cpu/row_groups.h"
+#include "cpu/super_rows.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
@@ -35,7 +36,7 @@ class LinearRunner {
   /// uniquely until forget(), and q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { activations_.clear(), groups_.clear(); }
+  void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
 
   /// Whether products with this weight want activations with exact scales.
   static bool exact_activations(const PackedWeight& weight);
@@ -68,6 +69,7 @@ class LinearRunner {
   Buffer scratch_;
   ActivationStore activations_;
   RowGroups groups_;
+  SuperRowStore super_;
 };
 
 }  // namespace dllm::cpu

@@ -14,13 +14,14 @@
 namespace dllm::cpu {
 namespace {
 
-PackedWeight describe(const WeightView& view) {
+PackedWeight describe(const WeightView& view, bool super) {
   PackedWeight weight;
   weight.format = packed_format(view.type);
   weight.k = view.shape[0];
   weight.n = view.shape.size() > 1 ? view.shape[1] : 1;
   weight.experts = view.shape.size() > 2 ? view.shape[2] : 1;
   weight.layout = packed_layout(*weight.format, weight.k);
+  if (super && runs_super(view.type)) weight.super = super_layout(view.type, weight.k);
   return weight;
 }
 
@@ -33,8 +34,10 @@ void pack_into(PackedWeight& weight, const WeightView& view, std::uint8_t* to, T
   parallel_items(pool, weight.panel_count(), weight.k * kPanel, [&](std::int64_t panel, int) {
     const std::int64_t within = panel % per_expert * kPanel, count = std::min(kPanel, weight.n - within);
     const std::int64_t first = panel / per_expert * weight.n + within;
-    if (!pack_panel(*weight.format, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k,
-                    to + panel * weight.layout.bytes))
+    std::uint8_t* const at = to + panel * weight.panel_bytes();
+    if (weight.super)
+      pack_super_panel(view.type, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k, at);
+    else if (!pack_panel(*weight.format, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k, at))
       regular.store(false, std::memory_order_relaxed);
   });
   weight.regular = regular;
@@ -61,20 +64,22 @@ bool PackedWeights::map(const WeightCacheOptions& cache, const std::vector<std::
 }
 
 PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
-                                  const WeightCacheOptions& cache, const std::function<bool(double)>& progress) {
+                                  const WeightCacheOptions& cache, const std::function<bool(double)>& progress,
+                                  bool super) {
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
   std::vector<std::size_t> order;
   std::vector<CachedTensor> tensors;
   std::uint64_t bytes = 0;
-  const auto want = [&](WeightId id) {
+  const auto want = [&](WeightId id, bool expert = false) {
     const auto i = static_cast<std::size_t>(id);
     const WeightView& view = weights[i];
     if (!view.present() || packed.by_id_[i].format != nullptr || packed_format(view.type) == nullptr) return;
-    PackedWeight& weight = packed.by_id_[i] = describe(view);
+    PackedWeight& weight = packed.by_id_[i] = describe(view, super && !expert);
     order.push_back(i);
-    const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.layout.bytes);
-    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n * weight.experts, bytes, size, view.data});
+    const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.panel_bytes());
+    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n * weight.experts, bytes, size, view.data,
+                       weight.super ? PackedFor::kSuper : PackedFor::kExact});
     constexpr std::uint64_t kPage = 4096;
     bytes += (size + kPage - 1) / kPage * kPage;
   };
@@ -82,7 +87,7 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
     if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) want(head->weight);
     if (const auto* experts = std::get_if<op::Experts>(&op))
-      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id);
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id, true);
   }
   const bool cached = !cache.path.empty() && !tensors.empty();
   const auto drop = [&](std::size_t i) {
@@ -112,8 +117,24 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   return packed;
 }
 
-PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool) : weight_(describe(view)) {
-  memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.layout.bytes));
+std::string PackedWeights::arithmetic() const {
+  std::vector<std::string> exact;
+  bool super = false;
+  for (const PackedWeight& weight : by_id_) {
+    if (weight.format == nullptr) continue;
+    super = super || weight.super;
+    std::string name(codec(weight.format->type).name);
+    if (weight.experts > 1) name += " experts";
+    if (!weight.super && std::find(exact.begin(), exact.end(), name) == exact.end()) exact.push_back(name);
+  }
+  if (!super) return "exact";
+  std::string text = "super";
+  for (const std::string& name : exact) text += (&name == exact.data() ? ", exact for " : ", ") + name;
+  return text;
+}
+
+PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool, bool super) : weight_(describe(view, super)) {
+  memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.panel_bytes()));
   pack_into(weight_, view, reinterpret_cast<std::uint8_t*>(memory_.data()), pool);
 }
 

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "cpu/kernels/packed.h"
+#include "cpu/kernels/super.h"
 #include "cpu/page_memory.h"
 #include "cpu/weight_cache.h"
 #include "graph/graph.h"
@@ -16,10 +19,11 @@
 
 namespace dllm::cpu {
 
-/// A matrix as the int8 kernels read it (kernels/packed.h).
+/// A matrix as the kernels read it: for `exact` (kernels/packed.h), or for `super` (kernels/super.h).
 struct PackedWeight {
   const PackedFormat* format = nullptr;
   PackedLayout layout;
+  std::optional<SuperLayout> super;  ///< then `layout` is not used
   const std::uint8_t* panels = nullptr;
   std::int64_t k = 0;
   std::int64_t n = 0;
@@ -27,6 +31,7 @@ struct PackedWeight {
   bool regular = false;      ///< see pack_panel()
 
   std::int64_t panels_per_expert() const { return (n + kPanel - 1) / kPanel; }
+  std::int64_t panel_bytes() const { return super ? super->bytes : layout.bytes; }
   std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
@@ -42,15 +47,19 @@ class PackedWeights {
   /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables that
   /// rows are looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is
   /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. `progress` is told the
-  /// share done, of bytes. Throws std::bad_alloc, PackingStopped.
+  /// share done, of bytes. `super`: for that arithmetic, where a type has it; stacks of experts have not. Throws
+  /// std::bad_alloc, PackingStopped.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
-                            const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {});
+                            const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
+                            bool super = false);
 
   /// nullptr: not packed.
   const PackedWeight* find(WeightId id) const {
     const auto i = static_cast<std::size_t>(id);
     return i < by_id_.size() && by_id_[i].format != nullptr ? &by_id_[i] : nullptr;
   }
+  /// "exact", "super", or "super, exact for ..." with what is packed for `exact` beside.
+  std::string arithmetic() const;
   /// Memory of the panels packed here; 0 if they lie in the cache's file.
   std::size_t bytes() const { return memory_.size(); }
   /// Whether the panels lie in the cache's file.
@@ -70,8 +79,8 @@ class PackedWeights {
 /// One matrix into memory of its own, for tests and benchmarks.
 class PackedMatrix {
  public:
-  /// `view.type` has a packed format. Throws std::bad_alloc.
-  PackedMatrix(const WeightView& view, ThreadPool& pool);
+  /// `view.type` has a packed format, and `super` if that is asked for. Throws std::bad_alloc.
+  PackedMatrix(const WeightView& view, ThreadPool& pool, bool super = false);
   const PackedWeight& weight() const { return weight_; }
 
  private:

@@ -146,6 +146,7 @@ std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors) {
   std::uint64_t hash = mix64(0, tensors.size());
   for (const CachedTensor& t : tensors) {
     hash = mix_bytes(hash, std::as_bytes(std::span(t.name)));
+    if (t.arithmetic != PackedFor::kExact) hash = mix64(hash, static_cast<std::uint64_t>(t.arithmetic));
     for (const auto value : {static_cast<std::uint64_t>(t.type), static_cast<std::uint64_t>(t.k),
                              static_cast<std::uint64_t>(t.n), t.offset, t.bytes})
       hash = mix64(hash, value);
@@ -196,7 +197,7 @@ Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<
   // What the header should be, given the two things that only the file knows: every other field is compared at once.
   const std::string expected = header_of(options, tensors, regular, checksums);
   if (header.source_fingerprint != source_fingerprint(tensors))
-    return stale("the weight cache holds another model's weights", options.path);
+    return stale("the weight cache holds another model's weights, or these for another arithmetic", options.path);
   if (expected.size() > bytes.size() || std::memcmp(expected.data(), bytes.data(), expected.size()) != 0 ||
       expected.size() + payload_bytes(tensors) != bytes.size())
     return damaged("the weight cache's header is damaged", options.path);

@@ -28,6 +28,9 @@ struct WeightCacheOptions {
 
 namespace cpu {
 
+/// The arithmetic whose kernels read a tensor's panels.
+enum class PackedFor : std::uint8_t { kExact, kSuper };
+
 /// What a weight cache must hold for a model: derived from the model alone, so that no offset or size of the file is
 /// ever used, only compared.
 struct CachedTensor {
@@ -38,6 +41,7 @@ struct CachedTensor {
   std::uint64_t offset = 0;           ///< of the panels within the payload; a multiple of a page
   std::uint64_t bytes = 0;            ///< of the panels
   std::span<const std::byte> source;  ///< the weights they are packed from
+  PackedFor arithmetic = PackedFor::kExact;
 };
 
 /// FNV-1a-like hash of the tensor table and of bytes sampled from every tensor. Where a model is written anew within

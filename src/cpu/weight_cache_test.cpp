@@ -148,6 +148,22 @@ TEST_F(WeightCache, AnotherModelIsPackedAnew) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
+TEST_F(WeightCache, PanelsForAnotherArithmeticAreNotTaken) {
+  const TinyModel m = model();
+  const auto packed = [&](bool super) {
+    warnings_.clear();
+    return PackedWeights::pack(m.factory()({1, 1}), m.weights(), pool_, options_, {}, super);
+  };
+  EXPECT_EQ(packed(false).arithmetic(), "exact");
+  EXPECT_FALSE(packed(true).mapped());
+  EXPECT_TRUE(warned("another arithmetic")) << said();
+  const PackedWeights super = packed(true);
+  EXPECT_TRUE(super.mapped());
+  EXPECT_EQ(super.arithmetic(), "super");
+  EXPECT_TRUE(warnings_.empty()) << said();
+  EXPECT_FALSE(packed(false).mapped());
+}
+
 TEST_F(WeightCache, AnyDamagedByteIsFound) {
   const TinyModel m = model();
   pack(m);

@@ -20,6 +20,7 @@ namespace dllm {
 struct RunningBackend {
   std::unique_ptr<Backend> backend;
   std::string isa;           ///< kernel set; empty: not a notion of this backend
+  std::string arithmetic;    ///< of products with quantized weights; empty: not a notion of this backend
   std::int32_t threads = 0;  ///< 0: not a notion of this backend
   /// What latency tables measured on it depend on; absent: this machine's clock does not time its steps.
   std::optional<LatencyKey> latency;

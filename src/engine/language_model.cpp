@@ -174,6 +174,7 @@ bool LanguageModel::autoregressive() const { return impl_->model->desc().autoreg
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
 std::string LanguageModel::isa() const { return impl_->running.isa; }
+std::string LanguageModel::arithmetic() const { return impl_->running.arithmetic; }
 std::int32_t LanguageModel::threads() const { return impl_->running.threads; }
 
 }  // namespace dllm

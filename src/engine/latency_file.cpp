@@ -33,6 +33,7 @@ Json json_of(const LatencyKey& key) {
           {"isa", key.isa},
           {"kv_type", key.kv_type},
           {"activations", key.activations},
+          {"arithmetic", key.arithmetic},
           {"threads", key.threads},
           {"version", key.version}};
 }

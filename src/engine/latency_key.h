@@ -13,6 +13,7 @@ struct LatencyKey {
   std::string isa;
   std::string kv_type;
   std::string activations;
+  std::string arithmetic;
   std::int32_t threads = 0;
   std::string version;  ///< of dllm: other kernels, other times
 };

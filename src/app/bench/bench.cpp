@@ -165,6 +165,12 @@ class Bench final : public Verb {
                .help = "arithmetic against quantized weights, as in dllm run",
                .apply = into(model_flags_.load.activations),
                .rare = true});
+    flags.add({.names = {"--arithmetic"},
+               .value = "NAME",
+               .help = "exact, super or auto, as in dllm run",
+               .choices = {"exact", "super", "auto"},
+               .apply = into(model_flags_.load.arithmetic, {"exact", "super", "auto"}),
+               .rare = true});
     flags.add({.names = {"--weight-cache"},
                .value = "PATH",
                .help = "file of packed weights, as in dllm run; auto: <model>.dllm-packed",

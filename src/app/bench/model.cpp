@@ -61,6 +61,7 @@ nlohmann::ordered_json BenchModel::describe() const {
           {"type", type},
           {"threads", running.threads},
           {"isa", running.isa},
+          {"arithmetic", running.arithmetic},
           {"cache_type", running.latency->kv_type}};
 }
 

@@ -81,6 +81,13 @@ void ModelFlags::add_loading(Flags& flags) {
              .choices = {"int8", "f32"},
              .apply = into(load.activations, {"int8", "f32"}),
              .rare = true});
+  flags.add({.names = {"--arithmetic"},
+             .value = "NAME",
+             .help = "rounding of products with quantized weights; super: made for matrix tiles; auto: the faster here",
+             .default_text = "exact",
+             .choices = {"exact", "super", "auto"},
+             .apply = into(load.arithmetic, {"exact", "super", "auto"}),
+             .rare = true});
   flags.add({.names = {"--weight-cache"},
              .value = "PATH",
              .help = "keep packed weights in this file, map it in later runs; auto: <model>.dllm-packed",
@@ -173,9 +180,9 @@ Expected<LanguageModel> ModelFlags::open(Session& session) {
   if (!source.empty()) DLLM_CHECK_OK(model.set_chat_template(source));
   model.set_special_content(special);
   if (verbose)
-    terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}\n", model.name(),
+    terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}{}{}\n", model.name(),
                                 model.architecture(), model.vocab_size(), model.context_length(), model.threads(),
-                                model.isa());
+                                model.isa(), model.arithmetic().empty() ? "" : ", ", model.arithmetic());
   return model;
 }
 

@@ -27,7 +27,8 @@ struct ModelFlags {
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
 
-  /// -m, -hf and its kin, -t, --isa, --cache-type, --activations, --weight-cache, --backend, --device, --set, -v
+  /// -m, -hf and its kin, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache, --backend, --device,
+  /// --set, -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --raw, --special
   void add_template(Flags& flags);

@@ -29,13 +29,13 @@ std::string_view finish_name(FinishReason reason) {
   return "unknown";
 }
 
-std::string stats_line(const Generation& generation) {
+std::string stats_line(const Generation& generation, std::string_view arithmetic) {
   const GenerateStats& stats = generation.stats;
   return fmt::format(
-      "answer {} tokens, {:.1f} tok/s · canvas {} tokens, {:.1f} tok/s · {:.2f} ms/step · NFE {} · seed {} · #{}",
+      "answer {} tokens, {:.1f} tok/s · canvas {} tokens, {:.1f} tok/s · {:.2f} ms/step · NFE {} · seed {} · #{}{}{}",
       stats.answer_tokens, ratio(stats.answer_tokens, stats.seconds), stats.committed_tokens,
       ratio(stats.committed_tokens, stats.seconds), ratio(stats.seconds * 1e3, stats.steps), stats.nfe,
-      generation.options.seed, hash_text(generation.hash));
+      generation.options.seed, hash_text(generation.hash), arithmetic.empty() ? "" : " · ", arithmetic);
 }
 
 std::string empty_answer_note(const Generation& generation) {
@@ -85,6 +85,7 @@ nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& 
       {"load",
        {{"threads", model.threads()},
         {"isa", model.isa()},
+        {"arithmetic", model.arithmetic()},
         {"cache_type", flags.load.cache_type},
         {"activations", flags.load.activations}}},
       {"version", DLLM_VERSION},

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include "app/cli/options.h"
 #include "dllm/generate.h"
@@ -10,8 +11,8 @@
 namespace dllm::app {
 
 /// "answer 12 tokens, 41.2 tok/s · canvas 64 tokens, 219.7 tok/s · 12.10 ms/step · NFE 10 · seed 0 · #9f3c...": the
-/// answer up to its end, and all positions that were decided.
-std::string stats_line(const Generation& generation);
+/// answer up to its end, and all positions that were decided. `arithmetic` is named at the end, if it is not empty.
+std::string stats_line(const Generation& generation, std::string_view arithmetic = {});
 
 /// What to tell a person whose answer has no visible character; empty: it has one.
 std::string empty_answer_note(const Generation& generation);

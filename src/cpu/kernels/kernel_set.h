@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cpu/kernels/packed.h"
+#include "cpu/kernels/super.h"
 #include "numerics/tensor_type.h"
 
 // The kernels of one instruction set, as a table of functions over plain pointers. Only headers of the language are
@@ -63,6 +64,7 @@ enum class LinearOperands : std::uint8_t {
   kPlain,         ///< weights as they are in the file, and rows of floats
   kPackedFloats,  ///< panels of floats, and rows of floats in groups of six
   kPackedCodes,   ///< panels of integer codes, and rows quantized to int8
+  kSuper,         ///< panels and rows of the arithmetic `super` (super.h)
 };
 
 /// Of kPlain.
@@ -77,12 +79,13 @@ struct PlainOperands {
   const float* x = nullptr;  ///< [rows][k]
 };
 
-/// The weights of both packed kinds.
+/// The weights of all packed kinds.
 struct WeightPanels {
-  const PackedFormat* format = nullptr;
-  const PackedLayout* layout = nullptr;
+  const PackedFormat* format = nullptr;  ///< all but kSuper
+  const PackedLayout* layout = nullptr;  ///< all but kSuper
   const std::uint8_t* data = nullptr;
-  bool regular = false;  ///< pack_panel() was true for every panel: exponents may be added
+  bool regular = false;                ///< pack_panel() was true for every panel: exponents may be added
+  const SuperLayout* super = nullptr;  ///< kSuper
 };
 
 /// The rows of kPackedFloats.
@@ -100,9 +103,10 @@ struct GroupedRows {
 struct LinearArgs {
   LinearOperands operands = LinearOperands::kPlain;
   PlainOperands plain;      ///< kPlain
-  WeightPanels panels;      ///< kPackedFloats, kPackedCodes
+  WeightPanels panels;      ///< kPackedFloats, kPackedCodes, kSuper
   GroupedRows grouped;      ///< kPackedFloats
   QuantizedRows quantized;  ///< kPackedCodes
+  SuperRows super_rows;     ///< kSuper
 
   std::int64_t k = 0;
   std::int64_t rows = 0;                 ///< m
@@ -117,8 +121,9 @@ struct LinearArgs {
 /// The same product for the rows from `row` on (`rows` is left to the caller).
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
 
-/// Scratch that linear() needs, 64-byte aligned; independent of the shape because K is walked in blocks.
-inline constexpr std::size_t kLinearScratchBytes = std::size_t{64} << 10;
+/// Scratch that linear() needs, 64-byte aligned; independent of the shape because K is walked in blocks. Tiles keep the
+/// totals of 256 rows by 128 outputs there; all others use 64 KiB.
+inline constexpr std::size_t kLinearScratchBytes = std::size_t{160} << 10;
 
 struct RopeArgs {
   std::int64_t heads = 0;
@@ -185,6 +190,8 @@ inline constexpr double kLeastExponent = -708;
 
 struct KernelSet {
   const char* name;
+  /// Whether products of the arithmetic `super` are faster here than exact ones.
+  bool prefers_super = false;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:
@@ -193,6 +200,11 @@ struct KernelSet {
   /// that it shows in the result.
   void (*quantize_row)(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales,
                        std::int32_t* sums);
+  /// Super-block `s` of one group of `count` <= 16 rows of k values (a multiple of 16), k apart; what is missing of 16
+  /// rows, and of the padded length, is zero. q = x (16256 / max|x|), rounded to nearest even, and X = max|x| / 16256;
+  /// q and X are zero where max|x| < 2^-100. X is not finite if a value is not, so that it shows in the result.
+  void (*quantize_super)(const float* x, std::int64_t k, std::int64_t count, std::int64_t group, std::int64_t s,
+                         const SuperRows& to);
   /// One group of `count` <= 6 rows of k values, k apart, with zeros for what is missing of six rows. Writes
   /// row_group_stride(k) floats at most. Returns whether rows that were rounded are regular (RowForm).
   bool (*interleave)(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out);
@@ -240,7 +252,7 @@ struct KernelSetEntry {
   bool available;
 };
 
-inline constexpr int kMaxKernelSets = 4;
+inline constexpr int kMaxKernelSets = 5;
 /// Every set of this build, slowest first; returns their number. The last available one is the default.
 int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]);
 const KernelSet* default_kernel_set();

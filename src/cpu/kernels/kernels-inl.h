@@ -21,6 +21,7 @@
 #include "cpu/kernels/panels-inl.h"
 #endif
 #include "cpu/kernels/floats-inl.h"
+#include "cpu/kernels/super-inl.h"
 // linear chooses among them
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/reduce-inl.h"
@@ -34,6 +35,7 @@ extern const KernelSet kKernels;
 constinit const KernelSet kKernels = {
     .name = DLLM_STRINGIFY(DLLM_ISA),
     .quantize_row = quantize_row,
+    .quantize_super = quantize_super,
     .interleave = interleave,
     .bf16_dots = bf16_dots,
     .runs_int8 = runs_int8,

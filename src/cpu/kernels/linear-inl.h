@@ -224,6 +224,8 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
       return packed_floats(args, n_begin, n_end, scratch);
     case LinearOperands::kPackedCodes:
       return packed_codes(args, n_begin, n_end, scratch);
+    case LinearOperands::kSuper:
+      return super_linear(args, n_begin, n_end, scratch);
   }
 }
 

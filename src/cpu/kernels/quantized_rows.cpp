@@ -38,6 +38,9 @@ LinearArgs from_row(const LinearArgs& args, std::int64_t row) {
     case LinearOperands::kPackedFloats:
       from.grouped.first_row += row;
       break;
+    case LinearOperands::kSuper:
+      from.super_rows.first_row += row;
+      break;
     case LinearOperands::kPackedCodes: {
       QuantizedRows& q = from.quantized;
       const std::int64_t groups = row * from.k / kScaleBlock;

@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
@@ -22,6 +26,9 @@ extern const KernelSet kKernels;
 }
 namespace avx512 {
 extern const KernelSet kKernels;
+}
+namespace amx {
+const KernelSet& kernels();
 }
 #elif defined(__aarch64__)
 namespace neon {
@@ -52,6 +59,24 @@ bool runs_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
+
+/// Tiles of bytes: CPUID leaf 7, EDX bits 24 and 25. Their 8 KiB of state are saved only for processes that have asked
+/// (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16); the answer holds for all threads. It is asked once: the system may
+/// refuse, for instance where a thread has an alternate signal stack too small for the state.
+bool runs_amx() {
+#if defined(__linux__)
+  static const bool runs = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kTiles = 3u << 24;
+    if (!runs_avx512() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) != kTiles) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return runs;
+#else
+  return false;
+#endif
+}
 #elif defined(__aarch64__)
 bool runs_neon() {
 #if defined(__linux__)
@@ -73,6 +98,7 @@ int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
   entries[count++] = {&avx2::kKernels, runs_avx2()};
   entries[count++] = {&avxvnni::kKernels, runs_avxvnni()};
   entries[count++] = {&avx512::kKernels, runs_avx512()};
+  entries[count++] = {&amx::kernels(), runs_amx()};
 #elif defined(__aarch64__)
   entries[count++] = {&neon::kKernels, runs_neon()};
 #endif

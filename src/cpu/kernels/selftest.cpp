@@ -10,6 +10,11 @@
 #include "cpu/kernels/test_data.h"
 
 namespace dllm::cpu {
+
+namespace amx_emulated {
+KernelSet kernels();
+}
+
 namespace {
 
 using test::Random;
@@ -33,7 +38,17 @@ class Check {
         for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 20}) int8_linear(layout, blocks, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
+    all_super();
     special_values();
+  }
+
+  void all_super() {
+    for (const test::BlockLayout& layout : test::kBlockLayouts)
+      if (runs_super(layout.type))
+        for (std::int64_t k : {32, 64, 96, 160, 512, 544, 1120})
+          for (std::int64_t m : {1, 4, 5, 16, 17, 33, 260}) {
+            if (m < 260 || (k == 544 && layout.type == TensorType::kQ4_0)) super_linear(layout, k, m);
+          }
   }
 
  private:
@@ -255,6 +270,27 @@ class Check {
     }
   }
 
+  /// The whole product, and the rows from the middle on, which begin within a group.
+  void super_linear(const test::BlockLayout& layout, std::int64_t k, std::int64_t m) {
+    const std::int64_t n = 1 + random_.below(m < 16 || m == 260 ? 300 : 50);  // more than a chunk of tiles
+    const std::vector<std::byte> weight = random_blocks(random_, layout, (n * k + layout.elems - 1) / 256 * 256 + 256);
+    const std::vector<std::byte> rows(weight.begin(), weight.begin() + n * (k / layout.elems) * layout.bytes);
+    test::TestSuperMatrix matrix(layout.type, rows, n, k);
+    std::vector<float> x = random_floats(random_, m * k, 5.f);
+    if (random_.below(3) == 0) std::fill_n(x.begin(), k < 512 ? k : 512, 0.f);
+    if (random_.below(3) == 0) x[static_cast<std::size_t>(random_.below(m * k))] = 1e30f;
+    test::TestSuperRows expected(oracle_, x, m), own(set_, x, m);
+    same("quantize_super values", expected.values(), own.values());
+    same("quantize_super scales", expected.scales(), own.scales());
+    same("quantize_super sums", expected.sums(), own.sums());
+    LinearArgs args;
+    matrix.add_to(args);
+    args.k = k, args.rows = m, args.n = n, args.super_rows = own.view();
+    LinearArgs oracle = args;
+    oracle.super_rows = expected.view();
+    compare_rows(oracle, args, n, "linear (super)");
+  }
+
   void special_values() {
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> x = {0.f,    -0.f,  inf,    -inf,    nan,     1e-45f, 88.7f, 88.8f, -87.f, -103.f, -103.9f,
@@ -304,17 +340,23 @@ class Check {
 
 int main() {
   using namespace dllm::cpu;
-  KernelSetEntry entries[kMaxKernelSets];
-  const int count = list_kernel_sets(entries);
+  // Beside the sets of this machine, the kernels for matrix tiles over emulated ones.
+  KernelSetEntry listed[kMaxKernelSets];
+  std::vector<KernelSetEntry> entries(listed, listed + list_kernel_sets(listed));
+  const KernelSet emulated = amx_emulated::kernels();
+  entries.push_back({&emulated, true});
   int failures = 0;
-  for (int i = 0; i < count; ++i) {
-    if (!entries[i].available) {
-      std::printf("%-8s not available here\n", entries[i].set->name);
+  for (const KernelSetEntry& entry : entries) {
+    if (!entry.available) {
+      std::printf("%-12s not available here\n", entry.set->name);
       continue;
     }
-    Check check(*find_kernel_set("scalar"), *entries[i].set);
-    check.all();
-    std::printf("%-8s %d cases, %d differ from scalar\n", entries[i].set->name, check.cases(), check.failures());
+    Check check(*find_kernel_set("scalar"), *entry.set);
+    if (entry.set == &emulated)
+      check.all_super();
+    else
+      check.all();
+    std::printf("%-12s %d cases, %d differ from scalar\n", entry.set->name, check.cases(), check.failures());
     failures += check.failures();
   }
   return failures == 0 ? 0 : 1;

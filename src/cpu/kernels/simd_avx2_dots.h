@@ -25,6 +25,15 @@ inline U8 look_up(const std::uint8_t* table, U8 index) {
   return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
 }
 
+inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
+                           std::uint8_t* low, std::uint8_t* high) {
+  const U8 both = load_bytes(codes);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(tables);
+  const U8 below = and_bytes(both, 15), above = and_bytes(shift_bits<-4>(both), 15);
+  store_bytes(low, {look_up(bytes + offsets[0], below).lo, look_up(bytes + offsets[1], below).hi});
+  store_bytes(high, {look_up(bytes + offsets[2], above).lo, look_up(bytes + offsets[3], above).hi});
+}
+
 /// The next 16 k of a row: where they are, since broadcasts come from memory.
 struct Quads {
   const std::int8_t* at;

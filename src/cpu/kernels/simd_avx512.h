@@ -152,6 +152,20 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
   }
 }
 
+inline __m512i two_tables(const std::int8_t* a, const std::int8_t* b) {
+  const __m512i both = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(a)));
+  return _mm512_mask_broadcast_i32x4(both, 0xff00, _mm_load_si128(reinterpret_cast<const __m128i*>(b)));
+}
+inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
+                           std::uint8_t* low, std::uint8_t* high) {
+  const __m512i both = _mm512_loadu_si512(codes), fifteen = _mm512_set1_epi8(15);
+  const __m512i below = _mm512_and_si512(both, fifteen), above = _mm512_and_si512(_mm512_srli_epi16(both, 4), fifteen);
+  const __m512i first = two_tables(tables + offsets[0], tables + offsets[1]);
+  const __m512i second = two_tables(tables + offsets[2], tables + offsets[3]);
+  _mm512_storeu_si512(low, _mm512_shuffle_epi8(first, below));
+  _mm512_storeu_si512(high, _mm512_shuffle_epi8(second, above));
+}
+
 // Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
 template <int kSpan>
 inline F32 load_span(const float* p) {

@@ -230,6 +230,16 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
 }
 
+/// 128 nibbles as bytes: byte i of `low` is the entry of code codes[i] & 15 in the table at offsets[i / 32], byte i of
+/// `high` that of codes[i] >> 4 in the table at offsets[2 + i / 32].
+inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
+                           std::uint8_t* low, std::uint8_t* high) {
+  for (int i = 0; i < 64; ++i) {
+    low[i] = static_cast<std::uint8_t>(tables[offsets[i / 32] + (codes[i] & 15)]);
+    high[i] = static_cast<std::uint8_t>(tables[offsets[2 + i / 32] + (codes[i] >> 4)]);
+  }
+}
+
 // Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
 /// The first kSpan (2 or 4) floats over and over.
 template <int kSpan>

@@ -129,6 +129,57 @@ class TestMatrix {
   bool regular_ = true;
 };
 
+/// A matrix [n][k] packed for the arithmetic `super`.
+class TestSuperMatrix {
+ public:
+  TestSuperMatrix(TensorType type, const std::vector<std::byte>& weight, std::int64_t n, std::int64_t k)
+      : layout_(super_layout(type, k)), panels_((n + kPanel - 1) / kPanel * layout_.bytes) {
+    const auto row_bytes = static_cast<std::int64_t>(weight.size()) / n;
+    for (std::int64_t first = 0; first < n; first += kPanel)
+      pack_super_panel(type, reinterpret_cast<const std::uint8_t*>(weight.data()) + first * row_bytes, row_bytes,
+                       static_cast<int>(n - first < kPanel ? n - first : kPanel), k,
+                       panels_.data() + first / kPanel * layout_.bytes);
+  }
+  void add_to(LinearArgs& args) {
+    args.operands = LinearOperands::kSuper;
+    args.panels.data = panels_.data();
+    args.panels.super = &layout_;
+  }
+
+ private:
+  SuperLayout layout_;
+  AlignedBytes panels_;
+};
+
+/// Rows quantized for it.
+class TestSuperRows {
+ public:
+  TestSuperRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows)
+      : k_(static_cast<std::int64_t>(x.size()) / rows),
+        groups_((rows + kSuperRows - 1) / kSuperRows),
+        values_(groups_ * SuperRows::group_bytes(k_)),
+        scales_(static_cast<std::size_t>(groups_ * super_blocks(k_) * kSuperRows)),
+        sums_(scales_.size() * kSuperPlanes) {
+    for (std::int64_t g = 0; g < groups_; ++g)
+      for (std::int64_t s = 0; s < super_blocks(k_); ++s) {
+        const std::int64_t first = g * kSuperRows, count = rows - first < kSuperRows ? rows - first : kSuperRows;
+        set.quantize_super(x.data() + first * k_, k_, count, g, s, view());
+      }
+  }
+  SuperRows view() {
+    return {reinterpret_cast<std::int8_t*>(values_.data()), scales_.data(), sums_.data(), groups_, 0};
+  }
+  std::vector<std::int8_t> values() { return {view().values, view().values + groups_ * SuperRows::group_bytes(k_)}; }
+  const std::vector<float>& scales() const { return scales_; }
+  const std::vector<std::int32_t>& sums() const { return sums_; }
+
+ private:
+  std::int64_t k_, groups_;
+  AlignedBytes values_;
+  std::vector<float> scales_;
+  std::vector<std::int32_t> sums_;
+};
+
 /// Rows in groups, as packed floats take them.
 class TestGroups {
  public:

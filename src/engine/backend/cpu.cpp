@@ -45,6 +45,14 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
     return Error{ErrorCode::kUsage, fmt::format("unknown activation type '{}'", options.activations), "--activations",
                  "known: int8, f32"};
   }
+  if (options.arithmetic == "super") {
+    cpu.arithmetic = CpuArithmetic::kSuper;
+  } else if (options.arithmetic == "auto") {
+    cpu.arithmetic = CpuArithmetic::kAuto;
+  } else if (!options.arithmetic.empty() && options.arithmetic != "exact") {
+    return Error{ErrorCode::kUsage, fmt::format("unknown arithmetic '{}'", options.arithmetic), "--arithmetic",
+                 "known: exact, super, auto"};
+  }
   return cpu;
 }
 
@@ -68,6 +76,7 @@ LatencyKey latency_key(const std::string& path, const LoadOptions& options, cons
           .isa = std::string(backend.isa()),
           .kv_type = std::string(backend.kv_type()),
           .activations = options.activations.empty() ? "int8" : options.activations,
+          .arithmetic = backend.arithmetic(),
           .threads = backend.threads(),
           .version = DLLM_VERSION};
 }
@@ -94,6 +103,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
       CpuBackend::create(model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), cpu));
   RunningBackend running;
   running.isa = backend->isa();
+  running.arithmetic = backend->arithmetic();
   running.threads = backend->threads();
   running.latency = latency_key(path, options, *backend);
   running.second_path = [cpu_backend = backend.get()](int threads) -> Expected<std::unique_ptr<PassRunner>> {

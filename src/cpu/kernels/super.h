@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/kernels/packed.h"
+#include "numerics/tensor_type.h"
+
+// The arithmetic `super`: products of int8 weights and 15-bit rows, summed as integers over super-blocks of K. It is
+// made for matrix tiles, which multiply 64 values of K at once and lose everything where sums must be scaled more often
+// than that. docs/design/arithmetic.md defines it, operation by operation.
+//
+//   weights   per output and super-block one float W, and w8 in [-127, 127]; w is about W w8
+//   rows      per row and super-block one float X, and q in [-16256, 16256] = 128 hi + lo, hi and lo bytes
+//   product   total = fma(float(sum of w8 q over the super-block), W X, total), super-blocks ascending from 0
+//
+// Q8_0: W = max |w| / 127 and w8 = w / W, rounded. Q4_0: a group of 32 weights has a level, its scale in 255ths of the
+// largest of the super-block, and w8 comes from a table of 16 bytes per level: 4 bits a weight stay 4 bits in memory.
+
+namespace dllm::cpu {
+
+/// Not for the linker to choose among copies compiled for different instruction sets.
+#define DLLM_ALWAYS_INLINE [[gnu::always_inline]] constexpr
+
+inline constexpr std::int64_t kSuperK = 512;     ///< K of a super-block; the last of a row may be shorter
+inline constexpr std::int64_t kSuperStep = 128;  ///< K of a step of packed nibbles; super-blocks are padded to it
+inline constexpr std::int64_t kSuperRows = 16;   ///< rows that lie together, and that a tile takes
+inline constexpr int kSuperPlanes = 2;           ///< bytes per value of a row
+inline constexpr float kSuperRowCodes = 127 * 128;
+
+/// A row's length in memory, in values.
+DLLM_ALWAYS_INLINE std::int64_t super_padded(std::int64_t k) { return (k + kSuperStep - 1) / kSuperStep * kSuperStep; }
+DLLM_ALWAYS_INLINE std::int64_t super_blocks(std::int64_t k) { return (k + kSuperK - 1) / kSuperK; }
+/// K of super-block `s`, padded.
+DLLM_ALWAYS_INLINE std::int64_t super_block_k(std::int64_t k, std::int64_t s) {
+  const std::int64_t rest = super_padded(k) - s * kSuperK;
+  return rest < kSuperK ? rest : kSuperK;
+}
+
+/// Of Q4_0: [level + 255][code], level (code - 8) of 255 x 8 as a byte of 127, to nearest, ties away from zero.
+inline constexpr int kSuperLevels = 255;
+struct alignas(64) SuperTables {
+  std::int8_t bytes[(2 * kSuperLevels + 1) * 16];
+};
+extern const SuperTables kSuperTables;
+
+/// A panel of 16 outputs: super-blocks one after the other, each with its codes, its levels and 16 floats W.
+///
+///   codes    bytes: [k / 64][16 outputs][64 k] of w8, as a tile of weights lies in memory.
+///            nibbles: [k / 128][16 outputs][64 bytes], byte i holds k = i below and k = 64 + i above
+///   levels   nibbles: [k / 128][16 outputs][4 groups] 16-bit offsets into kSuperTables
+struct SuperLayout {
+  bool nibbles = false;
+  std::int64_t k = 0;
+  std::int64_t bytes = 0;  ///< of the panel
+
+  DLLM_ALWAYS_INLINE std::int64_t code_bytes(std::int64_t block_k) const {
+    return nibbles ? block_k * 8 : block_k * 16;
+  }
+  DLLM_ALWAYS_INLINE std::int64_t level_bytes(std::int64_t block_k) const { return nibbles ? block_k : 0; }
+  DLLM_ALWAYS_INLINE std::int64_t block_bytes(std::int64_t block_k) const {
+    return code_bytes(block_k) + level_bytes(block_k) + 64;
+  }
+};
+
+/// Whether weights of this type have the arithmetic.
+bool runs_super(TensorType type);
+/// `k` is a multiple of the type's block; runs_super(type).
+SuperLayout super_layout(TensorType type, std::int64_t k);
+/// As pack_panel(): `count` <= 16 rows of the file, `row_bytes` apart; outputs beyond are zero. `panel` is aligned
+/// to 64.
+void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
+                      std::uint8_t* panel);
+
+/// Rows for products with such panels, in groups of 16: per super-block, group and plane (hi, lo) the bytes
+/// [k / 4][16 rows][4 k], as a tile of rows lies in memory. Rows beyond the last are zero. (A group's super-blocks one
+/// after the other would put all groups of a super-block into the same sets of L2.)
+struct SuperRows {
+  std::int8_t* values = nullptr;
+  float* scales = nullptr;       ///< [group][super-block][16 rows]: X
+  std::int32_t* sums = nullptr;  ///< [group][super-block][plane][16 rows]: of the bytes
+  std::int64_t groups = 0;
+  std::int64_t first_row = 0;  ///< of the product, among these
+
+  DLLM_ALWAYS_INLINE static std::int64_t group_bytes(std::int64_t k) {
+    return super_padded(k) * kSuperRows * kSuperPlanes;
+  }
+  DLLM_ALWAYS_INLINE std::int8_t* plane(std::int64_t k, std::int64_t group, std::int64_t s, int p) const {
+    const std::int64_t in_block = (group * kSuperPlanes + p) * super_block_k(k, s);
+    return values + (s * kSuperK * kSuperPlanes * groups + in_block) * kSuperRows;
+  }
+  DLLM_ALWAYS_INLINE float* scale(std::int64_t k, std::int64_t group, std::int64_t s) const {
+    return scales + (group * super_blocks(k) + s) * kSuperRows;
+  }
+  DLLM_ALWAYS_INLINE std::int32_t* sum(std::int64_t k, std::int64_t group, std::int64_t s, int p) const {
+    return sums + ((group * super_blocks(k) + s) * kSuperPlanes + p) * kSuperRows;
+  }
+};
+
+#undef DLLM_ALWAYS_INLINE
+
+}  // namespace dllm::cpu

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "cpu/buffer.h"
+#include "cpu/kernels/kernel_set.h"
+
+namespace dllm::cpu {
+
+/// Rows of one value as products of the arithmetic `super` read them. q, k and v read one input: what is quantized
+/// stays until another value comes.
+class SuperRowStore {
+ public:
+  /// Rows of x[rows][k]; `value` names x uniquely until clear(). Throws std::bad_alloc.
+  SuperRows of(const KernelSet& kernels, ThreadPool& pool, std::int64_t value, const float* x, std::int64_t rows,
+               std::int64_t k);
+  /// Nothing is held any more.
+  void clear() { value_ = -1; }
+
+ private:
+  Buffer memory_;
+  SuperRows rows_;
+  std::int64_t value_ = -1;
+};
+
+}  // namespace dllm::cpu
