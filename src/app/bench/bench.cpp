@@ -43,7 +43,8 @@ class Bench final : public Verb {
                .value = "N",
                .help = "runs of each case before",
                .default_text = "1",
-               .apply = into(options_.warmup, 0, 1000)});
+               .apply = into(options_.warmup, 0, 1000),
+               .rare = true});
     flags.add({.names = {"--min-time"},
                .value = "S",
                .help = "short cases repeat until this many seconds are measured",
@@ -58,7 +59,8 @@ class Bench final : public Verb {
     add_step_flags(flags);
     flags.add({.names = {"--early-stop"},
                .help = "generations stop at end-of-sequence tokens, as in dllm run",
-               .apply = into(early_stop_)});
+               .apply = into(early_stop_),
+               .rare = true});
     flags.group("Output");
     add_output_flag(flags, format_, BenchOutput::formats());
   }
@@ -110,7 +112,8 @@ class Bench final : public Verb {
                .apply = into(options_.scored)});
     flags.add({.names = {"--renew-latency"},
                .help = "latency: measure again although this machine's table is known",
-               .apply = into(options_.renew_latency)});
+               .apply = into(options_.renew_latency),
+               .rare = true});
     flags.group("Generations");
     flags.add({.names = {"-p", "--prompt-tokens"},
                .value = "LIST",
@@ -126,7 +129,8 @@ class Bench final : public Verb {
                .value = "N",
                .help = "answers of a recording to play, spread from its slowest to its fastest",
                .default_text = "4",
-               .apply = into(options_.answers, 1, kMaxPositions)});
+               .apply = into(options_.answers, 1, kMaxPositions),
+               .rare = true});
     flags.add({.names = {"--tokens-per-pass"},
                .value = "LIST",
                .help = "rates to compare with autoregression",
