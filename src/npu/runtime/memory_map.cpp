@@ -61,21 +61,6 @@ std::vector<double> operator_begins(const MemoryProgram& program, const MemoryPl
   return begins;
 }
 
-struct Lives {
-  std::int32_t first = -1, last = -1;
-};
-std::vector<Lives> lives_of(const MemoryProgram& program) {
-  std::vector<Lives> lives(program.tensors.size());
-  for (std::size_t o = 0; o < program.ops.size(); ++o)
-    for (const auto* list : {&program.ops[o].reads, &program.ops[o].writes})
-      for (const std::int32_t t : *list) {
-        Lives& one = lives[static_cast<std::size_t>(t)];
-        if (one.first < 0) one.first = static_cast<std::int32_t>(o);
-        one.last = static_cast<std::int32_t>(o);
-      }
-  return lives;
-}
-
 /// Draws one plan.
 class MapPicture {
  public:
@@ -119,7 +104,7 @@ class MapPicture {
   }
 
   void scratch() {
-    const std::vector<Lives> lives = lives_of(program_);
+    const std::vector<TensorLife> lives = tensor_lives(program_);
     for (std::size_t t = 0; t < plan_.places.size(); ++t)
       if (plan_.places[t].kind == TensorPlace::kScratch)
         box(begins_[static_cast<std::size_t>(lives[t].first)], begins_[static_cast<std::size_t>(lives[t].last) + 1],

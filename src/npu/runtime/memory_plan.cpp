@@ -49,24 +49,9 @@ Expected<void> check_limits(const MemoryLimits& limits) {
   return {};
 }
 
-/// Operators that use a tensor: the first and the last; first < 0: none.
-struct Used {
-  std::int32_t first = -1, last = -1;
-};
-std::vector<Used> uses(const MemoryProgram& program) {
-  std::vector<Used> found(program.tensors.size());
-  for (std::size_t o = 0; o < program.ops.size(); ++o)
-    for (const auto* list : {&program.ops[o].reads, &program.ops[o].writes})
-      for (const std::int32_t t : *list) {
-        Used& used = found[static_cast<std::size_t>(t)];
-        used.last = static_cast<std::int32_t>(o);
-        if (used.first < 0) used.first = used.last;
-      }
-  return found;
-}
-
 /// The used tensors of a kind, by their first use.
-std::vector<std::int32_t> by_first_use(const MemoryProgram& program, const std::vector<Used>& used, bool lasting) {
+std::vector<std::int32_t> by_first_use(const MemoryProgram& program, const std::vector<TensorLife>& used,
+                                       bool lasting) {
   std::vector<std::int32_t> found;
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     if (program.tensors[t].lasting == lasting && used[t].first >= 0) found.push_back(static_cast<std::int32_t>(t));
@@ -77,7 +62,7 @@ std::vector<std::int32_t> by_first_use(const MemoryProgram& program, const std::
 class Planner {
  public:
   Planner(const MemoryProgram& program, const MemoryLimits& limits)
-      : program_(program), limits_(limits), used_(uses(program)) {
+      : program_(program), limits_(limits), used_(tensor_lives(program)) {
     plan_.places.resize(program.tensors.size());
     for (const MemoryOp& op : program.ops) plan_.compute_seconds += op.seconds;
   }
@@ -126,7 +111,7 @@ class Planner {
     const std::vector<std::int32_t> passing = by_first_use(program_, used_, false);
     std::vector<LiveBuffer> buffers;
     for (const std::int32_t t : passing) {
-      const Used& used = used_[static_cast<std::size_t>(t)];
+      const TensorLife& used = used_[static_cast<std::size_t>(t)];
       buffers.push_back({program_.tensors[static_cast<std::size_t>(t)].bytes, used.first, used.last});
     }
     const ScratchPlan scratch = share_scratch(buffers, limits_.alignment);
@@ -179,11 +164,23 @@ class Planner {
 
   const MemoryProgram& program_;
   const MemoryLimits& limits_;
-  std::vector<Used> used_;
+  std::vector<TensorLife> used_;
   MemoryPlan plan_;
 };
 
 }  // namespace
+
+std::vector<TensorLife> tensor_lives(const MemoryProgram& program) {
+  std::vector<TensorLife> lives(program.tensors.size());
+  for (std::size_t o = 0; o < program.ops.size(); ++o)
+    for (const auto* list : {&program.ops[o].reads, &program.ops[o].writes})
+      for (const std::int32_t t : *list) {
+        TensorLife& life = lives[static_cast<std::size_t>(t)];
+        life.last = static_cast<std::int32_t>(o);
+        if (life.first < 0) life.first = life.last;
+      }
+  return lives;
+}
 
 std::int64_t MemoryPlan::window_used() const {
   return mappings.empty() ? 0 : mappings.back().address + mappings.back().bytes;

@@ -31,6 +31,13 @@ struct MemoryProgram {
   std::vector<MemoryOp> ops;
 };
 
+/// The operators between which a tensor is used, both included; first < 0: none uses it.
+struct TensorLife {
+  std::int32_t first = -1, last = -1;
+};
+/// One per tensor of a program whose indices are in range.
+std::vector<TensorLife> tensor_lives(const MemoryProgram& program);
+
 /// The addresses that a device sees at once, and what it costs to change them.
 struct MemoryLimits {
   std::int64_t window_bytes = 0;   ///< 0: all of memory
