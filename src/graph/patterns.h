@@ -36,7 +36,7 @@ class GraphPatterns {
 
   /// The end of the products of one input that begin with the Linear operator at `first`: q, k and v.
   std::size_t end_of_products(std::size_t first) const;
-  /// What begins at the operator `first`, which may lie beyond the end; nullopt: nothing of the kind.
+  /// What begins at the operator `first`, which may be past the end; nullopt: nothing of the kind.
   std::optional<GatedProducts> gated_at(std::size_t first) const;
   std::optional<ResidualProduct> residual_at(std::size_t first) const;
 

@@ -14,7 +14,7 @@
 namespace dllm::app {
 namespace {
 
-std::string placeholder(const OptionInfo& info) {
+std::string value_name(const OptionInfo& info) {
   switch (info.type) {
     case OptionType::kBool:
       return "";
@@ -50,7 +50,7 @@ Flag flag_of(const OptionInfo& info, const std::vector<std::string>& readers, Ge
   if (!info.condition.empty()) help += "; read " + info.condition;
   if (!readers.empty() && !is_usual(info.key)) help = fmt::format("{}: {}", fmt::join(readers, ", "), help);
   return {.names = info.flags,
-          .value = placeholder(info),
+          .value = value_name(info),
           .help = help,
           .default_text = default_text(info),
           .choices = info.choices,

@@ -27,7 +27,7 @@ struct RoutingFlags {
   npu::ChoiceAssumption choices;
 
   void add(Flags& flags);
-  /// What stands beside a figure that depends on it; null for models without experts.
+  /// What is reported with a figure that depends on it; null for models without experts.
   nlohmann::ordered_json describe(const ModelDesc& desc) const;
   std::string text(const ModelDesc& desc) const;
 };

@@ -35,7 +35,7 @@ struct StepFlags {
   /// Resolves `work` for the cache: rows and scored are what runs afterwards. Logits go to memory in the device's
   /// format, from which the sampling kernels read them.
   Expected<CompiledStep> compile();
-  /// Model and numbers, as they stand beside every figure.
+  /// Model and numbers, as reported with every figure.
   void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
   /// Lines for people: in how many parts it runs, what was assumed.
   std::string text(const CompiledStep& compiled) const;

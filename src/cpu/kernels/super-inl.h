@@ -37,7 +37,7 @@ inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uin
   for (std::int64_t i = 0; i < kc * kPanel; ++i) quads[i] ^= 0x80;
 }
 
-/// One super-block of a panel and of rows that lie in one group.
+/// One super-block of a panel times rows of one group.
 struct SuperTask {
   const std::uint8_t* quads;
   const float* weight_scales;

@@ -45,7 +45,7 @@ inline void tile_barrier() { asm volatile("" ::: "memory"); }
 
 /// One super-block of a pair of panels.
 struct TilePair {
-  const std::uint8_t* block[2];    ///< as it lies in memory
+  const std::uint8_t* block[2];    ///< as stored
   const std::uint8_t* weights[2];  ///< tiles: there, or decoded in scratch
   const float* scales[2];
   std::int64_t kc;

@@ -46,7 +46,7 @@ extern const SuperTables kSuperTables;
 
 /// A panel of 16 outputs: super-blocks one after the other, each with its codes, its levels and 16 floats W.
 ///
-///   codes    bytes: [k / 64][16 outputs][64 k] of w8, as a tile of weights lies in memory.
+///   codes    bytes: [k / 64][16 outputs][64 k] of w8, the layout of a tile of weights.
 ///            nibbles: [k / 128][16 outputs][64 bytes], byte i holds k = i below and k = 64 + i above
 ///   levels   nibbles: [k / 128][16 outputs][4 groups] 16-bit offsets into kSuperTables
 struct SuperLayout {
@@ -73,7 +73,7 @@ void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t ro
                       std::uint8_t* panel);
 
 /// Rows for products with such panels, in groups of 16: per super-block, group and plane (hi, lo) the bytes
-/// [k / 4][16 rows][4 k], as a tile of rows lies in memory. Rows beyond the last are zero. (A group's super-blocks one
+/// [k / 4][16 rows][4 k], the layout of a tile of rows. Rows beyond the last are zero. (A group's super-blocks one
 /// after the other would put all groups of a super-block into the same sets of L2.)
 struct SuperRows {
   std::int8_t* values = nullptr;

@@ -154,9 +154,9 @@ std::string memory_map_text(const MemoryProgram& program, const MemoryPlan& plan
     text += fmt::format("{:<10}{:>12.1f}{:>14}  {}\n", use_name(one.use), static_cast<double>(one.address) / kMiB,
                         one.bytes, what_holds(program, plan, static_cast<std::int32_t>(m)));
   }
-  const auto mega = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  text += fmt::format("resident {}, staged {} in {} parts, activations {}\n", mega(plan.resident_bytes),
-                      mega(plan.staged_bytes), plan.parts.size(), mega(plan.scratch_bytes));
+  const auto size = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  text += fmt::format("resident {}, staged {} in {} parts, activations {}\n", size(plan.resident_bytes),
+                      size(plan.staged_bytes), plan.parts.size(), size(plan.scratch_bytes));
   text += fmt::format(
       "run {:.3f} ms: computing {:.3f}, waiting {:.3f}; transfers {:.3f} ms, {:.1f} % hidden; first run {:.3f} ms\n"
       "without staging ahead: {:.3f} ms, {:.2f} x\n",

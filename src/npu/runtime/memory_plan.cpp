@@ -118,12 +118,12 @@ class Planner {
     plan_.scratch_bytes = scratch.bytes;
     if (scratch.bytes == 0) return {};
     const std::int64_t bytes = round_up(scratch.bytes, limits_.page_bytes);
-    const auto mega = [](std::int64_t size) { return human_bytes(static_cast<double>(size)); };
+    const auto text = [](std::int64_t size) { return human_bytes(static_cast<double>(size)); };
     for (const auto& [limit, name] :
          {std::pair{limits_.window_bytes, "window"}, {limits_.mapping_bytes, "largest mapping"}})
       if (limit > 0 && bytes > limit)
         return Error{ErrorCode::kResource,
-                     fmt::format("activations take {} at once, the {} has {}", mega(bytes), name, mega(limit)),
+                     fmt::format("activations take {} at once, the {} has {}", text(bytes), name, text(limit)),
                      "the window of addresses", "run fewer rows"};
     const std::int64_t address = map(scratch.bytes, MemoryMapping::kScratch);
     for (std::size_t i = 0; i < passing.size(); ++i)
