@@ -9,8 +9,8 @@
 
 #include "numerics/tensor_type.h"
 
-/// What the files of the single formats share. Each of them defines a `Block` with GGML's memory layout and the
-/// conversion of one block; make_codec() turns these into the row functions of a Codec.
+/// What the block formats share. Each format's file defines a `Block` with GGML's memory layout and the conversion of
+/// one block; make_codec() turns these into the row functions of a Codec.
 namespace dllm {
 
 // Blocks are copied to and from files as they are.

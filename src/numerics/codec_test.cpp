@@ -128,12 +128,12 @@ TEST_P(EachCodec, ZeroElementsTouchNothing) {
   float y = 7;
   GetParam()->dequantize(&bytes, &y, 0);
   EXPECT_EQ(y, 7);
-  // The sanitizer builds watch that null pointers are not used either.
+  // The sanitizer builds also check that null pointers are not dereferenced.
   GetParam()->quantize(nullptr, nullptr, 0);
   GetParam()->dequantize(nullptr, nullptr, 0);
 }
 
-/// No promise about the values, only that nothing undefined happens (the sanitizer builds watch).
+/// The values are not specified; the sanitizer builds check that there is no undefined behaviour.
 TEST_P(EachCodec, SurvivesExtremeInput) {
   constexpr float kInf = std::numeric_limits<float>::infinity(), kMax = std::numeric_limits<float>::max();
   const float extremes[] = {kInf,    -kInf,  std::numeric_limits<float>::quiet_NaN(),
@@ -152,9 +152,9 @@ TEST_P(EachCodec, SurvivesExtremeInput) {
   dequantize(*GetParam(), noise);
 }
 
-/// Root mean square error on a standard normal: the figure of GGML's own quantizer on 2^21 draws (quantize_row_*_ref of
-/// ggml 0.25.3, x86-64), and how much of that error quantizing the result once more may add: nothing where the scale is
-/// taken from an element that the grid holds exactly.
+/// Root mean square error on a standard normal: that of GGML's own quantizer on 2^21 draws (quantize_row_*_ref of ggml
+/// 0.25.3, x86-64), and how much of that error a second quantization of the result may add: none where the scale is
+/// computed from an element that the grid represents exactly.
 struct Quality {
   TensorType type;
   double ggml_rmse;
@@ -191,7 +191,7 @@ TEST_P(Quantizer, QuantizingAgainAddsLittle) {
 }
 
 TEST(Q8_0, RoundsAsRoundf) {
-  // 31 free elements per block; the first fixes the scale at 1, so that an element is its level.
+  // 31 free elements per block; the first fixes the scale at 1, so that each element equals its level.
   const Codec& q8_0 = codec(TensorType::kQ8_0);
   std::vector<float> values(32);
   std::uint32_t bits = 0;
@@ -199,7 +199,7 @@ TEST(Q8_0, RoundsAsRoundf) {
   while (bits < end) {
     values[0] = 127.0f;
     for (std::size_t i = 1; i < 32; ++i, bits += 4099) values[i] = std::bit_cast<float>(std::min(bits, end));
-    // Every tie and its neighbours, too.
+    // Also every tie and its neighbours.
     for (std::size_t i = 1; i < 32; i += 4) {
       const float tie = std::floor(values[i]) + 0.5f;
       if (tie > 126.0f) continue;

@@ -46,8 +46,8 @@ AffineSuperBlock quantize_affine(const float* x, const AffineCandidates& candida
     const float scale = f16_to_f32(block.d) * static_cast<float>(sub.scale);
     const float min = f16_to_f32(block.dmin) * static_cast<float>(sub.min);
     for (int i = j * kSubElems; i < (j + 1) * kSubElems; ++i) {
-      // The grid that will be decoded differs from the one that was fitted: round to it. A scale that vanished makes
-      // the levels meaningless; the fitted ones stand there, as in GGML's files.
+      // The decoder's grid uses the rounded scales, so round the elements to that grid. Where a scale rounds to zero,
+      // the levels do not matter; we keep those of the fit, as GGML does.
       const float level = scale != 0.0f ? (x[i] + min) / scale : (x[i] - fits[j].origin) * fits[j].inverse;
       block.levels[i] = static_cast<std::uint8_t>(nearest_level(level, 0, candidates.top));
     }

@@ -5,9 +5,9 @@
 namespace dllm {
 namespace {
 
-// Four sub-blocks side by side, one per lane: each lane adds up its own elements in their order, which keeps the result
-// of the plain loop and yet fills the vector unit. The vector type is the compilers' own (GCC and Clang), 16 bytes wide
-// because that is what every x86-64 and AArch64 has.
+// Four sub-blocks at once, one per lane: each lane adds its own elements in order, so the result equals the plain
+// loop's and the vector unit is full. The vector type is the compilers' own (GCC and Clang), 16 bytes wide because
+// every x86-64 and AArch64 has that.
 using Lanes = float __attribute__((vector_size(16)));
 constexpr int kLanes = 4;
 
@@ -32,7 +32,7 @@ struct AffineProblem {
   Lanes x[kAffineWidth];
   Lanes weight[kAffineWidth];
   Lanes sum_w, sum_wx;
-  Lanes low, high;  ///< range of x, stretched to hold 0 from below
+  Lanes low, high;  ///< range of x, extended below to include 0
 };
 
 AffineProblem pose_affine(const float* x) {
@@ -69,8 +69,8 @@ void measure(const AffineProblem& p, float top, AffineGrid& grid) {
 }
 
 /// Rounds to the grid (inverse, origin), then fits scale and min to the levels by the normal equations of weighted
-/// linear regression. A positive minimum cannot be stored: there the line goes through 0. Lanes whose levels are all
-/// the same have no line; their error becomes infinite.
+/// linear regression. A positive minimum cannot be stored: the line then goes through 0. Lanes in which all levels are
+/// equal have no unique line; their error is set to infinity.
 void refit(const AffineProblem& p, float top, AffineGrid& grid) {
   Lanes sum_l = splat(0.0f), sum_ll = sum_l, sum_lx = sum_l;
   for (int i = 0; i < kAffineWidth; ++i) {
@@ -100,7 +100,7 @@ void fit_affine_lanes(const float* x, const AffineCandidates& candidates, Affine
   measure(p, top, best);
   for (int k = 0; k <= candidates.steps; ++k) {
     AffineGrid grid;
-    // Each candidate starts from the minimum of the best grid so far, as GGML's do, not from that of the data.
+    // Like GGML, each candidate starts from the minimum of the best grid so far, not from the minimum of the data.
     grid.origin = best.min;
     grid.inverse = (candidates.first + candidates.step * static_cast<float>(k) + top) / (p.high - best.min);
     refit(p, top, grid);
@@ -147,7 +147,7 @@ void fit_symmetric_lanes(const float* source, SymmetricFit* fits) {
     extreme = larger ? v : extreme;
   }
   // For given levels the best scale is sum_lx / sum_ll and removes sum_lx^2 / sum_ll of the weighted error, so the
-  // candidate with the largest such term wins; cross-multiplied, no division is needed to compare.
+  // candidate with the largest such term wins. Cross-multiplication avoids the division.
   Lanes inverse = kSymmetricBottom / extreme;
   const SymmetricGrid first = try_symmetric(x, inverse);
   Lanes scale = first.sum_ll != 0.0f ? first.sum_lx / first.sum_ll : splat(0.0f);

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-/// Choice of scales for the K formats: for each sub-block the grid that minimises a weighted squared error, found as
-/// GGML does: try a fixed list of grids, round the elements to each, refit the grid by least squares to those levels,
-/// keep the best. Sums run over the elements in their order, so the result is GGML's bit by bit.
+/// Choice of scales for the K formats: for each sub-block the grid that minimises a weighted squared error. As in GGML:
+/// try a fixed list of grids, round the elements to each, refit the grid by least squares to those levels, and keep the
+/// best. Sums run in element order, so the result equals GGML's bit for bit.
 namespace dllm {
 
 inline constexpr int kSuperBlock = 256;
@@ -13,7 +13,7 @@ inline constexpr int kSuperBlock = 256;
 struct AffineFit {
   float scale = 0.0f;
   float min = 0.0f;
-  /// The levels that the fit rests on: round((x - origin) * inverse), clamped.
+  /// The levels that the fit was made for: round((x - origin) * inverse), clamped.
   float inverse = 0.0f;
   float origin = 0.0f;
 };

@@ -44,8 +44,9 @@ int shared_exponent(const MxFormat& format, float top) {
 /// q = x * 2^shift to nearest even, saturated to [low, high].
 void quantize_integers(const float* x, int n, int shift, int low, int high, std::uint32_t mask, std::uint16_t* codes) {
   if (shift >= -126 && shift <= 127) {
-    // Adding 1.5 * 2^23 rounds to an integer in the FPU's own mode (nearest even); |x * 2^shift| <= 2^8 here. An
-    // underflow of the product is far below 1/2 and does no harm. This loop vectorises, nearbyint() would not.
+    // Adding 1.5 * 2^23 rounds to an integer in the FPU's own mode (nearest even); |x * 2^shift| <= 2^8 here. If the
+    // product underflows it is far below 1/2, so it rounds to 0 as it should. This loop vectorises; nearbyint() would
+    // not.
     const float factor = std::ldexp(1.0f, shift);
     constexpr float kMagic = 0x1.8p23f;
     for (int i = 0; i < n; ++i) {
@@ -64,7 +65,7 @@ std::uint16_t quantize_minifloat(const MxElementInfo& e, double value) {
   const std::uint32_t sign = std::signbit(value) ? 1u << (e.bits - 1) : 0u;
   const double magnitude = std::fabs(value);
   if (magnitude == 0.0) return static_cast<std::uint16_t>(sign);
-  int exponent = std::max(std::ilogb(magnitude), 1 - e.bias);  // below: subnormal, the step stays
+  int exponent = std::max(std::ilogb(magnitude), 1 - e.bias);  // subnormals keep the smallest normal step
   double steps = std::nearbyint(std::ldexp(magnitude, e.mantissa_bits - exponent));
   if (std::ldexp(steps, exponent - e.mantissa_bits) > e.max) {  // saturate
     exponent = e.emax;

@@ -9,16 +9,16 @@
 #include <string_view>
 
 // Microscaling (MX) formats as accelerators store them: a block of elements and one E8M0 scale, in two separate
-// streams. Sources: OCP Microscaling Formats 1.0; PLENA's block formats. The GGUF type MXFP4 (mxfp4.cpp) is a different
-// storage of the first: its bytes interleave, and its rounding is GGML's.
+// streams. Sources: OCP Microscaling Formats 1.0; PLENA's block formats. The GGUF type MXFP4 (mxfp4.cpp) stores MXFP4
+// differently: scales and elements are interleaved, and rounding is GGML's.
 
 namespace dllm {
 
-/// Element of a block. kBF16 has no scale and no block: it stands where a format may also be "not quantized".
+/// Element of a block. kBF16 has no scale and no block: it means "not quantized" where a format is expected.
 enum class MxElement : std::uint8_t { kInt4, kInt8, kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kBF16 };
 inline constexpr int kMxElementCount = 8;
 
-/// How the shared exponent of a block is chosen from its largest magnitude M, and what integer codes exist.
+/// How a block's shared exponent follows from its largest magnitude M, and which integer codes exist.
 enum class MxRule : std::uint8_t {
   kOcp,    ///< floor(log2 M) - emax of the element; integers: LSB 2^-(bits-2) of the scale, -(2^(b-1)-1)..2^(b-1)-1
   kPlena,  ///< integers: ceil(log2 M), LSB 2^-(bits-1), -2^(b-1)..2^(b-1)-1; floating point: as kOcp
@@ -48,7 +48,7 @@ struct MxFormat {
 
   bool scaled() const { return element != MxElement::kBF16; }
   int bits() const { return mx_element(element).bits; }
-  /// An element with fixed-point value q stands for q * 2^-fraction * scale.
+  /// An element with fixed-point value q has the value q * 2^-fraction * scale.
   int fraction() const;
   /// Bytes of n elements without their scales; precondition: n * bits() is a multiple of 8.
   std::size_t element_bytes(std::size_t n) const { return n * static_cast<std::size_t>(bits()) / 8; }

@@ -121,7 +121,7 @@ std::vector<MxFormat> all_formats() {
   return formats;
 }
 
-// An independent definition: of all codes of the element, the nearest at the block's scale, ties to the even code.
+// An independent definition: the code of the element that is nearest at the block's scale; ties go to the even code.
 double element_value(const MxFormat& f, std::uint32_t code) {
   return std::ldexp(static_cast<double>(mx_fixed(f.element, code)), -f.fraction());
 }
@@ -163,7 +163,8 @@ TEST(Mx, WhatIsRepresentableStays) {
     mx_dequantize(f, codes.data(), scales.data(), 32, x.data());
     mx_quantize(f, x.data(), 32, codes.data(), scales.data());
     mx_dequantize(f, codes.data(), scales.data(), 32, again.data());
-    // PLENA's ceiling rule moves a block whose largest element became a power of two, so only closeness is promised.
+    // PLENA's ceiling rule rescales a block whose largest element has become a power of two, so we only check
+    // closeness.
     if (f.rule == MxRule::kOcp) {
       EXPECT_EQ(x, again) << mx_format_name(f);
     }

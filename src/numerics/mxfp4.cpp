@@ -1,8 +1,8 @@
 // MXFP4: 32 elements of E2M1 that share one E8M0 scale: x = 2^(e - 127) * v, v in {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a
 // sign; nibbles as in Q4_0. Definition: OCP Microscaling Formats 1.0 and GGML, block_mxfp4.
 //
-// GGML keeps twice the element values, so that they are integers, and half the scale. The products are the same, except
-// for the two smallest scales and the NaN code 255, for which its arithmetic is the definition here.
+// GGML stores twice the element values, so that they are integers, and half the scale. The products are the same,
+// except for the two smallest scales and the NaN code 255, where GGML's arithmetic is the definition here.
 
 #include "numerics/block_codec.h"
 
@@ -34,7 +34,7 @@ void decode(const Block& block, float* out) {
   }
 }
 
-/// Nearest value; a tie goes to the smaller magnitude, and what rounds to zero to +0, as GGML's linear search does.
+/// Nearest value; ties go to the smaller magnitude, and values that round to zero give +0, as in GGML's linear search.
 unsigned nearest_code(float x, float d) {
   constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
   const float magnitude = std::fabs(x);

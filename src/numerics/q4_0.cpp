@@ -25,8 +25,8 @@ void decode(const Block& block, float* out) {
 }
 
 Block encode(const float* x) {
-  // The element of largest magnitude becomes -8 exactly: the grid reaches one step further on the negative side, and
-  // the sign of d turns that side to where it is needed. Levels use the unrounded scale, as GGML's do.
+  // The element of largest magnitude becomes exactly -8: the grid has one more step on the negative side, and the sign
+  // of d puts that side where it is needed. As in GGML, levels use the unrounded scale.
   const float d = signed_max(x, kElems) / -8.0f;
   const float inverse = reciprocal_or_zero(d);
   Block block;

@@ -65,7 +65,7 @@ Block encode(const float* x) {
     block.scales[j] = static_cast<std::int8_t>(nearest_level(inverse * fits[j].scale, -128, 127));
     const float scale = f16_to_f32(block.d) * static_cast<float>(block.scales[j]);
     for (int i = j * kSubElems; i < (j + 1) * kSubElems; ++i) {
-      // A scale that vanished makes the levels meaningless; the fitted ones stand there, as in GGML's files.
+      // Where a scale rounds to zero, the levels do not matter; we keep those of the fit, as GGML does.
       const float level = scale != 0.0f ? x[i] / scale : fits[j].inverse != 0.0f ? x[i] * fits[j].inverse : -32.0f;
       levels[i] = static_cast<std::uint8_t>(nearest_level(level, -32, 31) + 32);
     }

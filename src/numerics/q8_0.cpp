@@ -20,8 +20,8 @@ void decode(const Block& block, float* out) {
   for (int j = 0; j < kElems; ++j) out[j] = d * static_cast<float>(block.qs[j]);
 }
 
-/// Half away from zero, as C's roundf, which is a library call without SSE4.1. The float before 0.5 is added, because
-/// 0.49999997f + 0.5f is 1. Compared once with roundf for every float from -127 to 127; the test samples them.
+/// Rounds half away from zero like C's roundf, which is a library call without SSE4.1. Adds the float just below 0.5,
+/// because 0.49999997f + 0.5f is 1. Compared once with roundf for every float from -127 to 127; the test samples them.
 std::int8_t round_level(float value) {
   constexpr float kTopLevel = kTop, kJustBelowHalf = 0x1.fffffep-2f;
   const float clamped = value > -kTopLevel ? (value < kTopLevel ? value : kTopLevel) : -kTopLevel;

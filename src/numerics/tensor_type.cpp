@@ -5,8 +5,8 @@
 
 namespace dllm {
 
-// One line per format; the definitions stand in the format's own file. Constant-initialised, so that the registry works
-// before main() too.
+// One line per format; each format is defined in its own file. Constant-initialised, so that the registry also works
+// before main().
 extern const Codec kF32Codec, kF16Codec, kBF16Codec;
 extern const Codec kQ4_0Codec, kQ4_1Codec, kQ5_0Codec, kQ5_1Codec, kQ8_0Codec;
 extern const Codec kQ4_KCodec, kQ5_KCodec, kQ6_KCodec;

@@ -8,7 +8,7 @@
 
 namespace dllm {
 
-/// Element formats of weights, with GGML's type numbers (they stand in GGUF files). All are little endian.
+/// Element formats of weights, with GGML's type numbers, which GGUF files store. All are little endian.
 enum class TensorType : std::uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -33,8 +33,8 @@ struct Codec {
   /// Decodes exactly as GGML defines it. `count` is a multiple of block_elems; `src` need not be aligned.
   void (*dequantize)(const std::byte* src, float* dst, std::int64_t count);
   /// Round-to-nearest (scalar formats) or best-scale search (block formats), byte for byte what GGML's reference
-  /// quantizers without importance matrix write. Any input is safe, but a block with NaN or infinity has no meaningful
-  /// values; `dst` need not be aligned. nullptr: decode only.
+  /// quantizers write without an importance matrix. Any input is safe, but a block with NaN or infinity has no
+  /// meaningful values; `dst` need not be aligned. nullptr: decode only.
   void (*quantize)(const float* src, std::byte* dst, std::int64_t count);
 
   bool is_block() const { return block_elems > 1; }

@@ -15,7 +15,7 @@
 namespace dllm {
 namespace {
 
-/// The files that the model is made of, those of a directory that are read rather than mapped too.
+/// The files that the model consists of, including those of a directory that are read rather than mapped.
 Expected<std::vector<FileIdentity>> sources_of(const ModelSource& source) {
   std::vector<FileIdentity> result;
   for (const auto& file : source.files) result.push_back(file->identity());
@@ -130,7 +130,7 @@ Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions&
   auto written =
       ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path, std::move(output));
   if (written) return report;
-  DLLM_CHECK_OK(source.check());  // first: what changed may also look damaged
+  DLLM_CHECK_OK(source.check());  // first: a file that has changed may also look damaged
   return std::move(written).error();
 }
 

@@ -17,14 +17,14 @@ struct WriteOptions {
   std::string type = "F16";  ///< a name of recipes(): "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K_M", ...
   RecipeOptions recipe{};
   int threads = 1;  ///< >= 1; the file is the same for every number
-  /// Sets `general.name`, which by default is the source's; empty: leave it.
+  /// Sets `general.name`, which by default is the source's; empty: unchanged.
   std::string model_name{};
-  /// Sets `dllm.canvas_length` and `diffusion.block_length`, which runs obey by default; 0: leave what the source says.
+  /// Sets `dllm.canvas_length` and `diffusion.block_length`, the defaults of later runs; 0: as in the source.
   std::int32_t canvas_length = 0, block_length = 0;
   /// Called in the calling thread before each tensor (done < total) and once at the end (done == total, empty name).
   std::function<void(std::string_view tensor, std::int64_t done, std::int64_t total)> progress{};
   bool replace = true;  ///< false: an error if the target exists when the file is complete
-  /// Asked before each tensor; true ends the write with kCancelled, and the target is left as it was.
+  /// Called before each tensor; true stops with kCancelled and leaves the target as it was.
   std::function<bool()> cancelled{};
 };
 
@@ -49,12 +49,12 @@ struct WriteReport {
   }
 };
 
-/// Writes `source` to the GGUF file `path` with the types of a recipe: the whole of `dllm convert` and `dllm quantize`.
-/// One tensor is in memory at a time. A tensor that already has its type is copied bit by bit; any other is widened to
-/// F32 first. The target is replaced only by a complete file.
-/// Errors: kUsage (unknown type, threads < 1, target is a source or no regular file), kInvalidFile (a weight is NaN or
-/// infinite: tensor and element; sources with contradictory metadata), kUnsupported (a type that this build cannot
-/// encode), kIo (also: the source changed while it was read), kCancelled.
+/// Writes `source` to the GGUF file `path` with the types of a recipe: the whole of `dllm convert` and `dllm
+/// quantize`. One tensor is in memory at a time. A tensor that already has its type is copied bit by bit; any other is
+/// widened to F32 first. The target is replaced only by a complete file. Errors: kUsage (unknown type, threads < 1,
+/// target is a source or no regular file), kInvalidFile (a weight is NaN or infinite: tensor and element;
+/// contradictory metadata), kUnsupported (a type that this build cannot encode), kIo (also: the source changed while
+/// it was read), kCancelled.
 Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path);
 
 }  // namespace dllm

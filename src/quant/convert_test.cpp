@@ -1,4 +1,4 @@
-// Are written models complete, exact and the same for every number of threads?
+// Are written models complete, exact, and identical for every number of threads?
 #include "quant/convert.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ std::vector<float> values_of(const SourceTensor& tensor) {
   return values;
 }
 
-/// A source of two tensors over memory of the test.
+/// A source of two tensors in the test's memory.
 struct SmallSource {
   std::vector<float> matrix = std::vector<float>(256 * 700, 0.5f);
   std::vector<float> norm = std::vector<float>(256, 1.f);

@@ -17,7 +17,7 @@ Expected<void> check_space(std::uint64_t bytes, const std::string& path) {
   std::error_code unknown;
   fs::path folder = fs::path(path).parent_path();
   const fs::space_info space = fs::space(folder.empty() ? fs::path(".") : folder, unknown);
-  // The file that is replaced stays until the new one is complete, so its bytes do not count as free.
+  // The file to be replaced is kept until the new one is complete, so its bytes do not count as free.
   if (unknown || space.available >= bytes) return {};
   return Error{ErrorCode::kIo,
                fmt::format("the file needs {}, and {} are free", human_bytes(static_cast<double>(bytes)),

@@ -20,14 +20,14 @@ struct MakeOptions {
   int threads = 1;  ///< >= 1; the file is the same for every number
   std::function<void(std::string_view tensor, double fraction)> progress{};
   bool replace = true;  ///< false: an error if the target exists when the file is complete
-  /// Asked every few MiB; true ends the write with kCancelled, and the target is left as it was.
+  /// Called every few MiB; true stops with kCancelled and leaves the target as it was.
   std::function<bool()> cancelled{};
 };
 
-/// Writes a model of true shape and random weights (RandomWeights) with the types that `dllm quantize` would choose. No
-/// more than some tens of MiB are in memory, whatever the shape. The target is replaced only by a complete file.
-/// Errors: kUsage (type, overrides, target is no regular file), kIo (no space: told before anything is written where
-/// the file system says so), kCancelled.
+/// Writes a model with a published model's dimensions and random weights (RandomWeights), in the types that `dllm
+/// quantize` would choose. Uses some tens of MiB of memory, whatever the shape. The target is replaced only by a
+/// complete file. Errors: kUsage (type, overrides, target is no regular file), kIo (no space: reported before anything
+/// is written, where the file system tells), kCancelled.
 Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& options, const std::string& path);
 
 }  // namespace dllm

@@ -52,7 +52,7 @@ TEST(NormalValues, HaveTheirMoments) {
 
 TEST(RandomWeights, ComeInSmallPieces) {
   RandomWeights weights(0, 2);
-  const Shape shape{4096, 20000};  // 164 MB of F16, which must never be in memory as a whole
+  const Shape shape{4096, 20000};  // 164 MB of F16, which must never be in memory at once
   std::size_t largest = 0;
   std::int64_t total = 0;
   ASSERT_TRUE(weights.stream(0, "output.weight", shape, TensorType::kF16,
@@ -63,7 +63,7 @@ TEST(RandomWeights, ComeInSmallPieces) {
                              }));
   EXPECT_EQ(total, 2 * element_count(shape));
   EXPECT_LE(largest, std::size_t{16} << 20);
-  // A sink that refuses ends the stream at once.
+  // If the sink refuses, the stream ends at once.
   int calls = 0;
   EXPECT_FALSE(
       weights.stream(0, "output.weight", shape, TensorType::kF16, [&](std::span<const std::byte>) -> Expected<void> {

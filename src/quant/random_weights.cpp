@@ -18,7 +18,7 @@ constexpr std::int64_t kChunkPieces = std::int64_t{1} << 14;  // 4 Mi elements: 
 constexpr std::int64_t kTaskPieces = 512;
 constexpr float kGainDeviation = 0.1f, kBiasDeviation = 0.02f;
 
-/// Last word of the counter: keeps the streams apart.
+/// Last word of the counter, so that the streams differ.
 enum Purpose : std::uint32_t { kPoolValues = 0, kPlaces = 1, kVectorValues = 2 };
 
 std::array<std::uint32_t, 4> draw(std::uint64_t seed, std::uint32_t purpose, std::uint32_t index,
@@ -27,7 +27,7 @@ std::array<std::uint32_t, 4> draw(std::uint64_t seed, std::uint32_t purpose, std
                     {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
 }
 
-/// Factors, which are about 1.
+/// Factors near 1.
 bool is_gain(std::string_view name) {
   return name.ends_with("norm.weight") || name.find("_norm_") != std::string_view::npos ||
          name.ends_with("_scale.weight") || name.ends_with(".scale") || name == "rope_freqs.weight";
@@ -56,7 +56,7 @@ const std::vector<std::byte>& RandomWeights::pool(const PoolKey& key) {
   const Codec& format = codec(key.first);
   at->second.resize(static_cast<std::size_t>(format.row_bytes(kPoolElems)));
   constexpr std::int64_t kTask = std::int64_t{1} << 14;
-  // The same normal numbers for every type and deviation, so that files of one seed resemble each other.
+  // The same normal numbers for every type and deviation, so that files with the same seed resemble each other.
   threads_.parallel_for(kPoolElems / kTask, [&](std::int64_t task, int) {
     std::vector<float> values(static_cast<std::size_t>(kTask));
     normal_values(seed_, kPoolValues, 0, task * kTask, values);
@@ -71,7 +71,7 @@ void RandomWeights::fill(std::uint32_t index, const Codec& format, const std::ve
   const std::int64_t piece_bytes = format.row_bytes(kPieceElems);
   const auto size = static_cast<std::int64_t>(out.size());
   const std::int64_t pieces = ceil_div(size, piece_bytes);
-  // Any block of the pool may begin a piece.
+  // A piece may begin at any block of the pool.
   const std::int64_t places = (kPoolElems - kPieceElems) / format.block_elems + 1;
   parallel_pieces(threads_, pieces, kTaskPieces, [&](std::int64_t begin, std::int64_t end, int) {
     std::array<std::uint32_t, 4> words{};

@@ -26,31 +26,31 @@ std::int64_t layer_of(std::string_view name) {
 
 bool is_value_projection(std::string_view name) { return name.ends_with(".attn_v.weight"); }
 
-/// Q, K and V in one matrix, whose part that matters most (V) cannot have a type of its own.
+/// Q, K and V in one matrix: V, the part that matters most, cannot have its own type.
 bool is_fused_projection(std::string_view name) { return name.ends_with(".attn_qkv.weight"); }
 
 bool is_down_projection(std::string_view name) {
   return layer_of(name) >= 0 && name.find(".ffn_down") != std::string_view::npos;
 }
 
-/// Only matrices have types to choose. Norms can be matrices (one row per head), and the gate that picks experts is so
-/// small and so decisive that it always stays F32.
+/// Only matrices have a choice of types. Norms can be matrices (one row per head), and the gate that selects experts is
+/// so small and so important that it always stays F32.
 bool is_quantizable(const SourceTensor& tensor) {
   return tensor.shape.size() > 1 && tensor.name.ends_with("weight") && !tensor.name.ends_with("_norm.weight") &&
          !tensor.name.ends_with("ffn_gate_inp.weight");
 }
 
-/// llama.cpp's measure of which layers deserve the better type: the first and the last eighth, and every third between.
+/// llama.cpp's rule for which layers get the better type: the first and last eighth, and every third in between.
 bool deserves_more_bits(std::int64_t layer, std::int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
-/// What a mix has to know of the model.
+/// What a mix needs to know about the model.
 struct ModelFacts {
   std::int64_t layers = 0;
   std::int64_t value_projections = 0;
   bool tied = true;
-  /// Llama 70B: eight heads share one small attn_v, so better types for it cost next to nothing.
+  /// Llama 70B: eight heads share one small attn_v, so a better type for it costs almost nothing.
   bool small_values = false;
 };
 
@@ -70,7 +70,7 @@ Expected<ModelFacts> read_facts(const ModelSource& source) {
   if (!arch) return Error{ErrorCode::kInvalidFile, "the key is missing", "general.architecture", ""};
   DLLM_TRY(facts.layers, model_integer(source.metadata, *arch, "block_count"));
   DLLM_TRY(const std::int64_t heads, model_integer(source.metadata, *arch, "attention.head_count", 0));
-  // A list by layer is not Llama 70B's.
+  // If there is one value per layer, the model is not Llama 70B.
   const MetaValue* const listed = source.metadata.find(fmt::format("{}.attention.head_count_kv", *arch));
   std::int64_t kv_heads = heads;
   if (listed == nullptr || listed->type != MetaType::kArray) {

@@ -14,9 +14,9 @@ namespace dllm {
 /// GGML's version of its block formats, which files name in `general.quantization_version`.
 inline constexpr std::uint32_t kQuantizationVersion = 2;
 
-/// How a recipe departs from giving every matrix its base type.
+/// How a recipe deviates from giving every matrix its base type.
 enum class Mix {
-  kNone,    ///< it does not
+  kNone,    ///< not at all
   kHead,    ///< the head gets Q6_K, unless the base is Q8_0
   kSmall,   ///< and the first layers' attn_v and ffn_down get Q5_K (llama.cpp's "_S" of Q4_K)
   kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K, a fused attn_qkv Q5_K or Q6_K ("_M")
@@ -34,13 +34,13 @@ struct Recipe {
   std::string_view summary;  ///< for help texts
 };
 
-/// In the order in which help texts list them.
+/// In the order of help texts.
 const std::vector<Recipe>& recipes();
 
 /// By name, case-insensitively. Error: kUsage, listing the names.
 Expected<const Recipe*> find_recipe(std::string_view name);
 
-/// What the user set beside the recipe.
+/// User overrides of the recipe.
 struct RecipeOptions {
   bool pure = false;                                 ///< every matrix gets the recipe's base type
   std::optional<TensorType> output_type{};           ///< of the head: output.weight, or a tied token_embd.weight
@@ -49,7 +49,7 @@ struct RecipeOptions {
 
 struct TypeChoice {
   TensorType type = TensorType::kF32;
-  /// Set when the rows do not fit the blocks of the type that was wanted.
+  /// Set if the rows do not fit the blocks of the wanted type.
   std::optional<TensorType> instead_of{};
 };
 

@@ -16,7 +16,7 @@ struct Spec {
   bool tied = false;
 };
 
-/// Names and shapes of a dense model; there are no bytes, because a recipe reads none.
+/// Names and shapes of a dense model, without data, which recipes do not read.
 ModelSource outline(const Spec& spec) {
   ModelSource source;
   const auto set = [&](const char* key, std::int64_t value) {

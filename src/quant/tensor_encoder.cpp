@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kChunkElems = 1 << 16;  // 256 KiB of floats: stays in the second-level cache
 
-/// Below it no type overflows: scales are fp16 and never above twice the largest weight of their block.
+/// No type overflows below this: scales are fp16 and at most twice the largest weight of their block.
 constexpr float kSafeMagnitude = 32768.f;
 
 struct Scan {
@@ -35,7 +35,7 @@ Scan scan(const float* values, std::int64_t count) {
   return result;
 }
 
-/// Threads meet faults in any order; the first element is reported whichever comes first.
+/// Threads find faults in any order; the first element is reported whatever the order.
 void keep_smallest(std::atomic<std::int64_t>& smallest, std::int64_t value) {
   std::int64_t seen = smallest.load(std::memory_order_relaxed);
   while (value < seen && !smallest.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
@@ -55,7 +55,7 @@ struct TensorEncoder::Job {
   const Codec& from;
   const Codec& to;
   const std::byte* src;
-  std::byte* dst;  ///< null: the bytes stay as they are and are only looked through
+  std::byte* dst;  ///< null: the bytes are unchanged and only checked
   std::int64_t row;
 };
 

@@ -12,15 +12,15 @@
 
 namespace dllm {
 
-/// Brings one tensor after the other into another type, rows in parallel. Holds one tensor's result and a few rows per
-/// thread; every chunk of rows is encoded on its own, so the bytes do not depend on the number of threads.
+/// Converts tensors to another type one after the other, rows in parallel. Holds one tensor's result and a few rows per
+/// thread. Each chunk of rows is encoded independently, so the bytes do not depend on the number of threads.
 class TensorEncoder {
  public:
   explicit TensorEncoder(int threads);
 
-  /// The tensor's bytes in `type`, valid until the next call; unchanged if it has that type already. Preconditions: the
-  /// rows fit the blocks of `type`, which has an encoder. Errors (kInvalidFile): a NaN or infinite weight, or one whose
-  /// encoding would be infinite; both name the element.
+  /// The tensor's bytes in `type`, valid until the next call; unchanged if it already has that type. Preconditions: the
+  /// rows fit the blocks of `type`, which has an encoder. Errors (kInvalidFile): a weight that is NaN or infinite, or
+  /// whose encoding would be infinite; the error names the element.
   Expected<std::span<const std::byte>> encode(const SourceTensor& tensor, TensorType type);
 
  private:

@@ -13,8 +13,8 @@
 namespace dllm::serve {
 namespace {
 
-/// The answers of one request on their way. Calls come from the scheduler's thread and, once, from the one that
-/// submits.
+/// The answers to one request while they are being generated. Called from the scheduler's thread and, once, from the
+/// submitting thread.
 class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  public:
   AnswerJob(CallPtr call, AnswerRequest request, std::unique_ptr<AnswerFormat> format)
@@ -42,7 +42,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   std::unique_ptr<AnswerFormat> format_;
   std::mutex mutex_;
   std::vector<std::optional<Generation>> answers_;
-  std::vector<std::string> told_;  ///< text of each that the client has
+  std::vector<std::string> told_;  ///< text of each that was sent to the client
   std::vector<RequestId> ids_;
   std::size_t done_ = 0;
   std::optional<double> first_text_;
@@ -86,8 +86,8 @@ void AnswerJob::open() {
   call_->exchange->write(format_->opening());
 }
 
-/// Sends what the client lacks of a text that is final. It never takes back: a text that does not go on where the last
-/// one ended waits until it does.
+/// Sends the final text that the client does not have yet. Sent text is never taken back: if a text does not continue
+/// what was sent, nothing is sent until it does.
 void AnswerJob::tell(std::size_t choice, const std::string& final_text, bool complete) {
   const std::string text = format_->shown(final_text, complete);
   std::string& told = told_[choice];
@@ -104,7 +104,7 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   if (request_.stream) open();
   tell(choice, event.text, /*complete=*/false);
   if (!request_.stream || (!request_.diffusing && !request_.events)) return true;
-  // Snapshots replace each other: a slow reader gets fewer. Changes add up: it gets all, or is cut.
+  // Snapshots replace each other, so a slow reader gets fewer. Changes add up: it gets all of them or is disconnected.
   constexpr std::size_t kUnread = 64U << 10U;
   const bool snapshot = request_.diffusing && call_->exchange->backlog() < kUnread;
   if (!snapshot && !request_.events) return true;
@@ -328,7 +328,7 @@ Expected<std::vector<ChatTurn>> read_turns(const Api& api, const Json& list, std
 Expected<std::vector<std::int32_t>> template_ids(const Api& api, const std::vector<ChatTurn>& turns) {
   auto ids = api.model.apply_template(turns);
   if (ids || ids.error().code == ErrorCode::kUsage) return ids;
-  // What a template refuses is about these messages, and no fault of the server's.
+  // What a template refuses is the client's error in these messages, not the server's.
   Error error = std::move(ids).error();
   error.code = ErrorCode::kUsage;
   return error;

@@ -9,24 +9,24 @@
 
 namespace dllm::serve {
 
-/// How an API writes answers. One object per request; calls come one at a time.
+/// How an API formats answers. One object per request; calls do not overlap.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
-  /// Everything at once.
+  /// The whole answer at once.
   virtual Json whole(const std::vector<Generation>& answers) = 0;
 
-  /// How much of an answer's text may be told, the text being final; `complete`: it will not grow.
+  /// How much of an answer's final text may be sent; `complete`: no more text will follow.
   virtual std::string shown(const std::string& text, bool complete) {
     (void)complete;
     return text;
   }
 
-  // Pieces of a stream of server-sent events; what an API has no event for is empty.
+  // Parts of a stream of server-sent events; empty where an API has no such event.
   virtual std::string opening() { return ""; }
-  /// Text of answer `choice` that is final and follows what was told of it.
+  /// The next piece of final text of answer `choice`.
   virtual std::string text(std::size_t choice, std::string_view more) = 0;
-  /// One step, where the request asked for that: the canvas as text (empty: not asked for), and what changed.
+  /// One step, if the request wants steps: the canvas as text (empty: not wanted) and what changed.
   virtual std::string step(std::size_t choice, std::string_view canvas, const Json& facts) {
     (void)choice, (void)canvas, (void)facts;
     return "";
@@ -37,7 +37,7 @@ class AnswerFormat {
   virtual std::string keep_alive() const { return ": ping\n\n"; }
 };
 
-/// A request for answers, read.
+/// A parsed request for answers.
 struct AnswerRequest {
   std::vector<std::vector<std::int32_t>> prompts;  ///< one answer each
   std::vector<GenerateOptions> options;            ///< as many
@@ -47,30 +47,30 @@ struct AnswerRequest {
   bool events = false;     ///< each step's changes, by position
 };
 
-/// Submits the request, and answers the call when it is done or piece by piece. Errors: those of Scheduler::submit().
+/// Submits the request; the answer is sent when complete, or in pieces. Errors: those of Scheduler::submit().
 Expected<void> answer(const CallPtr& call, AnswerRequest request, std::unique_ptr<AnswerFormat> format);
 
-/// `stream`, `diffusing`, `diffusion_events` of the fields. Errors: kUsage.
+/// Reads the fields `stream`, `diffusing` and `diffusion_events`. Errors: kUsage.
 Expected<AnswerRequest> read_stream_fields(Fields& fields);
 
-/// `stream_options.include_usage`. Errors: kUsage.
+/// Reads `stream_options.include_usage`. Errors: kUsage.
 Expected<bool> read_usage_wish(Fields& fields, bool stream);
-/// `choices` answers to one prompt; each has a seed of its own, the first the request's.
+/// `choices` answers to one prompt, each with its own seed; the first has the request's.
 void add_choices(AnswerRequest& request, const std::vector<std::int32_t>& prompt, const GenerateOptions& options,
                  std::size_t choices);
 inline constexpr std::int64_t kMostChoices = 16;
 
-// Parts that the formats share.
+// Parts that several APIs share.
 std::string sse(const Json& data);
 std::string sse(std::string_view event, const Json& data);
 std::string new_id(std::string_view prefix, const Call& call);
 /// "stop" or "length"
 std::string finish_name(const Generation& answer);
-/// {"prompt_tokens", …} of all answers; prompts that several answers share count once.
+/// {"prompt_tokens", …} summed over all answers; a prompt that several answers share counts once.
 Json usage_json(const std::vector<Generation>& answers, std::size_t shared = 1);
-/// What our answers say of themselves: passes, steps, seed, the fingerprint of the ids.
+/// The `dllm` object of an answer: passes, steps, seed, hash of the ids.
 Json facts_json(const Generation& answer);
-/// Tokens of the answer's text with the logarithm of the probability that each had when it was committed.
+/// Tokens of the answer's text, each with its log-probability when it was committed.
 struct TokenLogProb {
   std::string text;
   double log_prob = 0;

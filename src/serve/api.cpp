@@ -13,7 +13,7 @@
 namespace dllm::serve {
 namespace {
 
-/// Time depends on the lengths alone, not on where two keys differ.
+/// Constant time: depends on the lengths only, not on where the keys differ.
 bool same_secret(std::string_view a, std::string_view b) {
   volatile unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < b.size(); ++i)
@@ -27,7 +27,7 @@ std::string random_id() {
   return fmt::format("{:016x}{:08x}", words[0], static_cast<std::uint32_t>(words[1]));
 }
 
-/// The trace id of a W3C traceparent, "00-<32 hex>-<16 hex>-<2 hex>"; empty if it is none.
+/// The trace id of a W3C traceparent, "00-<32 hex>-<16 hex>-<2 hex>"; empty if malformed.
 std::string trace_id(std::string_view header) {
   if (header.size() < 55 || header[2] != '-' || header[35] != '-' || header[52] != '-') return "";
   const std::string_view id = header.substr(3, 32);
@@ -39,7 +39,7 @@ const Route* find_route(const std::string& method, std::string path, bool& path_
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   path_known = false;
   for (const Route& route : routes()) {
-    // Clients that are told a base of /v1 ask for everything below it, others for nothing below it.
+    // Clients whose base URL ends in /v1 add /v1 to every path, others to none.
     if (route.path != path && "/v1" + std::string(route.path) != path && route.path != "/v1" + path) continue;
     path_known = true;
     if (route.method == method || (method == "HEAD" && route.method == "GET")) return &route;
@@ -150,7 +150,7 @@ std::int64_t Api::capacity() const {
   return static_cast<std::int64_t>(scheduler.options().parallel) * model.context_length();
 }
 
-/// What runs and waits takes about as long as what has been: a guess, for clients that come again.
+/// An estimate for Retry-After: running and waiting requests take about as long as finished ones did.
 int Api::retry_seconds() const {
   const SchedulerCounters c = scheduler.counters();
   const std::uint64_t done = c.finished + c.cancelled;
@@ -174,8 +174,8 @@ bool Api::origin_listed(std::string_view origin) const {
   return std::ranges::any_of(options.origins, [&](const std::string& one) { return one == "*" || one == origin; });
 }
 
-/// Whether a Host header names this machine itself. A page of another site can make a browser send requests here under
-/// that site's own name (DNS rebinding).
+/// Whether a Host header names this machine. Otherwise a page of another site could make a browser send requests here
+/// under that site's own name (DNS rebinding).
 bool Api::local_host(std::string_view host) const {
   if (host.empty()) return true;
   if (const std::size_t port = host.rfind(':'); port != host.npos && host.find(']', port) == host.npos)
@@ -186,7 +186,7 @@ bool Api::local_host(std::string_view host) const {
   return false;
 }
 
-/// Why the request is refused before anything of it is read; nullopt: it is not.
+/// Why the request is refused before its body is read; nullopt: it is not.
 std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
   const HttpRequest& request = call.exchange->request();
   const bool loopback = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");

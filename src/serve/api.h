@@ -24,11 +24,11 @@ namespace dllm::serve {
 
 class Api;
 
-/// One request on its way to an answer.
+/// One HTTP request that is being answered.
 struct Call {
   Api& api;
   std::shared_ptr<Exchange> exchange;
-  std::string id;     ///< of the request, told in X-Request-Id and in the log
+  std::string id;     ///< request id, sent in X-Request-Id and logged
   std::string trace;  ///< of `traceparent`; empty: none
   std::string route;  ///< path of the route, or "other"
   Dialect dialect = Dialect::kOpenAi;
@@ -41,12 +41,12 @@ struct Call {
   void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
   void fail(const ApiError& error);
   void fail(const Error& error) { fail(api_error(error)); }
-  /// A line in the log and in the metrics; reply() and fail() do it, streams when they end.
+  /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end.
   void log(int status, const Json& facts) const;
 };
 using CallPtr = std::shared_ptr<Call>;
 
-/// Answers the call now or later; an error that is returned is its answer.
+/// Answers the call now or later; a returned error is sent as the answer.
 using RouteHandler = Expected<void> (*)(const CallPtr& call);
 
 struct Route {
@@ -56,20 +56,20 @@ struct Route {
   bool open = false;  ///< needs no key
 };
 
-/// What every request shares: the model, the scheduler, the settings. Thread-safe.
+/// What all requests share: the model, the scheduler, the settings. Thread-safe.
 class Api {
  public:
   Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log);
 
-  /// Any request, in any thread; answers it.
+  /// Answers any request, in any thread.
   void handle(const std::shared_ptr<Exchange>& exchange);
   void write_log(const Json& line);
 
-  /// The name that answers carry.
+  /// The model name in answers.
   const std::string& name() const { return names_.front(); }
-  /// Errors if the request's field `model` names another.
+  /// Errors if the request's `model` is another one.
   Expected<void> check_model(Fields& fields) const;
-  /// Errors if a text cannot fit into the context, whatever its tokens are, so that it need not be tokenized.
+  /// Errors if a text cannot fit into the context however it is tokenized; avoids tokenizing it.
   Expected<void> check_size(std::size_t bytes, std::string_view field) const;
   /// K/V positions that fit at once.
   std::int64_t capacity() const;
@@ -82,7 +82,7 @@ class Api {
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
-  std::atomic<std::int32_t> scoring{0};  ///< requests to /v1/score that have not ended
+  std::atomic<std::int32_t> scoring{0};  ///< unfinished requests to /v1/score
 
  private:
   std::optional<ApiError> admit(const Call& call, const Route* route);

@@ -78,7 +78,7 @@ class ChatFormat final : public AnswerFormat {
   static std::string finish(const Generation& answer, const ToolAnswer& parsed) {
     return parsed.calls.empty() ? finish_name(answer) : "tool_calls";
   }
-  /// `indices`: as streams have them.
+  /// `indices`: include them, as streams do.
   Json calls_json(std::size_t choice, const ToolAnswer& parsed, bool indices) const {
     Json list = Json::array();
     for (const ToolCall& call : parsed.calls) {

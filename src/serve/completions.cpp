@@ -11,7 +11,7 @@ namespace {
 struct CompletionWishes {
   bool logs = false, usage = false;
   std::size_t choices = 1;          ///< per prompt
-  std::vector<std::string> echoed;  ///< by answer; empty: none is
+  std::vector<std::string> echoed;  ///< by answer; empty: not echoed
 };
 
 class CompletionFormat final : public AnswerFormat {
@@ -95,7 +95,7 @@ class CompletionFormat final : public AnswerFormat {
 
 using Prompts = std::vector<std::vector<std::int32_t>>;
 
-/// A text, token ids, or a list of either. Texts are prompts that the client has rendered: control tokens count.
+/// A text, token ids, or a list of either. The client has rendered the text, so control tokens are recognised.
 Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
   Prompts prompts;
   const auto add = [&](const Json& one) -> Expected<void> {

@@ -8,7 +8,7 @@
 
 namespace dllm::serve {
 
-/// Whose envelope an error is put into.
+/// Which API's error format is used.
 enum class Dialect { kOpenAi, kAnthropic };
 
 /// An error as a client sees it.
@@ -22,11 +22,11 @@ struct ApiError {
 /// Options are named by their fields, not by their flags.
 ApiError api_error(const Error& error);
 
-/// The errors that have a status of their own.
+/// Errors that have their own HTTP status.
 Error unknown_model(const std::string& name, const std::string& served);
 
 nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect);
-/// With Retry-After where the client may try again.
+/// Adds Retry-After where the client may try again.
 HttpResponse error_response(const ApiError& error, Dialect dialect, int retry_seconds = 1);
 
 /// `text` with every flag of a generation's options replaced by the field's name: "--top-p" -> "top_p".

@@ -22,7 +22,7 @@ struct HttpRequest {
   std::string body;
   std::string peer;  ///< "127.0.0.1:51234"
 
-  /// The first header of this name (lower case); empty: there is none.
+  /// The first header with this name (lower case); empty: none.
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers)
       if (key == name) return value;
@@ -37,18 +37,18 @@ struct HttpResponse {
   HttpHeaders headers{};
 };
 
-/// A request that is to be answered once: by reply(), or by begin_stream(), write() and end(). Thread-safe; nothing
-/// happens once the client has gone. An exchange that is dropped without an answer closes the connection.
+/// A request that must be answered once: by reply(), or by begin_stream(), write() and end(). Thread-safe; calls after
+/// the client has disconnected have no effect. If an exchange is destroyed unanswered, the connection is closed.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
   virtual void reply(HttpResponse response) = 0;
-  /// `keep_alive`: sent whenever nothing was for a quarter of a minute, so that no proxy gives up.
+  /// `keep_alive`: sent after every 15 idle seconds, so that no proxy times out.
   virtual void begin_stream(HttpResponse head, std::string keep_alive) = 0;
   virtual void write(std::string data) = 0;
   virtual void end() = 0;
-  /// Bytes written and not sent yet. A stream whose reader leaves HttpLimits::backlog unread is cut.
+  /// Bytes written but not sent yet. A stream with more than HttpLimits::backlog of them is closed.
   virtual std::size_t backlog() const = 0;
   /// Called at most once, in the server's thread, if the client goes away before the answer is complete.
   virtual void on_abandoned(std::function<void()> call) = 0;
@@ -57,19 +57,19 @@ class Exchange {
 struct HttpLimits {
   std::size_t body = 4U << 20U;       ///< bytes; more is a 413
   std::uint32_t header = 16U << 10U;  ///< bytes of all header lines; more is a 431
-  std::size_t connections = 512;      ///< more are told 503
-  std::size_t backlog = 4U << 20U;    ///< bytes of a stream that wait for its reader
+  std::size_t connections = 512;      ///< further ones get 503
+  std::size_t backlog = 4U << 20U;    ///< bytes of a stream waiting for its reader
   double idle_seconds = 75;           ///< until a request's header is complete
   double body_seconds = 60;           ///< until its body is
-  double write_seconds = 60;          ///< in which a client takes what it is sent
+  double write_seconds = 60;          ///< for the client to read what it is sent
 };
 
-/// An HTTP/1.1 server of one thread (Boost.Beast parses). Bodies and headers are bounded while they are read, chunked
-/// ones too.
+/// An HTTP/1.1 server in one thread (Boost.Beast parses). The sizes of bodies and headers are limited while they are
+/// read, including chunked ones.
 class HttpServer {
  public:
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-  /// The answer to what never becomes a request: too long, not HTTP, too many.
+  /// The answer to input that never becomes a request: too long, not HTTP, too many connections.
   using Refusal = std::function<HttpResponse(int status, std::string message)>;
 
   struct Options {
@@ -78,20 +78,20 @@ class HttpServer {
     HttpLimits limits{};
     Handler handler{};
     Refusal refusal{};
-    /// SIGTERM or SIGINT came, for the first time or again.
+    /// Called on SIGTERM or SIGINT, the first and each later one.
     std::function<void(bool again)> on_signal{};
   };
 
-  /// Errors: kIo (the address is in use, or none of this machine's).
+  /// Errors: kIo (the address is in use, or is not this machine's).
   static Expected<std::unique_ptr<HttpServer>> listen(Options options);
   virtual ~HttpServer() = default;
 
   virtual std::uint16_t port() const = 0;
-  /// Serves until drain() has ended, or abort().
+  /// Serves until drain() completes, or abort().
   virtual void run() = 0;
-  /// No new connections or requests; run() returns when those that have begun are answered. Any thread.
+  /// Accepts no new connections or requests; run() returns once those in progress are answered. Callable in any thread.
   virtual void drain() = 0;
-  /// run() returns now. Any thread.
+  /// Makes run() return now. Callable in any thread.
   virtual void abort() = 0;
   virtual std::size_t connections() const = 0;
 };

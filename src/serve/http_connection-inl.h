@@ -1,6 +1,6 @@
 #pragma once
 
-// The connections of http_server.cpp, which alone includes this.
+// The connections of http_server.cpp, the only file that includes this.
 #include <utility>  // before Beast 1.74, which misses it under GCC 12
 
 #include <boost/asio/ip/tcp.hpp>
@@ -43,7 +43,7 @@ std::chrono::steady_clock::duration duration(double seconds) {
 
 class Connection;
 
-/// What connections know of their server.
+/// What connections share with their server.
 class ConnectionOwner {
  public:
   virtual const HttpServer::Options& options() const = 0;
@@ -55,7 +55,7 @@ class ConnectionOwner {
   ~ConnectionOwner() = default;
 };
 
-/// One client's connection: request after request. All of it runs in the server's thread.
+/// One client's connection: requests one after the other. Runs entirely in the server's thread.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(ConnectionOwner& server, tcp::socket socket)
@@ -73,12 +73,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void read_head();
   void refuse(int status, const std::string& message);
-  /// Between two requests there is nothing to lose.
+  /// Between two requests a connection can be closed safely.
   void close_if_idle() {
     if (idle_) close();
   }
 
-  // What the exchange `number` asks for; ignored if that has ended.
+  // Calls from exchange `number`; ignored if it has ended.
   void reply(std::uint64_t number, HttpResponse response);
   void begin_stream(std::uint64_t number, HttpResponse head, std::string keep_alive);
   void write(std::uint64_t number, std::string data);
@@ -118,8 +118,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::vector<char> scratch_;
   std::deque<std::string> out_;  ///< the first is being sent
   std::atomic<std::size_t> backlog_{0};
-  std::uint64_t number_ = 0;  ///< of the exchange
-  bool answering_ = false;    ///< it has not been answered
+  std::uint64_t number_ = 0;  ///< of the current exchange
+  bool answering_ = false;    ///< the request is not answered yet
   bool idle_ = true;          ///< no request has begun
   bool streaming_ = false, chunked_ = false, head_only_ = false, keep_ = false, dead_ = false;
   std::function<void()> abandoned_;
@@ -247,7 +247,7 @@ void Connection::on_body(error_code error) {
   }
 }
 
-/// Whether the client is still there while its answer is made. A client that has sent more is believed to be.
+/// Notices a client that disconnects while its answer is generated. One that has sent more is taken to be there.
 void Connection::watch() {
   if (buffer_.size() > 0) return;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), n = number_](error_code error) {
@@ -300,7 +300,7 @@ void Connection::reply(std::uint64_t number, HttpResponse response) {
   send(std::move(text));
 }
 
-/// For what has not become a request: the rest of it is not read.
+/// Answers input that did not become a request; the rest of it is not read.
 void Connection::refuse(int status, const std::string& message) {
   ++number_;
   answering_ = true;
@@ -371,8 +371,8 @@ void Connection::next_request() {
   linger();
 }
 
-/// A socket that is closed with unread bytes resets the connection, and the client may never see the answer: they are
-/// read for two seconds at most.
+/// Closing a socket with unread bytes resets the connection, and the client may never see the answer. So they are read
+/// and discarded for two seconds at most.
 void Connection::linger() {
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -380,7 +380,7 @@ void Connection::linger() {
   discard();
 }
 
-/// The expiry was set for all of it.
+/// The timeout covers the whole of it.
 void Connection::discard() {
   scratch_.resize(16U << 10U);
   stream_.async_read_some(asio::buffer(scratch_), [self = shared_from_this()](error_code error, std::size_t) {

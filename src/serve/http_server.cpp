@@ -1,4 +1,4 @@
-// With http_connection-inl.h the only file that knows Boost: it takes most of this module's compile time.
+// The only file, with http_connection-inl.h, that includes Boost: it takes most of this module's compile time.
 #include "serve/http_connection-inl.h"
 
 #include <boost/asio/signal_set.hpp>
@@ -30,7 +30,7 @@ class BeastServer final : public HttpServer, private ConnectionOwner {
   void wait_for_signal(bool again);
 
   Options options_;
-  // Handlers that are left when io_ goes take their connections with them, which leave the set.
+  // Handlers left when io_ is destroyed destroy their connections, which leave the set.
   std::set<Connection*> open_;
   std::atomic<std::size_t> count_{0};
   bool draining_ = false, ending_ = false;
@@ -74,7 +74,7 @@ void BeastServer::wait_for_signal(bool again) {
 void BeastServer::accept() {
   acceptor_.async_accept([this](error_code error, tcp::socket socket) {
     if (draining_ || error == asio::error::operation_aborted) return;
-    if (error) {  // no descriptors: some will be free again
+    if (error) {  // no descriptors left: retry when some are free
       retry_.expires_after(std::chrono::milliseconds(100));
       retry_.async_wait([this](error_code stopped) {
         if (!stopped) accept();

@@ -11,7 +11,7 @@
 namespace dllm::serve {
 namespace {
 
-/// Brackets that are open at once, at most; texts count for nothing. Before parsing, as parsers recurse or allocate.
+/// The largest nesting depth, strings excluded. Checked before parsing, because parsers recurse or allocate.
 int deepest(std::string_view text) {
   int level = 0, most = 0;
   bool quoted = false;

@@ -21,8 +21,8 @@ std::string dump(const Json& json);
 Expected<Json> parse_body(std::string_view text);
 inline constexpr int kMostLevels = 64;
 
-/// The members of a JSON object, each read once: what nobody has asked for is known in the end. A member that is null
-/// is absent. Errors: kUsage, `where` the member's name.
+/// The members of a JSON object. Reading a member marks it, so that unknown ones can be reported at the end. A member
+/// that is null is absent. Errors: kUsage, `where` is the member's name.
 class Fields {
  public:
   /// `object` must outlive this.
@@ -33,11 +33,11 @@ class Fields {
   Expected<std::optional<std::string>> text(std::string_view key);
   Expected<bool> flag(std::string_view key, bool otherwise);
   Expected<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t minimum, std::int64_t maximum);
-  /// A text or a list of texts.
+  /// A string or a list of strings.
   Expected<std::vector<std::string>> texts(std::string_view key, std::size_t most);
-  /// Names of present members that nobody has asked for.
+  /// Names of members that were not read.
   std::vector<std::string> rest() const;
-  /// Errors if there are such members.
+  /// An error if there are unread members.
   Expected<void> done() const;
 
  private:

@@ -62,7 +62,7 @@ class MessagesFormat final : public AnswerFormat {
   std::size_t prompt_tokens_;
 };
 
-/// `system` in front of `messages`.
+/// `system` before `messages`.
 Expected<std::vector<ChatTurn>> read_conversation(const Api& api, Fields& fields) {
   std::vector<ChatTurn> turns;
   if (const Json* system = fields.find("system")) {

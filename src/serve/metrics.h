@@ -12,11 +12,11 @@
 
 namespace dllm::serve {
 
-/// Counts and times of requests, for Prometheus. Thread-safe.
+/// Counts and durations of requests, for Prometheus. Thread-safe.
 class Metrics {
  public:
   void answered(const std::string& path, int status, double seconds);
-  /// A generation that has ended, and the seconds from its submission to its first text.
+  /// A finished generation, and the seconds from its submission to its first text.
   void generated(const Generation& generation, double first_text_seconds);
 
   /// Prometheus' text format, version 0.0.4. `capacity`: K/V positions that fit at once.

@@ -15,7 +15,7 @@
 namespace dllm::serve {
 namespace {
 
-/// Documented fields of the APIs that change no answer of ours, whatever they say.
+/// Documented fields of the APIs that never change our answers, whatever their value.
 constexpr std::array<std::string_view, 13> kHarmless = {"user",
                                                         "metadata",
                                                         "store",
@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 13> kHarmless = {"user",
                                                         "return_progress",
                                                         "inference_geo"};
 
-/// Fields that would change the answer, with the values that ask for nothing.
+/// Fields that would change the answer, with the values that have no effect.
 struct Neutral {
   std::string_view key;
   const char* values;  ///< a JSON list
@@ -68,7 +68,7 @@ constexpr Neutral kNeutral[] = {
     {"conversation", "[]"},
 };
 
-/// Whether the field is one of a neutral value. Errors: another value.
+/// Whether it is a field with a neutral value. Errors: another value.
 Expected<bool> is_neutral(const std::string& key, const Json& value) {
   for (const Neutral& one : kNeutral) {
     if (one.key != key) continue;
@@ -80,10 +80,10 @@ Expected<bool> is_neutral(const std::string& key, const Json& value) {
   return false;
 }
 
-/// Options that name files of the server, or take threads from others, are the operator's.
+/// Options that name files of the server, or take threads from others, can only be set by the operator.
 bool is_operators(const OptionInfo& info) { return info.type == OptionType::kText || info.key == "refresh_threads"; }
 
-/// The option's key that a field means; empty: none.
+/// The key of the option that a field sets; empty: none.
 std::string option_key(const std::string& field) {
   std::string flag = "--" + field;
   std::ranges::replace(flag, '_', '-');
@@ -123,8 +123,8 @@ Expected<std::string> option_text(const std::string& field, const Json& value) {
   return wrong_type(field, "a number, a text, true or false");
 }
 
-/// What a request asks for, over the server's options. A method that the request chooses brings its own options: those
-/// that the server gives another method are not meant for it.
+/// A request's options on top of the server's. If the request chooses a method, the options that the server sets for
+/// another method do not apply.
 GenerateOptions over(const GenerateOptions& server, const GenerateOptions& asked) {
   GenerateOptions result = server;
   if (!asked.preset.empty()) result.preset = asked.preset;
@@ -170,7 +170,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
     }
   }
   GenerateOptions options = over(server.defaults, asked);
-  // Other servers read these over where the likeliest token is taken, and their clients always send them.
+  // Other servers ignore these in greedy decoding, and their clients always send them.
   if (options.temperature.value_or(0) == 0)
     if (const auto resolved = model.resolve(options);
         !resolved && (resolved.error().where == "--top-p" || resolved.error().where == "--top-k")) {

@@ -20,7 +20,7 @@ class ResponsesFormat final : public AnswerFormat {
   Json whole(const std::vector<Generation>& answers) override { return done_json(answers.front()); }
 
   std::string opening() override {
-    // One statement each: they are numbered as they are made.
+    // Separate statements, because events are numbered in the order in which they are made.
     std::string text = event("response.created", {{"response", open_json()}});
     text += event("response.in_progress", {{"response", open_json()}});
     text += event("response.output_item.added", {{"output_index", 0}, {"item", item("in_progress", Json::array())}});

@@ -1,4 +1,4 @@
-// POST /v1/score: how likely a continuation is after a context, by LLaDA's estimator (Nie et al., arXiv 2502.09992,
+// POST /v1/score: the likelihood of a continuation given a context, by LLaDA's estimator (Nie et al., arXiv 2502.09992,
 // eq. 6; eval/likelihood.h). Its passes run between the rounds of generations, a few masks at a time.
 #include <fmt/format.h>
 
@@ -89,7 +89,7 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
   std::int32_t sample_ = 0;
 };
 
-/// `context` (a text as it is, or token ids) or `messages` (through the chat template).
+/// `context` (text, or token ids) or `messages` (through the chat template).
 Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields) {
   const Json *context = fields.find("context"), *list = fields.find("messages");
   if ((context == nullptr) == (list == nullptr)) return wrong_type("context", "given, or \"messages\"");

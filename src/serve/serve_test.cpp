@@ -1,4 +1,4 @@
-// What requests and answers are read by; the server itself is tested from outside (src/app/serve_test.py,
+// Parsing of requests and answers; the server itself is tested from outside (src/app/serve_test.py,
 // serve_limits_test.py).
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(Tools, WhatIsNoCallIsText) {
   }
 }
 
-/// A stream that shows text_before_calls() of each prefix never shows what is a call in the end.
+/// A stream that sends text_before_calls() of each prefix never sends text that turns out to be a call.
 TEST(Tools, StreamsShowNoPartOfACall) {
   const std::string whole = "A < b\n<tool_call>{\"name\": \"time\"}</tool_call>";
   const ToolAnswer answer = parse_tool_calls(whole, weather());

@@ -14,7 +14,7 @@
 namespace dllm::serve {
 namespace {
 
-/// Threads that read requests: parsing and tokenizing a long one must not hold up the others' answers.
+/// Threads that read requests, so that parsing and tokenizing a long one does not delay the other answers.
 class Workers {
  public:
   explicit Workers(int count) {
@@ -41,10 +41,10 @@ class Workers {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<std::function<void()>> jobs_;
-  std::vector<std::jthread> threads_;  ///< last: they use the others
+  std::vector<std::jthread> threads_;  ///< last: they use the other members
 };
 
-/// Calls `end` if it is not stopped within some time.
+/// Calls `end` unless it is stopped in time.
 class Alarm {
  public:
   Alarm(double seconds, std::function<void()> end)
@@ -109,7 +109,7 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, s
     workers.reset();
   }
   alarm.reset();
-  // Requests that are cut off now tell their clients through the server and the settings: these go last.
+  // Cancelled requests send their answers through the server and the settings, so these are destroyed last.
   scheduler.reset();
   if (failure) return *failure;
   return {};

@@ -1,4 +1,4 @@
-// What a server says of itself: /health, /v1/models, /metrics, /props, /slots.
+// The server's state: /health, /v1/models, /metrics, /props, /slots.
 #include "base/try.h"
 #include "dllm/version.h"
 #include "serve/answer.h"

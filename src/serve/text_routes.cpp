@@ -1,4 +1,4 @@
-// Tokens and templates: /tokenize, /detokenize, /apply-template (llama.cpp's fields, and vLLM's), /tokenizer_info.
+// Tokens and templates: /tokenize, /detokenize, /apply-template (fields of llama.cpp and vLLM), /tokenizer_info.
 #include "base/try.h"
 #include "serve/answer.h"
 #include "serve/tools.h"
@@ -6,7 +6,7 @@
 namespace dllm::serve {
 namespace {
 
-/// A flag under either API's name.
+/// A flag that the two APIs name differently.
 Expected<bool> either_flag(Fields& fields, const char* ours, const char* theirs, bool otherwise) {
   DLLM_TRY(const bool first, fields.flag(ours, otherwise));
   return fields.flag(theirs, first);

@@ -53,7 +53,7 @@ Expected<Json> read_call(const Json& call, const std::string& where) {
   if (!name) return wrong_type(where, "a call with a name");
   Json values = Json::object();
   if (arguments != nullptr && arguments->is_object()) values = *arguments;
-  // Templates write arguments as JSON themselves; OpenAI has them as a text of JSON.
+  // Templates write arguments as JSON themselves, but OpenAI sends them as a string of JSON.
   if (arguments != nullptr && arguments->is_string()) {
     auto parsed = parse_body(arguments->get_ref<const std::string&>());
     if (!parsed) return wrong_type(where, "a call whose arguments are a JSON object");
@@ -95,9 +95,9 @@ Expected<Json> read_message(const Json& message, const std::string& where) {
   return result;
 }
 
-/// Whether some text in `json` would be read as a control token.
+/// Whether some string in `json` contains a control token.
 bool has_control_tokens(const LanguageModel& model, const Json& json) {
-  if (json.is_object())  // names are written too
+  if (json.is_object())  // names count too
     for (const auto& [key, value] : json.items())
       if (has_control_tokens(model, Json(key))) return true;
   if (json.is_structured())
@@ -108,7 +108,7 @@ bool has_control_tokens(const LanguageModel& model, const Json& json) {
   return !plain || !special || *plain != *special;
 }
 
-/// Whether the conversation has calls or their results, which plain turns cannot express.
+/// Whether the conversation contains tool calls or results, which plain turns cannot express.
 bool has_tool_turns(const Json& messages) {
   return messages.is_array() && std::ranges::any_of(messages, [](const Json& message) {
            if (!message.is_object()) return false;
@@ -131,7 +131,7 @@ Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Json
     variables["messages"].push_back(std::move(message));
   }
   if (tools) variables["tools"] = tools->list;
-  // The template's control tokens are read in the text that it makes, so nobody else may write any.
+  // Control tokens are recognised in the template's output, so the messages must not contain any.
   if (has_control_tokens(api.model, variables))
     return Error{ErrorCode::kUsage, "texts of control tokens are not supported together with tools", "messages",
                  "write them in another way"};

@@ -10,20 +10,20 @@
 
 namespace dllm::serve {
 
-/// Tools that a model may call, and the text in which it does: <tool_call>{"name": …, "arguments": {…}}</tool_call>,
-/// one block per call, as the chat templates of Qwen (Hermes) and LLaDA2 teach it.
+/// Tools that a model may call, and the format of a call: <tool_call>{"name": …, "arguments": {…}}</tool_call>, one
+/// block per call, as in the chat templates of Qwen (Hermes) and LLaDA2.
 struct Tools {
   Json list = Json::array();  ///< OpenAI's `tools`
-  bool parallel = true;       ///< several calls in one answer count
+  bool parallel = true;       ///< an answer may contain several calls
 };
 
-/// `tools`, `tool_choice`, `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (a call that is to
-/// be forced, tools of other types).
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (a forced
+/// call, tools of other types).
 Expected<std::optional<Tools>> read_tools(Fields& fields);
 
-/// Ids of the field `messages` through the chat template: as plain turns, or, where there are tools, calls or their
-/// results, with all that a template may ask of a message. Errors: kUsage (messages that are none; with tools also a
-/// template that knows none, and texts of control tokens).
+/// Token ids of the field `messages` through the chat template: as plain turns or, with tools, calls or results, with
+/// all fields of the messages. Errors: kUsage (malformed messages; with tools also a template without tool support, and
+/// control tokens in texts).
 Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Json& messages,
                                                      const std::optional<Tools>& tools);
 
@@ -33,14 +33,14 @@ struct ToolCall {
 };
 
 struct ToolAnswer {
-  std::string text;  ///< in front of the calls
+  std::string text;  ///< before the calls
   std::vector<ToolCall> calls;
 };
 
-/// An answer that is complete. What is not well formed, or calls a tool that was not given, is text.
+/// Parses a complete answer. Malformed calls and calls of unknown tools are text.
 ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools);
 
-/// Bytes at the front of an answer that goes on, which no call will take back.
+/// Bytes at the front of an unfinished answer that cannot turn out to be part of a call.
 std::size_t text_before_calls(std::string_view answer);
 
 }  // namespace dllm::serve

@@ -32,7 +32,7 @@ def blocks_to_decode(name, rng):
     count = {1: 512, 32: 48, 256: 10}[elems]
     blocks = rng.integers(0, 256, (count, size), dtype=np.uint8)
     if name in HALF_FIELDS:
-        # Scales of every magnitude and sign; then the edges: zero, smallest and largest subnormal, largest, negative zero.
+        # Scales of every magnitude and sign; then edge cases: zero, smallest and largest subnormal, largest, -0.
         edges = np.array([0x0000, 0x0001, 0x03FF, 0x7BFF, 0x8000, 0xFBFF], dtype=np.uint16)
         for at in HALF_FIELDS[name]:
             values = (rng.standard_normal(count) * 2.0 ** rng.integers(-12, 4, count)).astype(np.float16).view(np.uint16)
@@ -43,7 +43,7 @@ def blocks_to_decode(name, rng):
     elif name == "MXFP4":
         blocks[:5, 0] = [0, 1, 2, 127, 250]
         blocks[5:, 0] = rng.integers(100, 140, count - 5)
-    else:  # no NaN or infinity: their bits are tested apart
+    else:  # no NaN or infinity: their bits are tested separately
         blocks[:, 1] &= 0xBF
     return blocks
 
@@ -52,7 +52,7 @@ def encoder_input(rng):
     x = rng.standard_normal((24, 256)).astype(np.float32)
     x[4:8] *= 0.02
     x[8] = 0.0
-    x[9, :128] = 0.0  # sub-blocks of zeros beside others
+    x[9, :128] = 0.0  # sub-blocks of zeros next to others
     x[10] = 0.75  # constant, positive and negative
     x[11] = -0.75
     x[12] = np.abs(x[12])
@@ -64,7 +64,7 @@ def encoder_input(rng):
     x[18] = np.where(np.arange(256) % 2 == 0, 1.0, -1.0)  # ties of magnitude
     x[19] = np.arange(256) / 16.0 - 8.0  # exact grid, ties of rounding
     x[20] += np.float32(100.0)
-    x[21] *= np.repeat(2.0 ** np.arange(-14, 2).astype(np.float32), 16)  # sub-blocks of unlike magnitude
+    x[21] *= np.repeat(2.0 ** np.arange(-14, 2).astype(np.float32), 16)  # sub-blocks of different magnitudes
     x[22] = x[22] ** 3
     x[23] = np.round(x[23] * 4) / 4
     return x
@@ -85,7 +85,7 @@ def main():
     library = ctypes.CDLL(options.ggml) if options.ggml else None
     rng = np.random.default_rng(20251121)
     for number, name in enumerate(TYPES):
-        # Types that were added later draw from generators of their own, so that all other files stay as they are.
+        # # Types added later have their own generators, so that all other files stay the same.
         own = rng if number < 11 else np.random.default_rng([20251121, number])
         kind = gguf.GGMLQuantizationType[name]
         blocks = blocks_to_decode(name, own)
