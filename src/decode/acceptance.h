@@ -8,7 +8,7 @@
 namespace dllm {
 
 /// How likely a prediction at an offset is accepted, learnt from the passes of one sequence (the curve of llada.cpp's
-/// figure 8). Until there are looks it is a prior that halves every `half` positions: (hits + w prior) / (looks + w).
+/// figure 8). It starts from a prior that halves every `half` positions: (hits + w prior) / (looks + w).
 class Acceptance {
  public:
   Acceptance(double at_zero, double half) : at_zero_(at_zero), half_(half) {}

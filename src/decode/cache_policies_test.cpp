@@ -1,5 +1,5 @@
-// Each policy against a reference that is written down independently: it is told nothing but what happened (the canvas
-// before every pass) and keeps its own books of what was forwarded when.
+// Each policy against an independent reference, which sees only the canvas before every pass and keeps its own record
+// of what was forwarded when.
 #include "decode/cache_policy.h"
 
 #include <gtest/gtest.h>
@@ -20,20 +20,20 @@ using test::MethodResult;
 using test::MethodRun;
 using test::run_method;
 
-/// What a reference knows: per position the token and pass of its last forwards.
+/// What a reference records: the tokens and passes of each position's last forwards.
 struct Books {
   std::vector<TokenId> forwarded_token;           ///< -1: never forwarded
-  std::vector<std::int32_t> forwards_with_token;  ///< in a row with that token
+  std::vector<std::int32_t> forwards_with_token;  ///< consecutive, with that token
   std::vector<std::int32_t> last_pass;            ///< of a forward
   std::int32_t pass = 0;                          ///< about to be made
   std::int32_t last_full = -1;
-  std::vector<TokenId> shown;              ///< tokens at the pass before
-  std::vector<std::int32_t> changed_pass;  ///< first pass that showed the present token
+  std::vector<TokenId> shown;              ///< tokens in the pass before
+  std::vector<std::int32_t> changed_pass;  ///< first pass that showed the current token
 };
 
 using Rule = std::function<std::set<Position>(const CacheContext&, Books&)>;
 
-/// Recomputes the rows that `rule` names, and sees everything.
+/// Recomputes the rows chosen by `rule`, with everything visible.
 class Reference : public CachePolicy {
  public:
   explicit Reference(Rule rule) : rule_(std::move(rule)) {}
@@ -83,7 +83,7 @@ void add_stale_in_front(const CacheContext& context, const Books& books, Positio
     if (stale(context, books, p)) rows.insert(p);
 }
 
-/// The options that the rules speak of.
+/// The options that the rules use.
 struct PolicyOptions {
   bool refresh_on_unit = true;
   std::int32_t refresh_interval = 0;  ///< 0: none
@@ -190,8 +190,8 @@ Rule partial_rule(PolicyOptions config) {
   };
 }
 
-/// A policy without a case here is compared with none; it still takes part in the identities below and in the
-/// combinations of denoiser_test.cpp.
+/// A policy without a case here has no reference; it still takes part in the identities below and in the combinations
+/// of denoiser_test.cpp.
 struct PolicyCase {
   std::string name;
   PolicyOptions config;
@@ -231,7 +231,7 @@ std::vector<PolicyCase> policy_cases() {
   return cases;
 }
 
-// Every policy under every window. The cases go through the decoders one after the other.
+// Every policy under every window, with the decoders in rotation.
 TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
   const auto decoder_names = method_names(decoders());
   std::size_t next = 0;
@@ -258,12 +258,12 @@ TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
         }
 }
 
-// A cache that is refreshed in every pass is no cache.
+// A cache that is refreshed in every pass equals no cache.
 TEST(CachePolicyIdentities, FullRefreshInEveryPassIsNoCache) {
   std::vector<MethodRun> runs;
   for (const CacheEntry& policy : caches()) {
     if (policy.option("refresh_interval") == nullptr) continue;
-    if (policy.info.name == "delayed-pd") continue;  // its full passes leave the prompt alone
+    if (policy.info.name == "delayed-pd") continue;  // its full passes leave out the prompt
     MethodRun run{.cache = policy.info.name};
     run.cache_config["refresh_interval"] = 1;
     runs.push_back(run);
@@ -297,7 +297,7 @@ TEST(CachePolicyIdentities, VicinityWithoutNeighboursIsDual) {
   EXPECT_EQ(vicinity.counters.rows_forwarded, dual.counters.rows_forwarded);
 }
 
-// The fake's predictions depend on every token and every stale row that they see.
+// The fake's predictions depend on every token and every stale row they see.
 TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
   const LatencyTable latency({{1, 1}, {8, 1.2}, {16, 3}, {64, 12}}, 0);
   for (const auto& window : method_names(windows()))
@@ -324,8 +324,8 @@ TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
             }
 }
 
-// dInfer's cross-block update: the final tokens of a block are forwarded together with the next block, so no pass
-// serves the cache alone.
+// dInfer's cross-block update: the final tokens of a block are forwarded together with the next block, so no pass is
+// needed for the cache alone.
 TEST(CachePolicyIdentities, BlockCausalUpdatesAcrossBlocksInOnePass) {
   FakeBackend backend(masked_desc(8));
   MethodRun run{.cache = "block-causal", .decoder = "low-confidence"};

@@ -16,7 +16,7 @@ namespace dllm {
 template <class T>
 struct OptionRow;
 
-/// What a cache policy sees before a step.
+/// The input of a cache policy before a step.
 struct CacheContext {
   const Canvas& canvas;
   const KvCache& cache;
@@ -27,23 +27,23 @@ struct CacheContext {
   Position horizon = 0;
   std::int32_t causal_block = 0;  ///< see StepPlan::causal_block
   bool window_changed = true;     ///< first pass of this window's unit (WindowStep::unit)
-  /// The rows whose predictions this step wants, ascending. Most are a part of `needed`; the loop adds whichever of
-  /// them the decision lacks.
+  /// The rows whose predictions this step wants, ascending. Most are part of `needed`; the loop adds those that are
+  /// missing from the policy's decision.
   std::span<const Position> wanted{};
-  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
+  const LatencyTable* latency = nullptr;  ///< cost of steps on this machine; nullptr: unknown
 };
 
 /// Options of every policy that keeps rows.
 struct KeepingOptions {
-  /// Shifted models: the settled row in front of the window, which predicts the window's first position, is not
-  /// forwarded again after the window's first pass, whose prediction is kept.
+  /// Shifted models: the settled row before the window predicts the window's first position. It is forwarded in the
+  /// window's first pass only, and its prediction is kept.
   bool keep_front = false;
 };
 std::vector<OptionRow<KeepingOptions>> keeping_rows();
 
-/// Options of policies that make full passes now and then.
+/// Options of policies with periodic full passes.
 struct IntervalOptions : KeepingOptions {
-  std::optional<std::int32_t> refresh_interval;  ///< passes from one full pass to the next; absent: no more
+  std::optional<std::int32_t> refresh_interval;  ///< passes between the starts of full passes; absent: no further ones
 };
 std::vector<OptionRow<IntervalOptions>> interval_rows();
 
@@ -54,37 +54,37 @@ struct RefreshOptions : IntervalOptions {
 };
 std::vector<OptionRow<RefreshOptions>> refresh_rows();
 
-/// What is recomputed and what is taken from the cache.
+/// Which rows are recomputed, and which are read from the cache.
 struct CacheDecision {
   std::vector<Position> rows;          ///< ascending
   std::vector<PositionRange> visible;  ///< see StepPlan::visible
 };
 
-/// Which rows must be recomputed for a window at a step (dInfer: KV-cache manager). Stateless between requests; the
-/// loop runs one object per sequence.
+/// Which rows must be recomputed for a window in a step (dInfer: KV-cache manager). Stateless between requests; the
+/// loop uses one object per sequence.
 class CachePolicy {
  public:
   explicit CachePolicy(const KeepingOptions& options = {}) : keeps_front_(options.keep_front) {}
   virtual ~CachePolicy() = default;
   virtual CacheDecision decide(const CacheContext& context) = 0;
-  /// KeepingOptions::keep_front, which the loop obeys.
+  /// KeepingOptions::keep_front, which the loop implements.
   bool keeps_front() const { return keeps_front_; }
 
  private:
   bool keeps_front_;
 };
 
-/// The positions of a range, for rows.
+/// The positions of a range.
 std::vector<Position> positions(PositionRange range);
 
-/// Positions of a range whose kept row was made from another token than the canvas shows, or is not there.
+/// Positions of a range whose K/V are missing or were computed from another token than the canvas shows.
 std::vector<Position> stale_rows(const CacheContext& context, PositionRange range);
 
-/// `rows` of a window together with the stale rows before it: positions that left a sliding window before they were
-/// forwarded with their token. A window that does not slide has none.
+/// The rows of a window and the stale rows before it: positions that left a sliding window before they were forwarded
+/// with their token. A window that does not slide has none.
 std::vector<Position> with_stale_prefix(const CacheContext& context, std::vector<Position> rows);
 
-/// When a policy makes a full pass. Called once per pass.
+/// Decides when a policy makes a full pass. Called once per pass.
 class RefreshClock {
  public:
   explicit RefreshClock(const RefreshOptions& options)

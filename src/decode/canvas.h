@@ -7,19 +7,19 @@
 
 namespace dllm {
 
-/// What a decoder decided for one position.
+/// A decoder's decision for one position.
 enum class EditKind : std::uint8_t {
   kCommit,  ///< a masked position gets its token
   kRevise,  ///< a committed position gets another token
   kRemask,  ///< a committed position becomes a mask again
-  kLeave,   ///< a masked position keeps its mask and counts as decided: some of upstream's blocks end so
-  /// Inserts a mask at the position. The tokens from there to Edit::end move one to the right, and the last of them is
+  kLeave,   ///< a masked position keeps its mask but counts as decided, as at the end of some of upstream's blocks
+  /// Inserts a mask at the position. The tokens from there to Edit::end move right by one, and the last one is
   /// lost.
   kInsert,
-  kDelete,  ///< removes the token; those after it, up to Edit::end, move one to the left, and a mask fills the end
+  kDelete,  ///< removes the token; those after it, up to Edit::end, move left by one, and a mask fills the end
 };
 
-/// Whether an edit moves other positions than its own.
+/// Whether an edit moves positions other than its own.
 constexpr bool shifts(EditKind kind) { return kind == EditKind::kInsert || kind == EditKind::kDelete; }
 
 struct Edit {
@@ -30,8 +30,8 @@ struct Edit {
   Position end = 0;  ///< of the range that kInsert and kDelete shift; nothing after it moves
 };
 
-/// The row of positions being denoised: prompt, then masks. "Masked" is a state of its own, not a token id: a model
-/// may predict the mask token, and autoregressive models have none.
+/// The sequence of positions being denoised: prompt, then masks. "Masked" is a state of its own, not a token id: a
+/// model may predict the mask token, and autoregressive models have none.
 class Canvas {
  public:
   /// `mask`: the token shown at masked positions; -1 if the model has none (then they are never forwarded).
@@ -47,9 +47,9 @@ class Canvas {
   /// First masked position at or after `from`; size() if there is none.
   Position first_masked(Position from) const;
 
-  /// Applies one edit, so the length stays. A commit of the mask token itself leaves the position masked (upstream
-  /// LLaDA's wasted commit). Returns whether the canvas changed. Precondition: the position is generated, and the kind
-  /// fits its state.
+  /// Applies one edit; the length does not change. A commit of the mask token itself leaves the position masked
+  /// (upstream LLaDA's wasted commit). Returns whether the canvas changed. Precondition: the position is generated, and
+  /// its state allows this kind of edit.
   bool apply(const Edit& edit);
 
  private:

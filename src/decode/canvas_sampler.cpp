@@ -77,7 +77,7 @@ std::vector<bool> CanvasSampler::absorb(std::span<const CanvasLook> looks) {
 }
 
 TokenId canvas_noise(const RngKey& key, std::uint32_t pass, Position position, std::int64_t vocab) {
-  // Nothing else of this loop draws for the purpose of transfers, which are Dream's.
+  // This loop draws nothing else for the purpose "transfers", which is Dream's.
   const double u = uniform01(key, RngPurpose::kTransfer, pass, static_cast<std::uint32_t>(position));
   return static_cast<TokenId>(std::min(std::floor(u * static_cast<double>(vocab)), static_cast<double>(vocab - 1)));
 }

@@ -1,5 +1,6 @@
-// Decoders under --compat against upstream's rules, which scripts/golden_decoders.py states once more: the states of a
-// block over passes of recorded scores, in which masks are predicted and tokens edited and taken back.
+// Decoders under --compat against upstream's rules, which scripts/golden_decoders.py implements independently: the
+// states of a block over passes of recorded scores, in which masks are predicted and tokens are edited and masked
+// again.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -46,7 +47,7 @@ std::vector<TopToken> best(const LogitRow& z, std::int32_t count) {
   return all;
 }
 
-/// A window that is the whole canvas, pass by pass. No token is forbidden, so the mask may be predicted.
+/// A window over the whole canvas, pass by pass. No token is forbidden, so the mask may be predicted.
 class Passes {
  public:
   Passes(const std::string& name, const OptionMap& options, const Tokens& start, Position prompt, TokenId mask)
@@ -126,7 +127,7 @@ TEST(Compat, StatesAreUpstreamsPassByPass) {
 }
 
 TEST(Compat, ACircleWithMasksIsLeftToTheProgressRule) {
-  // The draft is the mask itself, and nothing else moves: upstream would run for ever.
+  // The prediction is the mask itself, and nothing changes: upstream would never end.
   for (const char* name : {"draft-edit", "hierarchical-remask"}) {
     Passes passes(name, {{"threshold", .5}}, {7, 7}, 0, 7);
     passes.pass({test::prediction(7, .9, 8), test::prediction(7, .8, 8)});

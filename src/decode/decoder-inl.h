@@ -12,7 +12,7 @@ std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t
   std::vector<std::pair<double, const Candidate*>> ranked;
   for (const Candidate& candidate : candidates)
     if (candidate.eligible) ranked.emplace_back(key(candidate), &candidate);
-  // Candidates come in ascending positions, so a stable sort leaves ties to the lower position.
+  // Candidates are in ascending order of position, so in a stable sort the lower position wins ties.
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   ranked.resize(std::min(count, ranked.size()));
   std::vector<Edit> edits;

@@ -13,7 +13,7 @@
 
 namespace dllm {
 
-/// A position of the window with its prediction; masked, unless the decoder wanted others too.
+/// A position of the window with its prediction; masked, unless the decoder wanted other positions too.
 struct Candidate {
   Position position = 0;
   TokenId token = -1;
@@ -21,12 +21,12 @@ struct Candidate {
   double log_odds = 0;  ///< ranks confidences that round to 1
   double margin = 0;
   double entropy = 0;
-  /// The prediction may be committed. False where the model would rather predict the mask token (LLaDA does): such a
-  /// position waits, and only the progress rule may take its best other token.
+  /// Whether the prediction may be committed. False where the model's prediction is the mask token (LLaDA does this):
+  /// such a position waits, and only the progress rule may commit its best other token.
   bool eligible = true;
   float logit = 0;                      ///< of `token`
-  std::span<const float> queried = {};  ///< the logits that queries() asked for at this position, in that order
-  std::span<const TopToken> top = {};   ///< the best tokens, if configure() asked for them; rules are not applied here
+  std::span<const float> queried = {};  ///< logits that queries() named for this position, in that order
+  std::span<const TopToken> top = {};   ///< the best tokens, if configure() wants them, before token rules
 };
 
 /// A logit wanted in addition to the prediction.
@@ -44,24 +44,24 @@ struct DecodeContext {
   std::uint32_t step = 0;              ///< steps made in the sequence; keys random draws
   RngKey rng;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
-  double least_threshold = 0;             ///< thresholds below it count as it (IterSmooth's cautious first passes)
+  double least_threshold = 0;             ///< lower thresholds are raised to it (IterSmooth's cautious first passes)
 };
 
 class Reviser;
 
-/// Reads predictions, decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
+/// Reads predictions and decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
 class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  /// What the predictions must contain (temperature, distribution, ...). Called once per sequence.
+  /// Sets what the predictions must contain (temperature, distribution, ...). Called once per sequence.
   virtual void configure(ScoreRequest& request) const { (void)request; }
 
   /// The positions whose predictions are wanted now, ascending, none after the window. Default: every masked position
-  /// of the window. An empty answer means that this step decides nothing: the loop goes on without a forward pass.
+  /// of the window. Empty: this step decides nothing, and the loop continues without a forward pass.
   virtual std::vector<Position> wanted(const DecodeContext& context);
 
-  /// Further logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
+  /// Additional logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
   virtual std::vector<TokenQuery> queries(const DecodeContext& context) {
     (void)context;
     return {};
@@ -70,27 +70,27 @@ class Decoder {
   /// Edits for this step. `candidates` are the wanted positions, ascending.
   virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
 
-  /// True if a step without edits belongs to a schedule that ends by itself; otherwise the loop's progress rule
-  /// commits the best position.
+  /// True if a step without edits is part of a schedule that ends by itself; otherwise the loop's progress rule commits
+  /// the best position.
   virtual bool keeps_schedule() const { return false; }
 
-  /// True if tokens of the window may still be revised or masked again: nothing of it counts as decided before the
-  /// window is finished. Needs a model with a mask token.
+  /// True if tokens of the window may still be revised or masked again, so that none of them is final before the window
+  /// is finished. Needs a model with a mask token.
   virtual bool revises() const { return false; }
 
-  /// Asked when the window has no mask left: true if it wants another pass all the same.
+  /// Called when the window has no mask left: true if it needs another pass anyway.
   virtual bool holds_window(const DecodeContext& context) const {
     (void)context;
     return false;
   }
 
-  /// The first position whose token may still change; asked of decoders that revise and have no Reviser. `open`: the
-  /// window has a mask, or is held. Default: the window's begin while it is open, then the canvas's end.
+  /// The first position whose token may still change; called for decoders that revise and have no Reviser. `open`: the
+  /// window has a mask, or is held. Default: the window's start while it is open, then the canvas's end.
   virtual Position revisable_from(const DecodeContext& context, bool open) const {
     return open ? context.window.begin : context.canvas.size();
   }
 
-  /// For decoders that look again at tokens in front of the window; nullptr: this one does not.
+  /// For decoders that review tokens before the window; nullptr: this one does not.
   virtual Reviser* reviser() { return nullptr; }
 
   /// True if the decoder is defined for arg-max predictions only (temperature 0).
@@ -105,7 +105,7 @@ std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t
 /// Tokens to commit in each of `steps` steps (LLaDA's num_transfer_tokens): masks/steps, the remainder first.
 std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps);
 
-/// Steps of one window when `steps` are spread over an answer of `length`: at least 1, at most the window's masks.
+/// Steps of one window if `steps` are spread over an answer of `length`: at least 1, at most the window's masks.
 std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks);
 
 Edit commit(const Candidate& candidate);

@@ -104,7 +104,7 @@ TEST(Decoders, IneligibleCandidatesAreNeverCommitted) {
     ASSERT_EQ(decoder->wanted(context).size(), 3u) << name;
     auto options = candidates_of({.9, .95, .99});
     options[1].eligible = false;
-    // What the decoder asked for beyond the reductions: logits of no weight.
+    // The logits that the decoder asked for beyond the reductions have no effect.
     const auto queries = decoder->queries(context);
     const std::vector<float> logits(queries.size(), -9.f);
     for (std::size_t i = 0, next = 0; i < options.size(); ++i) {

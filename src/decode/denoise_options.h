@@ -23,7 +23,7 @@ struct DenoiseOptions {
   bool suppress_eos = false;
   bool defer_eos = false;
   bool compat = false;
-  const LatencyTable* latency = nullptr;  ///< borrowed, for the policies to ask; nullptr: unknown
+  const LatencyTable* latency = nullptr;  ///< borrowed, for policies; nullptr: unknown
   Suffix suffix{};
   SmoothConfig smooth{};
   SecondPathConfig second{};  ///< for decoders with a Reviser; not under guidance

@@ -11,16 +11,16 @@
 
 namespace dllm {
 
-/// What a forward pass is asked for, and where its answers are found.
+/// What a forward pass must compute, and where its results are.
 struct DenoisePass {
   static constexpr std::int32_t kKept = -1;  ///< in score_of_wanted: not from this pass (KeptFront)
 
-  bool draining = false;                      ///< looks once more at an answer without masks
+  bool draining = false;                      ///< reviews an answer without masks once more
   std::vector<Position> wanted;               ///< ascending: the decoder's, then drafts after the window
   std::size_t decided = 0;                    ///< how many of them are the decoder's
   std::vector<TokenQuery> queries;            ///< by ascending position
   std::vector<std::int32_t> score_of_wanted;  ///< index into Scores::rows, as two positions may share a row
-  /// Masks that are scored for their expectation alone, likewise (IterSmooth under --compat).
+  /// Masks that are scored for their expectation only, in the same form (IterSmooth under --compat).
   std::vector<std::pair<Position, std::int32_t>> also_scored;
 
   /// The decoder's positions.
@@ -30,7 +30,7 @@ struct DenoisePass {
   std::int32_t score_of(Position position) const;
 };
 
-/// The list of likeliest tokens of a scored row; empty if none was asked for.
+/// The list of likeliest tokens of a scored row; empty if the pass computes none.
 std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
 
 }  // namespace dllm

@@ -8,11 +8,11 @@
 
 namespace dllm {
 
-/// What one step did.
+/// The result of one step.
 struct DenoiseStep {
   PositionRange window;
-  std::vector<Edit> edits;  ///< that changed the canvas, merges from the second path included
-  bool forced = false;      ///< only the progress rule found something to commit
+  std::vector<Edit> edits;  ///< that changed the canvas, including merges from the second path
+  bool forced = false;      ///< only the progress rule found a position to commit
 };
 
 struct DenoiseCounters {

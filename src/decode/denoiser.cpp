@@ -14,7 +14,7 @@ namespace {
 
 std::vector<TokenRule> token_rules(const ModelDesc& desc, const DenoiseOptions& options) {
   std::vector<TokenRule> rules;
-  // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.
+  // The mask token is not an answer. It still counts in the softmax, so confidences remain the model's own.
   if (desc.mask && !options.compat) rules.push_back({*desc.mask, false, true});
   if (options.suppress_eos && desc.eos) rules.push_back({*desc.eos, false, false});
   if (!options.defer_eos) return rules;
@@ -90,7 +90,7 @@ bool Denoiser::advance_window() {
   return true;
 }
 
-/// Whether the answer has no mask left and the decoder wants another look at it; then pass_.wanted is that look.
+/// Whether the answer has no mask left and the decoder wants another review; pass_.wanted is then that review.
 bool Denoiser::drain() {
   Reviser* reviser = decoder_->reviser();
   if (reviser == nullptr || (stop_ && !options_.exact_length) || !cursor_.begun()) return false;
@@ -106,7 +106,7 @@ bool Denoiser::drain() {
   return true;
 }
 
-/// Adds the positions behind the window that the window wants drafted. Nothing behind a stop token will be part of the
+/// Adds the positions after the window that the window wants drafted. Nothing after a stop token will be part of the
 /// answer.
 void Denoiser::add_drafts() {
   std::vector<Position> drafts;
@@ -124,7 +124,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
     while (advance_window()) {
       pass_.wanted = decoder_->wanted(context());
       if (!pass_.wanted.empty()) break;
-      cursor_.end_step();  // the schedule decides nothing here: time passes, the model does not run
+      cursor_.end_step();  // this step of the schedule decides nothing: it counts, but the model does not run
       ++counters_.steps;
     }
   }
@@ -210,14 +210,14 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     DLLM_TRY(const auto merged, refresh_.merge(context(), *decoder_->reviser(), canvas_, cache_, counters_));
     step.edits.insert(step.edits.end(), merged.begin(), merged.end());
   }
-  // What a finished window says stands: that the next may edit it along does not keep the answer open.
+  // A finished window's tokens count as final here: later edits from the next window do not keep the answer open.
   const bool finished = decoder_->reviser() == nullptr && window_finished();
   const Position end = finished ? canvas_.first_masked(canvas_.prompt_end()) : settled();
   if (const auto stop = stop_rule_.first(canvas_, end)) stop_ = stop;
   return step;
 }
 
-/// The decoder's edits, those of drafts that it predicts again, and one commit at least.
+/// The decoder's edits, commits of drafts that it predicts again, and at least one commit.
 Expected<void> Denoiser::decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step) {
   const PositionRange window = cursor_.range();
   const Position masks = canvas_.masked_count(window);
@@ -226,7 +226,7 @@ Expected<void> Denoiser::decide(std::span<const Candidate> candidates, WindowFee
     if (canvas_.masked(candidate.position)) looked.push_back(candidate.position);
 
   apply(decoder_->decode(context(), candidates), step);
-  // Where positions have moved, a draft's prediction is no longer that of its place.
+  // Where positions have moved, a draft's prediction no longer belongs to its place.
   if (std::any_of(step.edits.begin(), step.edits.end(), [](const Edit& edit) { return shifts(edit.kind); })) {
     drafts_.forget(window);
     front_.forget();
@@ -235,7 +235,7 @@ Expected<void> Denoiser::decide(std::span<const Candidate> candidates, WindowFee
     apply(drafts_.recheck(canvas_, candidates, feedback.drafts), step);
   const bool stuck = !pass_.draining && masks > 0 && canvas_.masked_count(window) >= masks;
   const bool failed = stuck && !decoder_->keeps_schedule() && !force_progress(candidates, step);
-  // Under --compat, masks alone may have been predicted: the next pass names the best other tokens.
+  // Under --compat, every prediction may have been a mask: the next pass reports the best other tokens.
   if (failed && (without_mask_ || !predicts_masks(candidates))) return not_a_number();
   without_mask_ = failed;
   for (const Position p : looked) feedback.looks.push_back({p - window.begin, !canvas_.masked(p)});
@@ -253,7 +253,7 @@ bool Denoiser::predicts_masks(std::span<const Candidate> candidates) const {
   });
 }
 
-/// Commits the best masked candidate; false if there is none, which only predictions that are not numbers can cause.
+/// Commits the best masked candidate; false if there is none, which means that the predictions are not numbers.
 bool Denoiser::force_progress(std::span<const Candidate> candidates, DenoiseStep& step) {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates)

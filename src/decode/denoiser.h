@@ -30,22 +30,22 @@ struct Method {
 };
 
 /// The denoising loop of one sequence as a state machine, so that an engine may run the steps of many sequences in one
-/// batch: prepare() tells what to forward, absorb() reads the scores and edits the canvas.
+/// batch: prepare() says what to forward, absorb() reads the scores and edits the canvas.
 ///
-/// Progress is guaranteed here: every forward pass after which the decoder commits nothing commits the most confident
-/// masked position of the window, unless the decoder runs a schedule of its own. "Commits nothing" means that the
-/// window has as many masks as before: decoders may also revise or mask again.
+/// Progress is guaranteed here: if the decoder commits nothing after a forward pass, the most confident masked position
+/// of the window is committed, unless the decoder runs its own schedule. "Commits nothing" means that the window has as
+/// many masks as before: decoders may also revise or mask again.
 ///
-/// The parts: WindowCursor knows where the loop is, PassPlanner makes the plan, the decoder reads the predictions.
-/// KeptFront, Drafts, SoftMasks and RefreshPath do nothing unless an option asks for them.
+/// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
+/// KeptFront, Drafts, SoftMasks and RefreshPath do nothing unless an option enables them.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
   Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
            KvCache* unconditional);
 
-  /// The sequence steps of the next forward pass (one, or two under guidance; the second belongs to the first);
-  /// empty when the sequence is finished. Valid until absorb().
+  /// The sequence steps of the next forward pass (one, or two under guidance: the second belongs to the first); empty
+  /// when the sequence is finished. Valid until absorb().
   std::span<const SequenceStep> prepare();
 
   /// `scores`: of prepare()'s steps. Errors: logits that are not numbers (kInvalidFile).
@@ -53,7 +53,7 @@ class Denoiser {
 
   const Canvas& canvas() const { return canvas_; }
   const DenoiseCounters& counters() const { return counters_; }
-  /// End of the answer's prefix that is final: no mask in it, and no window that may still be revised.
+  /// End of the final prefix of the answer: no mask in it, and no window that may still be revised.
   Position settled() const;
   /// Position of the first stop token with nothing undecided before it; nullopt if there is none.
   std::optional<Position> stop_position() const { return stop_; }
@@ -90,11 +90,11 @@ class Denoiser {
   SoftMasks soft_masks_;
   RefreshPath refresh_;
 
-  DenoisePass pass_;                    ///< the present one
+  DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps
   DenoiseCounters counters_;
   std::optional<Position> stop_;
-  bool without_mask_ = false;  ///< compat: this pass may not predict the mask, or nothing would ever change
+  bool without_mask_ = false;  ///< compat: this pass may not predict the mask, otherwise nothing would ever change
 };
 
 }  // namespace dllm

@@ -98,8 +98,8 @@ TEST(CachePolicies, OnlyTheWantedRowsAreScored) {
     EXPECT_EQ(backend.plans[i].scored.size(), 8 - i % 8) << "masks of the block, pass " << i;
 }
 
-// Recompute-everything and the exact cache must agree, whatever the grid; the fake's predictions depend on every token
-// and every stale row they see.
+// Recomputing everything and the exact cache must agree, whatever the grid; the fake's predictions depend on every
+// token and every stale row they see.
 TEST(CachePolicies, BlockCausalCacheIsExact) {
   for (const std::int32_t block : {1, 4, 8})
     for (const Position prompt : {1, 5, 8, 13})
@@ -119,8 +119,8 @@ TEST(CachePolicies, BlockCausalCacheIsExact) {
         }
 }
 
-/// The dual cache with settled rows, straight from the definition: it counts the forwards of every committed token
-/// itself and asks the cache nothing.
+/// The dual cache with settled rows, by definition: it counts the forwards of every committed token itself and does not
+/// query the cache.
 class SettledReference : public CachePolicy {
  public:
   explicit SettledReference(std::int32_t settle) : settle_(settle) {}
@@ -137,7 +137,7 @@ class SettledReference : public CachePolicy {
       const bool in_window = context.needed.contains(p);
       const bool again = forwards < settle_ || wanted;
       if (context.window_changed || (in_window && again)) decision.rows.push_back(p);
-      // The age goes on where the row itself does not.
+      // A row's age also grows in passes that leave it out.
       if (!context.canvas.masked(p) && (forwards > 0 || context.window_changed || in_window)) ++forwards;
     }
     return decision;
@@ -148,7 +148,7 @@ class SettledReference : public CachePolicy {
   std::vector<std::int32_t> committed_forwards_;
 };
 
-// --keep-front: the first position of the window keeps what the window's first pass said of it.
+// --keep-front: the first position of the window keeps the prediction of the window's first pass.
 TEST(CachePolicies, AKeptFrontLeavesItsRowOut) {
   MethodRun scenario{.cache = "dual", .decoder = "low-confidence"};
   FakeBackend again(masked_desc(0, 1)), kept(masked_desc(0, 1));
@@ -162,7 +162,7 @@ TEST(CachePolicies, AKeptFrontLeavesItsRowOut) {
     const Position front = 5 + 8 * static_cast<Position>(i / 8) - 1;
     const bool has = std::any_of(kept.plans[i].rows.begin(), kept.plans[i].rows.end(),
                                  [&](const PlanRow& row) { return row.position == front; });
-    // Where the first position is the only mask left, there is nothing else to run for.
+    // If the first position is the only mask left, there is nothing else to forward.
     if (i % 8 == 0 || has) continue;
     ++left_out;
     EXPECT_EQ(kept.plans[i].rows.size(), 8u);
@@ -170,8 +170,8 @@ TEST(CachePolicies, AKeptFrontLeavesItsRowOut) {
   EXPECT_GE(left_out, 18);
 }
 
-// In front of a block there is nothing that a block-causal model could still change: the kept prediction is the exact
-// one.
+// Nothing before a block can change in a block-causal model, so the kept prediction is
+// exact.
 TEST(CachePolicies, AKeptFrontIsExactUnderBlockCausalAttention) {
   for (const std::int32_t block : {4, 8})
     for (const Position prompt : {1, 5, 8, 13})

@@ -10,32 +10,32 @@
 namespace dllm {
 
 /// Predictions for masked positions after the window. This class never writes them to the canvas: accepted drafts are
-/// returned as commits of the window that is current by then.
+/// returned as commits of the window that has become current.
 class Drafts {
  public:
   explicit Drafts(const DraftConfig& config) : config_(config) {}
 
-  /// Replaces what was drafted for these positions. `window_end`: of the pass that predicted them.
+  /// Replaces the drafts of these positions. `window_end`: of the pass that predicted them.
   void record(std::span<const Candidate> candidates, Position window_end);
 
   /// Masks in [window_end, ahead), the positions to draft.
   static std::vector<Position> positions(const Canvas& canvas, Position window_end, Position ahead);
 
-  /// Lets a plan's masked rows after the window show their drafts, if the configuration says so.
+  /// Shows drafts in a plan's masked rows after the window, if configured.
   void show_in(StepPlan& plan, const Canvas& canvas, Position window_end) const;
 
   /// The token to show at a position instead of the mask.
   std::optional<TokenId> shown(Position position) const;
 
-  /// Commits of drafts whose window has become current, after the decoder's own edits: of those that `candidates`
-  /// predict again (recheck). Forgets them; fills `looks`.
+  /// Commits of drafts whose window has become current, after the decoder's own edits: those that `candidates` predict
+  /// again (recheck). Removes these drafts; fills `looks`.
   std::vector<Edit> recheck(const Canvas& canvas, std::span<const Candidate> candidates,
                             std::vector<WindowFeedback::Look>& looks);
 
-  /// Commits in a range that became current (instant). Forgets them; fills `looks`.
+  /// Commits in a range that became current (instant). Removes these drafts; fills `looks`.
   std::vector<Edit> accept(const Canvas& canvas, PositionRange range, std::vector<WindowFeedback::Look>& looks);
 
-  /// Drafts of a range whose positions have moved.
+  /// Removes the drafts of a range whose positions have moved.
   void forget(PositionRange range) { drafts_.erase(drafts_.lower_bound(range.begin), drafts_.lower_bound(range.end)); }
 
   DraftAcceptance acceptance() const { return config_.acceptance; }

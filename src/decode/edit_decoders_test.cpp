@@ -28,7 +28,7 @@ std::unique_ptr<Decoder> make(const std::string& name, const OptionMap& options,
   return test::decoder_of(name, options, length, compat);
 }
 
-/// What edits do, whatever their order: position -> (kind, token).
+/// The effect of edits, independent of their order: position -> (kind, token).
 std::map<Position, std::pair<EditKind, TokenId>> effect(const std::vector<Edit>& edits) {
   std::map<Position, std::pair<EditKind, TokenId>> result;
   for (const Edit& edit : edits)
@@ -37,7 +37,7 @@ std::map<Position, std::pair<EditKind, TokenId>> effect(const std::vector<Edit>&
   return result;
 }
 
-/// CreditDecoding with the whole matrix, as the paper writes it.
+/// CreditDecoding on the full matrix, as in the paper.
 class DenseCredit {
  public:
   DenseCredit(Position length, const OptionMap& config)
@@ -82,7 +82,7 @@ class DenseCredit {
 
 TEST(Credit, ReferenceVector) {
   const double expected[] = {.758412, .797594, .819295};
-  // A surer second row is committed in the passes before the one that is looked at, so that the first gathers credit.
+  // A more certain second row is committed in the passes before the tested one, so that the first accumulates credit.
   const std::vector<LogitRow> rows = {{2, 1, 0, -100}, {9, 0, 0, -100}};
   for (int n = 0; n < 3; ++n) {
     auto decoder = make("credit", {{"threshold", 2}});
@@ -108,7 +108,7 @@ TEST(Credit, SparseEqualsDense) {
     auto decoder = make("credit", config);
     DenseCredit dense(n, config);
     Canvas canvas({}, n, kMask);
-    // Slowly drifting logits: arg-maxes persist, change and come back.
+    // Slowly drifting logits: arg-maxes persist, change and return.
     std::vector<LogitRow> rows = random_rows(random, static_cast<std::size_t>(n), kVocab);
     for (std::int32_t step = 0; canvas.masked_count() > 0 && step < 30; ++step) {
       const auto actual = effect(decode_rows(*decoder, canvas, rows, step, n));
@@ -143,7 +143,7 @@ TEST(Credit, WithoutWeightItIsTheThresholdRule) {
   }
 }
 
-/// The remask variant, restated on sets of positions.
+/// The remask variant, implemented on sets of positions.
 std::map<Position, std::pair<EditKind, TokenId>> remask_rule(const Canvas& canvas, const std::vector<LogitRow>& rows,
                                                              const OptionMap& config) {
   std::map<Position, Candidate> open;
@@ -356,7 +356,7 @@ TEST(Revision, WithoutEditsDraftEditOnlyAddsOnePassPerBlock) {
 }
 
 TEST(Revision, ProgressIsForcedWhileOnlyEditsAreFound) {
-  // Every prediction of a masked position would rather be the mask, and every other token is edited in every pass.
+  // Every masked position predicts the mask, and every other token is edited in every pass.
   Loop loop("draft-edit", {{"threshold", .5}, {"edit_threshold", 0}, {"max_post_steps", 4}});
   std::uint32_t calls = 0;
   loop.backend->tamper = [&](RowScore& score) {

@@ -2,7 +2,7 @@
 
 #include "decode/shared_rows.h"
 
-/// Options of the decoders that edit what they have committed: draft-edit, levenshtein.
+/// Options of the decoders that edit committed tokens: draft-edit, levenshtein.
 namespace dllm {
 
 struct EditOptions : ThresholdOptions {

@@ -6,9 +6,9 @@ namespace dllm {
 
 bool KeptFront::spares_row(const DenoisePass& pass, PositionRange window, bool fresh) const {
   if (!kept_ || fresh) return false;
-  // Once the position is committed, nobody asks for its row.
+  // Once the position is committed, its row is not needed.
   if (pass.wanted.front() != window.begin) return true;
-  // A query asks for more than was kept; and if nothing else is wanted there would be nothing to run.
+  // A query needs more than was kept; and if nothing else is wanted, there would be nothing to run.
   const auto asks = [&window](const TokenQuery& query) { return query.position == window.begin; };
   return pass.wanted.size() > 1 && std::none_of(pass.queries.begin(), pass.queries.end(), asks);
 }

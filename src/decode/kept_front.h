@@ -8,7 +8,7 @@
 
 namespace dllm {
 
-/// Shifted models predict the window's first position from the settled row in front of the window. With this option
+/// Shifted models predict the window's first position from the settled row before the window. With this option
 /// (KeepingOptions::keep_front) that row is forwarded in the window's first pass only, and its prediction is kept.
 class KeptFront {
  public:
@@ -18,13 +18,13 @@ class KeptFront {
   bool there() const { return kept_.has_value(); }
   void forget() { kept_.reset(); }
 
-  /// Whether the pass can do without the row. `fresh`: caches begin anew, and the row is predicted anew with them.
+  /// Whether the pass can do without the row. `fresh`: caches start anew, so the row is predicted again.
   bool spares_row(const DenoisePass& pass, PositionRange window, bool fresh) const;
 
-  /// Keeps what a pass that predicted the window's first position found there.
+  /// Keeps the prediction of the window's first position from a pass that made it.
   void keep(const DenoisePass& pass, PositionRange window, const Scores& scores);
 
-  /// Of what was kept. Precondition: there().
+  /// The kept prediction. Precondition: there().
   const RowScore& score() const { return kept_->score; }
   std::span<const TopToken> top() const { return kept_->top; }
 

@@ -36,7 +36,7 @@ TEST(LatencyTable, ContextCostsPerRowAndPosition) {
   EXPECT_DOUBLE_EQ(LatencyTable({{4, 12}}, 0).estimate_ms(2, 2), 12);
 }
 
-/// A backend on a clock of its own: a step takes fixed + rows * per_row + pairs * per_pair seconds.
+/// A backend with a simulated clock: a step takes fixed + rows * per_row + pairs * per_pair seconds.
 class ClockedBackend : public Backend {
  public:
   const ModelDesc& desc() const override { return desc_; }

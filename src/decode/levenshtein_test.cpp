@@ -23,7 +23,7 @@ using Tokens = std::vector<TokenId>;
 
 constexpr TokenId kMask = 99;
 
-/// Tokens behind the prompt, masks as -1.
+/// Tokens after the prompt, masks as -1.
 Tokens answer(const Canvas& canvas) {
   Tokens result;
   for (Position p = canvas.prompt_end(); p < canvas.size(); ++p)
@@ -82,7 +82,7 @@ class LevenshteinPasses {
       lists.push_back(best(z, request.top_tokens));
       const bool forbidden = !request.rules.empty();
       const TokenId first = lists.back().front().token;
-      // Ruled tokens count in the softmax and are not chosen.
+      // Forbidden tokens count in the softmax but are not chosen.
       candidates.push_back(reduce(p, z, mask_));
       if (forbidden && (first == delete_ || first == insert_ || first == mask_)) {
         for (const TopToken& top : lists.back())
@@ -136,7 +136,7 @@ TEST(Levenshtein, FillsOneMaskMoreThanItMakes) {
   OptionMap config = kConfig;
   config["threshold"] = .95;
   LevenshteinPasses passes(config, filled({}, {1, -1, -1, 4}), kMask);
-  // Two insertions would need three masks to fill: the less sure one is left out.
+  // Two insertions would need three masks to fill: the less certain one is dropped.
   EXPECT_EQ(passes.pass({prediction(9, .8), prediction(5, .6), prediction(6, .7), prediction(9, .7)}),
             (Tokens{-1, 1, 5, 6}));
 }
@@ -220,7 +220,7 @@ TEST(Levenshtein, EndsWithinItsBoundUnderEveryWindowAndCache) {
       }
 }
 
-// K/V of shifted positions are made anew: a cache that keeps only what is exact changes nothing.
+// K/V of shifted positions are recomputed: an exact cache changes nothing.
 TEST(Levenshtein, BlockCausalCacheIsExact) {
   int shifted = 0;
   for (Position prompt = 1; prompt < 12; ++prompt) {

@@ -9,32 +9,32 @@
 
 namespace dllm {
 
-/// What every method is told of the request besides the options that it declares.
+/// What a method learns of the request besides its own options.
 struct MethodContext {
   BlockOrigin origin = BlockOrigin::kPromptEnd;
   Position block_length = 32;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine, borrowed; nullptr: unknown
   Position length = 0;                    ///< generated positions
-  bool compat = false;                    ///< upstream's behaviour where ours differs
+  bool compat = false;                    ///< upstream's behaviour where it differs from ours
 };
 
-/// A method of the registry as resolution sees it.
+/// A method of the registry, as option resolution sees it.
 struct MethodDeclaration {
   MethodInfo info;
-  /// Common options and parts, by key, that mean nothing to this method: giving them is an error.
+  /// Keys of common options and parts that do not apply to this method: setting one is an error.
   std::vector<std::string> unread;
-  /// Every option that is read, from those given. Errors: kUsage, with the option's flag.
+  /// The complete set of options that are read, from those given. Errors: kUsage, with the option's flag.
   std::function<Expected<OptionMap>(const OptionMap& given, const ModelDesc&, const MethodContext&)> complete = {};
   /// Whether a model can be decoded by it; null: every model. Errors: kUsage; the place is the part's flag.
   std::function<Expected<void>(const ModelDesc&)> suits = {};
-  /// Of a decoder: the window that these given options ask for where no window is chosen; empty: none. Null: none ever.
+  /// Decoders: the window that the given options imply if none is chosen; empty: none. Null: options never imply one.
   std::function<std::string(const OptionMap& given)> implied_window = {};
 
-  /// Nullptr: the method has no such option.
+  /// nullptr: the method has no such option.
   const OptionInfo* option(std::string_view key) const;
 };
 
-/// ... and as it is made. `make` takes given or complete options; what is absent has the struct's default.
+/// ... with its factory. `make` takes given or complete options; absent ones have the struct's default.
 template <class Object>
 struct MethodEntry : MethodDeclaration {
   std::function<Expected<std::unique_ptr<Object>>(const OptionMap&, const MethodContext&)> make;
@@ -123,7 +123,7 @@ MethodEntry<Object> declare_method(std::string name, std::string meaning, Option
   return entry;
 }
 
-/// Of methods that have no options.
+/// The option struct of methods without options.
 struct NoOptions {};
 
 }  // namespace dllm

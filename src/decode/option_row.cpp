@@ -98,7 +98,7 @@ Expected<OptionValue> parse_option(const OptionInfo& info, std::string_view text
       if (const auto value = parse_number<std::int64_t>(text)) return fit_option(info, *value);
       return wrong_type(info, as_text, "an integer");
     case OptionType::kUnsigned:
-      // llama.cpp's spelling of "another one each time"; the seed is reported, so the run can still be repeated.
+      // llama.cpp's spelling of "a random seed"; the seed is reported, so the run can be repeated.
       if (text == "-1") return OptionValue(std::uint64_t{std::random_device{}()});
       if (const auto value = parse_number<std::uint64_t>(text)) return OptionValue(*value);
       return option_error(info, fmt::format("'{}' is not an integer from 0 to 2^64-1", text), "-1: a random one");

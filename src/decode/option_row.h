@@ -12,7 +12,7 @@
 #include "dllm/options.h"
 #include "model/model_desc.h"
 
-/// Rows: how a method declares the options that it owns, one row per member of its struct.
+/// How a method declares its own options: one OptionRow per member of its struct.
 ///
 ///   struct CreditOptions {
 ///     double credit_alpha = 0.7;
@@ -21,8 +21,8 @@
 ///       option("credit_alpha", &CreditOptions::credit_alpha, 0, 1e3, "", "weight of the gathered credit"),
 ///   };
 ///
-/// The default is the member's. A key is a name of its own within a part of the decoding: methods that declare the same
-/// key mean the same kind of thing by it and agree in its type, range and flags (decode/registry_test.cpp).
+/// The default is the member's. A key is unique within a part of the decoding: methods that declare the same key give
+/// it the same meaning, type, range and flags (decode/registry_test.cpp).
 namespace dllm {
 
 struct MethodContext;
@@ -30,12 +30,12 @@ struct MethodContext;
 inline constexpr double kMostPositions = 1 << 20;  // longer than any model's canvas; sums stay far from overflow
 inline constexpr double kMostInteger = std::numeric_limits<std::int32_t>::max();
 
-/// `value` as `info` declares it: integers become numbers where those are declared, underscores of choices hyphens.
-/// Errors: kUsage with the option's flag (type, range, choices, not finite).
+/// Converts `value` to the type that `info` declares: integers become numbers where needed, underscores in choices
+/// become hyphens. Errors: kUsage with the option's flag (type, range, choices, not finite).
 Expected<OptionValue> fit_option(const OptionInfo& info, OptionValue value);
-/// The same from text, as flags and environment variables give it.
+/// The same from text, the form of flags and environment variables.
 Expected<OptionValue> parse_option(const OptionInfo& info, std::string_view text);
-/// An error about an option: its flag is the place.
+/// An error about an option, with its flag as the place.
 Error option_error(const OptionInfo& info, std::string what, std::string hint = "");
 
 namespace detail {
@@ -100,14 +100,14 @@ struct OptionRow {
   using Check = std::function<Expected<void>(const T&, const ModelDesc&)>;
 
   OptionInfo info;
-  std::function<void(T&, const OptionValue&)> store;         ///< a value that fit_option() has passed
+  std::function<void(T&, const OptionValue&)> store;         ///< a value that fit_option() has accepted
   std::function<std::optional<OptionValue>(const T&)> load;  ///< nullopt: absent
-  std::function<bool(const T&)> read = {};                   ///< null: always
-  Derive derive = {};                                        ///< the default where none is given; null: the member's
+  std::function<bool(const T&)> read = {};                   ///< whether the option is read; null: always
+  Derive derive = {};                                        ///< the default if none is given; null: the member's
   Check check = {};                                          ///< against the other options and the model; null: none
 
   OptionRow() = default;
-  /// Rows of a base struct are rows of the structs derived from it.
+  /// Rows of a base struct also work for structs derived from it.
   template <class Base>
     requires std::is_base_of_v<Base, T> && (!std::is_same_v<Base, T>)
   OptionRow(const OptionRow<Base>& base)
@@ -123,13 +123,13 @@ struct OptionRow {
     read = std::move(holds);
     return std::move(*this);
   }
-  /// What an absent option means, in words, and how to find it (null: absence itself means something).
+  /// What an absent option means, in words, and how to compute it (null: absence has its own meaning).
   OptionRow otherwise(std::string words, Derive value = {}) && {
     info.standard_text = std::move(words);
     derive = std::move(value);
     return std::move(*this);
   }
-  /// `verify`'s error gets the option's flag as its place.
+  /// Errors of `verify` get the option's flag as their place.
   OptionRow checked(Check verify) && {
     check = std::move(verify);
     return std::move(*this);
@@ -139,7 +139,7 @@ struct OptionRow {
 template <class T>
 using OptionRows = std::vector<OptionRow<T>>;
 
-/// The rows of several lists, of which each is of `T` or of a base of it.
+/// Concatenates lists of rows, each of `T` or of a base of it.
 template <class T, class... Lists>
 OptionRows<T> join_rows(const Lists&... lists) {
   OptionRows<T> all;
@@ -147,7 +147,7 @@ OptionRows<T> join_rows(const Lists&... lists) {
   return all;
 }
 
-/// `rows`, which are read only if `holds` and if their own conditions do; `words`: see OptionRow::only().
+/// `rows`, which are read only if `holds` and their own conditions are true; `words`: see OptionRow::only().
 template <class T>
 OptionRows<T> rows_only(OptionRows<T> rows, const std::string& words, const std::function<bool(const T&)>& holds) {
   for (OptionRow<T>& row : rows) {
@@ -158,7 +158,7 @@ OptionRows<T> rows_only(OptionRows<T> rows, const std::string& words, const std:
   return rows;
 }
 
-/// A switch, or text.
+/// A switch or a text.
 template <class T, class V>
 OptionRow<T> option(std::string key, V T::* member, std::string meaning) {
   OptionRow<T> row;
@@ -183,7 +183,7 @@ OptionRow<T> option(std::string key, V T::* member, double minimum, double maxim
   return row;
 }
 
-/// One of several names, each of which means a value of `V`.
+/// One of several names, each standing for a value of `V`.
 template <class T, class V>
 OptionRow<T> option(std::string key, V T::* member, std::vector<std::pair<std::string, V>> choices,
                     std::string meaning) {

@@ -1,5 +1,5 @@
-// Decoders that only commit, against hand-worked vectors and against plain restatements of their rules on
-// random scores.
+// Decoders that only commit, against hand-computed vectors and against plain reimplementations of their rules on random
+// scores.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ std::unique_ptr<Decoder> make(const std::string& name, const OptionMap& options,
   return test::decoder_of(name, options, length, compat);
 }
 
-/// A step of a rule, restated: what it commits of the eligible and of all masked positions.
+/// One step of a reimplemented rule: which of the eligible and of all masked positions it commits.
 struct Situation {
   std::vector<Candidate> all;       ///< masked, ascending
   std::vector<Candidate> eligible;  ///< of them
@@ -58,7 +58,7 @@ P above(const std::vector<Candidate>& candidates, const std::function<bool(const
   return result;
 }
 
-/// Decodes whole windows of random scores, new ones at every step, and compares each step with the rule.
+/// Decodes whole windows of random scores, new ones in every step, and compares each step with the rule.
 void check(const std::string& name, const OptionMap& options, const Rule& rule) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);
@@ -111,7 +111,7 @@ TEST(EntropyBound, TakesTheLongestPrefixWithinTheBound) {
     });
 }
 
-/// Commits per step of entropy-exit where nothing is sure.
+/// Commits per step of entropy-exit if no position is below the threshold.
 std::vector<std::size_t> exit_schedule(Position masks, std::int32_t steps, bool cosine) {
   auto decoder = make("entropy-exit",
                       {{"steps", steps}, {"entropy_threshold", 0}, {"schedule", cosine ? "cosine" : "linear"}}, masks);
@@ -230,7 +230,7 @@ TEST(Hierarchical, BestOfEachRunAndWhatIsSure) {
       result.merge(best(now.eligible, 1, confidence));
       const P masks = positions_of(now.all);
       for (const Candidate& c : now.eligible) {
-        // A position is its run's best if no eligible one in reach over masks only is better.
+        // A position is its run's best if no eligible one reachable over masks only is better.
         bool is_best = c.confidence > low;
         for (const Candidate& other : now.eligible) {
           bool connected = true;

@@ -10,8 +10,8 @@
 namespace dllm {
 namespace {
 
-/// The policy's rows, those that predict what is wanted, and those that are visible without ever having been forwarded
-/// (a horizon that has moved).
+/// The policy's rows, those that predict wanted positions, and those that are visible but were never forwarded (a
+/// horizon that has moved).
 std::vector<Position> rows_of(const CacheDecision& decision, std::vector<Position> sources, const KvCache& cache) {
   for (const PositionRange& range : decision.visible)
     for (Position p = range.begin; p < range.end; ++p)
@@ -36,7 +36,7 @@ Position PassPlanner::source_of(Position position) const { return std::max<Posit
 
 Position PassPlanner::horizon(const Canvas& canvas, Position end) const {
   if (!desc_.mask) return canvas.first_masked(0);  // unknown positions cannot be shown to the model
-  if (desc_.causal_block > 0)                      // the rest of an attention block is part of what its rows see
+  if (desc_.causal_block > 0)                      // the rest of an attention block is visible to its rows
     return std::min(canvas.size(), static_cast<Position>(round_up(end, desc_.causal_block)));
   switch (suffix_.policy) {
     case SuffixPolicy::kFull:
@@ -53,7 +53,7 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   const bool front_kept = state.spare_front && pass.wanted.front() == state.window.begin;
   const auto predicted = std::span(pass.wanted).subspan(front_kept ? 1 : 0);  // by this pass
   const Position first = state.spare_front ? state.window.begin : source_of(state.window.begin);
-  std::vector<Position> sources;  // positions 0 and 1 of a shifted model share one
+  std::vector<Position> sources;  // in a shifted model, positions 0 and 1 share one
   for (const Position p : predicted)
     if (sources.empty() || sources.back() != source_of(p)) sources.push_back(source_of(p));
   const Position end = horizon(state.canvas, std::max(state.window.end, state.ahead));
@@ -86,8 +86,8 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   return plan;
 }
 
-/// Masks that nobody asked for, but whose rows this pass forwards: dInfer's IterSmooth expects something of them too.
-/// Only under --compat, as each costs a row of the LM head.
+/// Masks that are not wanted but whose rows this pass forwards: dInfer's IterSmooth computes an expectation for them
+/// too. Only under --compat, as each costs a row of the LM head.
 std::vector<Position> PassPlanner::also_scored(const PlanState& state, std::span<const Position> rows,
                                                std::span<const Position> predicted) const {
   std::vector<Position> result;

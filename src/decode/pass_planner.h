@@ -13,18 +13,18 @@
 
 namespace dllm {
 
-/// What a plan is made for.
+/// What a plan depends on.
 struct PlanState {
   const Canvas& canvas;
   const KvCache& cache;
   PositionRange window;
   Position ahead = 0;        ///< end of the drafted positions after the window
-  bool fresh = false;        ///< caches begin anew
-  bool spare_front = false;  ///< the row in front of the window is not needed (KeptFront)
+  bool fresh = false;        ///< caches start anew
+  bool spare_front = false;  ///< the row before the window is not needed (KeptFront)
 };
 
-/// Chooses the rows of a pass: those that the cache policy refreshes, those that predict what is wanted, and those that
-/// become visible for the first time.
+/// Chooses the rows of a pass: those that the cache policy refreshes, those that predict wanted positions, and those
+/// that become visible for the first time.
 class PassPlanner {
  public:
   /// Borrows the description; `options`: suffix, latency, compat and smooth are read.
@@ -33,7 +33,7 @@ class PassPlanner {
   /// Rows show the canvas's tokens. Fills pass.score_of_wanted.
   StepPlan plan(const PlanState& state, DenoisePass& pass) const;
 
-  /// End of what exists for the model in a pass whose window and drafts end at `end`.
+  /// End of what the model sees in a pass whose window and drafts end at `end`.
   Position horizon(const Canvas& canvas, Position end) const;
 
   /// The row that predicts a position. Position 0 has no row before it and predicts itself (Dream).

@@ -6,7 +6,7 @@
 namespace dllm {
 namespace {
 
-/// The penalized token, the mask, and one that is neither: among them is the new arg-max.
+/// The penalized token, the mask, and one that is neither: the new arg-max is one of them.
 constexpr std::int32_t kTop = 3;
 
 bool concerns(const DecodeContext& context, Position p) { return p > context.window.begin; }
@@ -40,7 +40,7 @@ std::vector<Candidate> PreviousTokenPenalty::apply(const DecodeContext& context,
 
 Candidate PreviousTokenPenalty::penalized(const Candidate& candidate, TokenId previous, TokenId mask,
                                           bool mask_competes) const {
-  // Logits relative to the prediction's. The others' sum is e^-log_odds; the penalized token is counted anew in it.
+  // Logits relative to the prediction's. The others sum to e^-log_odds; the penalized token's share is replaced.
   const double logit = candidate.logit, before = static_cast<double>(candidate.queried[0]) - logit;
   const double after = before - lambda_;
   const auto relative = [&](const TopToken& top) {
@@ -56,13 +56,13 @@ Candidate PreviousTokenPenalty::penalized(const Candidate& candidate, TokenId pr
   };
   for (const TopToken& top : candidate.top) consider(top);
   if (best.token < 0) return candidate;
-  double others = std::exp(-candidate.log_odds);  // of all tokens but the candidate's
+  double others = std::exp(-candidate.log_odds);  // of all tokens except the candidate's
   if (candidate.token == previous) {
     others += std::exp(after);
   } else {
     others += std::exp(after) - std::exp(before) + 1;
   }
-  others = std::max(others - std::exp(lead), 0.0);  // of all tokens but the new one
+  others = std::max(others - std::exp(lead), 0.0);  // of all tokens except the new one
   Candidate result = candidate;
   result.token = best.token;
   result.logit = static_cast<float>(logit + lead);

@@ -7,9 +7,9 @@
 
 namespace dllm {
 
-/// A penalty on repeating the token in front, against stutter: lambda is taken off the logit of the token that the
-/// position before shows, for every position of the window but its first (penalty_lambda of SGLang's JointThreshold
-/// for LLaDA2.1). A mask in front counts as a token. Predictions without temperature only.
+/// A penalty on repeating the previous token, against stutter: lambda is subtracted from the logit of the token that
+/// the previous position shows, for every position of the window except the first (penalty_lambda of SGLang's
+/// JointThreshold for LLaDA2.1). A mask before it counts as a token. Predictions without temperature only.
 class PreviousTokenPenalty {
  public:
   explicit PreviousTokenPenalty(double lambda) : lambda_(lambda) {}
@@ -21,7 +21,7 @@ class PreviousTokenPenalty {
   std::vector<TokenQuery> queries(const DecodeContext& context, std::span<const Position> wanted) const;
 
   /// The candidates under the penalized logits; empty without a penalty. `mask_competes`: the mask may be predicted;
-  /// otherwise it makes a candidate ineligible as it does without a penalty.
+  /// otherwise a candidate whose prediction is the mask becomes ineligible, as without a penalty.
   std::vector<Candidate> apply(const DecodeContext& context, std::span<const Candidate> candidates,
                                bool mask_competes) const;
 

@@ -106,7 +106,7 @@ Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
   return step;
 }
 
-/// The arg-max of the pass, which is the answer if no other pass follows.
+/// The arg-max of the pass, which is the answer if it is the last pass.
 void Refiner::show(const Scores& scores, std::span<const CanvasLook> looks, DenoiseStep& step) {
   const double temperature = prepared_.front().request.temperature;
   for (Position p = step.window.begin; p < step.window.end; ++p) {

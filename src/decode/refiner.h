@@ -20,24 +20,24 @@ struct RefineOptions {
   RngKey rng;
 };
 
-/// The loop of models that refine canvases of random tokens instead of filling masks (DiffusionGemma), in the manner of
-/// Denoiser: prepare() says what to forward, absorb() reads the scores.
+/// The loop of models that refine canvases of random tokens instead of filling masks (DiffusionGemma), with Denoiser's
+/// interface: prepare() says what to forward, absorb() reads the scores.
 ///
-/// One canvas after the other, each of CanvasDesc::length positions: a pass in the context region reads into
-/// the cache what precedes it and is not there yet (prompt, then the previous canvas); passes in the canvas region then
+/// One canvas after the other, each of CanvasDesc::length positions. A pass in the context region adds to the cache
+/// what precedes the canvas and is not there yet (prompt, then the previous canvas). Passes in the canvas region then
 /// predict all of its positions, which show what the sampler accepted and noise elsewhere, with the previous prediction
-/// mixed in. The answer shows each pass's arg-max; it is final when the canvas is. Canvases are whole: the last one may
-/// reach beyond the answer, so the cache must hold capacity() positions.
+/// mixed in. The answer shows each pass's arg-max and is final when the canvas is. Canvases are whole: the last one may
+/// extend beyond the answer, so the cache must hold capacity() positions.
 ///
-/// A prediction that is fed back is a distribution over the whole vocabulary, so these passes are the ones that keep
-/// rows x vocabulary logits between passes. Tokens whose probability is below 1e-6 / vocabulary are left out: together
-/// they hold less than a millionth.
+/// A prediction that is fed back is a distribution over the whole vocabulary, so only these passes keep rows x
+/// vocabulary logits between passes. Tokens with a probability below 1e-6 / vocabulary are left out: together they have
+/// less than a millionth.
 class Refiner {
  public:
   /// The cache must hold capacity() positions.
   Refiner(const ModelDesc& desc, Canvas canvas, RefineOptions options, KvCache& cache);
 
-  /// Positions of a prompt and the whole canvases that an answer of `length` takes.
+  /// Positions of a prompt and of the whole canvases for an answer of `length`.
   static Position capacity(Position prompt, Position length, Position canvas_length);
 
   /// The next forward pass; empty when the sequence is finished. Valid until absorb().

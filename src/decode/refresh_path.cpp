@@ -8,7 +8,7 @@
 namespace dllm {
 namespace {
 
-/// What the launched rows see: all that the cache holds, or that they write, in front of `end`.
+/// What the launched rows see: everything before `end` that the cache holds or that they write.
 std::vector<PositionRange> visible_to(const std::vector<Position>& rows, const KvCache& cache, Position end) {
   std::vector<PositionRange> visible;
   for (Position p = 0; p < end; ++p) {

@@ -9,25 +9,25 @@
 
 namespace dllm {
 
-/// What the loop does for its second path: launches the refreshes that a Reviser asks for while a pass is prepared, and
-/// merges what they saw at the boundary between two steps.
+/// The loop's side of the second path: launches the refreshes that a Reviser wants while a pass is prepared, and merges
+/// their results between two steps.
 class RefreshPath {
  public:
   /// `rules`: of every request of the sequence.
   RefreshPath(const SecondPathConfig& config, std::vector<TokenRule> rules);
 
-  /// Starts a refresh during the pass being prepared, if nothing runs and the reviser wants one. `end`: of what exists
-  /// for the model. Without a delay it is merged here; its edits and errors are those of the next take_early().
+  /// Starts a refresh during the pass being prepared, if none is running and the reviser wants one. `end`: of what the
+  /// model sees. With a delay of 0 it is merged here; the next take_early() returns its edits and errors.
   void launch(const DecodeContext& context, Reviser& reviser, const PassPlanner& planner, Position end, Canvas& canvas,
               KvCache& cache, DenoiseCounters& counters);
 
-  /// Edits that were merged since the last call, in front of the pass. Errors: those of the second path's pass.
+  /// Edits merged since the last call, before the pass. Errors: those of the second path's pass.
   Expected<std::vector<Edit>> take_early();
 
-  /// Whether a refresh is to be merged at the boundary before step `now`. `ending`: no pass will follow.
+  /// Whether a refresh must be merged at the boundary before step `now`. `ending`: no pass will follow.
   bool due(std::int64_t now, bool ending) const { return path_.due(now) || (path_.busy() && ending); }
 
-  /// What the second path has seen becomes part of the canvas; gives the edits that changed it.
+  /// Applies the second path's results to the canvas; returns the edits that changed it.
   Expected<std::vector<Edit>> merge(const DecodeContext& context, Reviser& reviser, Canvas& canvas, KvCache& cache,
                                     DenoiseCounters& counters);
 

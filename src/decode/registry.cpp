@@ -6,7 +6,7 @@
 
 namespace dllm {
 
-// The methods of this build, in the order of the documentation. A new one is its file and its line here.
+// The methods of this build, in the order of the documentation. A new method needs its file and a line here.
 #define DLLM_DECODERS(X)         \
   X(low_confidence_decoder)      \
   X(random_decoder)              \

@@ -30,7 +30,7 @@ const std::vector<WindowEntry>& windows();
 const std::vector<CacheEntry>& caches();
 const std::vector<SuffixEntry>& suffixes();
 const std::vector<SmoothingEntry>& smoothings();
-/// Of models that refine whole canvases instead of filling masks (Refiner).
+/// For models that refine whole canvases instead of filling masks (Refiner).
 const std::vector<CanvasEntry>& canvas_decoders();
 
 template <class Entries>
@@ -40,10 +40,10 @@ std::vector<std::string> method_names(const Entries& entries) {
   return names;
 }
 
-/// A usage error that lists the known names, or the nearest.
+/// A usage error that lists the known names, or the nearest ones.
 Error unknown_method(std::string_view name, const std::vector<std::string>& known);
 
-/// The entry of that name or alias; underscores count as hyphens. Errors: kUsage.
+/// The entry with that name or alias; underscores equal hyphens. Errors: kUsage.
 template <class Entries>
 auto find_method(const Entries& entries, std::string name) -> Expected<typename Entries::const_pointer> {
   std::replace(name.begin(), name.end(), '_', '-');

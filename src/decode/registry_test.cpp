@@ -1,4 +1,4 @@
-// What holds of every method's declaration.
+// Properties of every method's declaration.
 #include "decode/registry.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::vector<std::vector<const MethodDeclaration*>> parts() {
   return result;
 }
 
-// One flag serves every method that declares the key, and one field of a request.
+// One flag and one request field serve all methods that declare the key.
 TEST(Registry, MethodsThatShareAKeyAgreeOnIt) {
   std::map<std::string, std::size_t> part_of_key, part_of_flag;
   std::map<std::string, const OptionInfo*> known;
@@ -52,7 +52,7 @@ TEST(Registry, DeclarationsAreWhole) {
     std::set<std::string> names;
     for (const MethodDeclaration* method : part) {
       SCOPED_TRACE(method->info.name);
-      if (method->info.name != "entropy-bound") {  // once of canvases
+      if (method->info.name != "entropy-bound") {  // canvas models have a method of this name too
         EXPECT_TRUE(names.insert(method->info.name).second);
       }
       EXPECT_FALSE(method->info.meaning.empty());
@@ -105,7 +105,7 @@ TEST(Options, ValuesAreCheckedAgainstTheirDeclaration) {
   EXPECT_NE(parse_option(order, "unsuer").error().hint.find("unsure"), std::string::npos);
 }
 
-// The default of an option may depend on the model, on the request and on other options.
+// The default of an option may depend on the model, the request and other options.
 TEST(Options, DefaultsAreFilledIn) {
   ModelDesc desc;
   desc.vocab = 100;

@@ -35,14 +35,14 @@ class ReplayDecoder final : public Decoder {
     return edits;
   }
 
-  /// A recorded pass that committed nothing commits nothing here. After the last one the progress rule is on again.
+  /// A recorded pass that committed nothing commits nothing here. After the last one the progress rule applies again.
   bool keeps_schedule() const override { return empty_ && pass_ <= last_; }
 
  private:
   std::int32_t pass_of(Position p) const {
     return p < static_cast<Position>(schedule_.pass_of.size()) ? schedule_.pass_of[static_cast<std::size_t>(p)] : -1;
   }
-  /// The predicted token, unless it would end the answer elsewhere, or not at all. What follows the end is free.
+  /// The predicted token, unless it would end the answer at another place or not at all. Free after the end.
   TokenId token_at(Position p, TokenId predicted) const {
     const bool ends = std::find(stop_ids_.begin(), stop_ids_.end(), predicted) != stop_ids_.end();
     if (schedule_.stop == p) return ends ? predicted : stop_ids_.front();
@@ -54,7 +54,7 @@ class ReplayDecoder final : public Decoder {
   CommitSchedule schedule_;
   std::vector<TokenId> stop_ids_;
   std::optional<TokenId> mask_;
-  TokenId other_ = 0;  ///< the first token that is neither the mask nor ends an answer
+  TokenId other_ = 0;  ///< the first token that is neither the mask nor a stop token
   std::int32_t pass_ = 0, last_ = -1;
   bool empty_ = false;
 };

@@ -9,8 +9,8 @@
 
 namespace dllm {
 
-/// What a decoder offers besides Decoder if it goes on judging tokens that it has committed, those in front of the
-/// window too (progressive revision, arXiv 2606.13740). Decoder::reviser() gives it to the loop.
+/// The additional interface of decoders that keep reviewing tokens they have committed, including those before the
+/// window (progressive revision, arXiv 2606.13740). Decoder::reviser() returns it.
 class Reviser {
  public:
   virtual ~Reviser() = default;
@@ -21,25 +21,25 @@ class Reviser {
   /// The token that the model reads at a wanted position in the next pass; nullopt: the canvas's.
   virtual std::optional<TokenId> shown(Position position) const = 0;
 
-  /// The answer [prompt, end) has no mask left. Positions that want another look before it is accepted; empty: none.
-  /// Asked before each further pass.
+  /// Called when the answer [prompt, end) has no mask left, before each further pass. Positions that need another
+  /// review before it is accepted; empty: none.
   virtual std::vector<Position> drain(const DecodeContext& context, Position end) = 0;
 
-  /// These passes recompute every row, as the first of a unit does.
+  /// Whether these passes recompute every row, like the first of a unit.
   virtual bool drains_fully() const = 0;
 
-  /// How refresh() is run at the same time as the dense passes; nullopt: it is not.
+  /// How refresh() runs concurrently with the dense passes; nullopt: it does not.
   virtual std::optional<SecondPathOptions> second_path() const = 0;
   /// What the second path forwards during this step's pass.
   struct Refresh {
-    std::vector<Position> positions;  ///< ascending, in front of the window, not among wanted(); empty: nothing
+    std::vector<Position> positions;  ///< ascending, before the window, not among wanted(); empty: nothing
     bool left_out = false;            ///< their rows show the mask
-    bool sees_window = true;          ///< they see everything; false: what is in front of the window only
+    bool sees_window = true;          ///< they see everything; false: only what is before the window
   };
-  /// Asked when nothing runs on the second path.
+  /// Called when nothing runs on the second path.
   virtual Refresh refresh(const DecodeContext& context) = 0;
-  /// Edits from what the second path saw; `queried` of a candidate is the logit of its token. Positions whose token has
-  /// changed since the launch are left out.
+  /// Edits from the second path's results; `queried` of a candidate is the logit of its token. Positions whose token
+  /// has changed since the launch are left out.
   virtual std::vector<Edit> merge(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
 };
 

@@ -15,7 +15,7 @@ using test::MethodResult;
 using test::MethodRun;
 using test::run_method;
 
-// Thresholds equal, lookahead off and nothing revised is the threshold decoder.
+// With equal thresholds, no lookahead and no revision it equals the threshold decoder.
 TEST(Revision, EqualThresholdsWithoutRevisionsAreTheThresholdDecoder) {
   for (const auto& window : method_names(windows()))
     for (const double threshold : {0.5, 0.9, 1.1}) {
@@ -81,7 +81,7 @@ TEST(Revision, ChangesAVisibleTokenBehindTheWindow) {
   EXPECT_TRUE(behind) << "its row rode along with the second block's";
 }
 
-// Position 3 misleads its neighbours, which are final before it changes.
+// Position 3 misleads its neighbours, which become final before it changes.
 TEST(Revision, AChangeReopensWhatCameAfterIt) {
   for (const bool reopen : {false, true}) {
     FakeBackend backend(masked_desc());
@@ -127,11 +127,11 @@ TEST(Revision, RefreshesAtMostSoManyRowsOldestFirst) {
   run.prompt = 0;
   run.grid.length = 24;
   run.config["refresh_rows"] = 3;
-  run.config["visible_threshold"] = 0.9;  // one token a pass, none of them stable
+  run.config["visible_threshold"] = 0.9;  // one token per pass, none of them stable
   run.config["stable_threshold"] = 0.95;
   const MethodResult result = run_method(backend, run);
   ASSERT_TRUE(result.finished);
-  std::map<Position, std::size_t> last;  // pass of the last look; the block's last token is seen for the first time
+  std::map<Position, std::size_t> last;  // pass of the last review; the last token is reviewed for the first time
   std::size_t passes = 0;
   for (std::size_t i = 0; i < backend.plans.size(); ++i) {
     std::map<Position, std::size_t> now = last;
@@ -157,7 +157,7 @@ TEST(Revision, RefreshesAtMostSoManyRowsOldestFirst) {
 TEST(Revision, DrainsAtTheEndAndThenAccepts) {
   for (const std::int32_t rounds : {0, 1, 2}) {
     FakeBackend backend(masked_desc());
-    backend.tamper = [&](RowScore& score) {  // always of another mind, never sure
+    backend.tamper = [&](RowScore& score) {  // always a different token, never certain
       predict(score, {static_cast<TokenId>(backend.plans.size() % 7), 0.75});
     };
     MethodRun run = two_blocks();

@@ -21,7 +21,7 @@ OptionRows<SecondPathOptions> second_path_rows() {
   };
 }
 
-// The pass writes to the side buffer, whose owner may go next.
+// The pass writes to the side buffer, whose owner may be destroyed next.
 SecondPath::~SecondPath() {
   if (running_.valid()) running_.wait();
 }
@@ -30,7 +30,7 @@ void SecondPath::snapshot(const KvCache& main) {
   std::vector<Position> rows;
   for (Position p = 0; p < main.capacity(); ++p)
     if (main.holds(p) && main.epoch_of(p) > copied_) rows.push_back(p);
-  // What the last pass wrote over the copies.
+  // The rows that the last pass wrote over the copies.
   for (const PlanRow& row : launched_.step.plan.rows)
     if (main.holds(row.position)) rows.push_back(row.position);
   std::sort(rows.begin(), rows.end());

@@ -12,14 +12,14 @@
 
 namespace dllm {
 
-/// Runs single forward passes while others go on.
+/// Runs single forward passes concurrently with others.
 class PassRunner {
  public:
   virtual ~PassRunner() = default;
-  /// Starts a pass. Until the future is ready, nobody else touches the step's cache. Scores as of Backend::forward().
+  /// Starts a pass. Until the future is ready, nothing else may use the step's cache. Scores as for Backend::forward().
   virtual std::future<Expected<std::vector<Scores>>> start(SequenceStep step) = 0;
-  /// Copies K/V rows that `from` holds, and from which tokens they were made, as a pass that writes them would.
-  /// Both caches fit this runner's passes and have the same capacity.
+  /// Copies K/V rows that `from` holds, with the tokens they were computed from, as a pass that writes them would. Both
+  /// caches belong to this runner's kind of backend and have the same capacity.
   virtual void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) = 0;
 };
 
@@ -27,16 +27,16 @@ struct SecondPathConfig {
   PassRunner* runner = nullptr;  ///< borrowed; nullptr: there is no second path
   KvCache* cache = nullptr;      ///< borrowed; the side buffer, of the sequence's capacity
   std::int32_t delay = 1;        ///< steps from the launch to the boundary at which results are merged
-  bool when_ready = false;       ///< merged at the first boundary at which they are there instead
+  bool when_ready = false;       ///< merge at the first boundary at which results are ready instead
 };
 
-/// The second path of progressive revision (llada.cpp, arXiv 2606.13740): a refresh of a few rows runs
-/// concurrently with the dense passes, on its own K/V, and is merged between two steps.
+/// The second path of progressive revision (llada.cpp, arXiv 2606.13740): a refresh of a few rows runs concurrently
+/// with the dense passes, on its own K/V, and is merged between two steps.
 ///
-/// A launch copies the sequence's K/V as the last pass left them (only rows written since the copy before), so no
-/// other thread writes what the pass reads: its result depends only on when it was launched, not on speed. With a fixed
-/// delay the whole generation is therefore the same for any number of threads on either path. There is one pass at a
-/// time: while it runs, nothing is launched.
+/// A launch copies the sequence's K/V as of the last pass (only rows written since the previous copy), so no other
+/// thread writes what the pass reads: its result depends only on when it was launched, not on speed. With a fixed delay
+/// the whole generation is therefore the same for any number of threads on either path. Only one pass runs at a time;
+/// until it ends, nothing is launched.
 class SecondPath {
  public:
   explicit SecondPath(const SecondPathConfig& config) : config_(config) {}
@@ -44,7 +44,7 @@ class SecondPath {
   SecondPath(const SecondPath&) = delete;
   SecondPath& operator=(const SecondPath&) = delete;
 
-  /// There is a second path, and nothing runs on it.
+  /// Whether there is a second path and it is idle.
   bool idle() const { return config_.runner != nullptr && !running_.valid(); }
   bool busy() const { return running_.valid(); }
   std::int32_t delay() const { return config_.when_ready ? 1 : config_.delay; }
@@ -65,8 +65,8 @@ class SecondPath {
     Scores scores;
     std::vector<bool> current;  ///< by wanted: its token is still that of the launch
   };
-  /// Waits for the pass; brings those of its K/V rows to `main` that show the canvas's token and that neither an edit
-  /// nor a pass has overtaken. Errors: those of the pass.
+  /// Waits for the pass. Copies to `main` those of its K/V rows that show the canvas's token and that no edit or pass
+  /// has replaced since. Errors: those of the pass.
   Expected<Result> collect(const Canvas& canvas, KvCache& main);
 
  private:
@@ -76,7 +76,7 @@ class SecondPath {
   std::future<Expected<std::vector<Scores>>> running_;
   Launch launched_;
   std::int64_t launched_at_ = 0;
-  std::uint32_t copied_ = 0;           ///< epoch of the sequence's cache at the last snapshot
+  std::uint32_t copied_ = 0;           ///< epoch of the sequence's cache at the last copy
   std::vector<std::uint32_t> epochs_;  ///< of the launched rows in the sequence's cache
   std::vector<TokenId> tokens_;        ///< of the whole canvas at the launch
 };

@@ -8,11 +8,11 @@ namespace dllm {
 template <class T>
 struct OptionRow;
 
-/// When results of the second path count, and what it runs on (decode/second_path.h).
+/// When results of the second path are merged, and which threads it uses (decode/second_path.h).
 struct SecondPathOptions {
   enum class Merge {
     kFixed,  ///< merge_delay steps after the launch: the same tokens in every run
-    kReady,  ///< at the first boundary between two steps at which they are there
+    kReady,  ///< at the first boundary between two steps at which they are ready
   };
   Merge refresh_merge = Merge::kFixed;
   std::int32_t merge_delay = 1;

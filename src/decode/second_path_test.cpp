@@ -1,4 +1,4 @@
-// The second path of revision: refreshes beside the dense passes, merged later, against a straightforward reference.
+// The second path of revision: concurrent refreshes, merged later, against a straightforward reference.
 #include "decode/second_path.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using test::MethodRun;
 
 enum class When { kAtOnce, kThread, kHeld };
 
-/// Passes on a backend of their own.
+/// Runs passes on a backend of its own.
 class FakeRunner : public PassRunner {
  public:
   explicit FakeRunner(When when = When::kAtOnce) : backend(masked_desc()), when_(when) {}
@@ -67,7 +67,7 @@ class FakeRunner : public PassRunner {
   std::vector<std::pair<std::promise<Expected<std::vector<Scores>>>, Expected<std::vector<Scores>>>> held_;
 };
 
-/// Tokens that are neither sure nor hopeless, so that there is much to look at again.
+/// Tokens of medium confidence, so that much is reviewed.
 void hesitant(RowScore& score) {
   score.confidence = 0.55 + 0.4 * score.confidence;
   score.log_odds = std::log(score.confidence / (1 - score.confidence));
@@ -95,7 +95,7 @@ struct Outcome {
   }
 };
 
-/// The loop with a second path; `release`: held passes become ready after so many dense ones.
+/// The loop with a second path; `release`: held passes become ready after that many dense ones.
 Outcome run_second(MethodRun run, FakeRunner& runner, std::int32_t delay, bool when_ready = false, int release = 0,
                    std::uint64_t salt = 0) {
   FakeBackend backend(masked_desc());
@@ -122,8 +122,8 @@ Outcome run_second(MethodRun run, FakeRunner& runner, std::int32_t delay, bool w
   return outcome;
 }
 
-/// Revision with block window, dual cache and second path, written down once more: every launch works on a whole copy
-/// of the cache. With delay 0 there is no copy: the refresh is an ordinary pass in front of the dense one.
+/// Revision with block window, dual cache and second path, reimplemented: every launch works on a whole copy of the
+/// cache. With delay 0 there is no copy: the refresh is an ordinary pass before the dense one.
 class Reference {
  public:
   Reference(const MethodRun& run, std::int32_t delay, std::uint64_t salt)
@@ -374,7 +374,7 @@ TEST(SecondPath, APassUnderWayIsWaitedForWhenTheSequenceGoes) {
       ASSERT_TRUE(denoiser.absorb(*backend.forward(batch)));
     }
   }
-  side.reset();  // nobody writes there any more
+  side.reset();  // nothing writes there any more
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 
 namespace dllm {
 
-/// The states that a window has had. Decoders that may make masks again under --compat ask it whether they go round in
-/// circles: upstream's loops would then run for ever.
+/// The states that a window has had. Decoders that may make masks again under --compat use it to detect cycles, in
+/// which upstream's loops would never end.
 class SeenStates {
  public:
-  /// Whether `edits` lead from the canvas to a state that this window has had before, the present one included. Both
-  /// states count as had from then on; those of another window are forgotten.
+  /// Whether `edits` lead from the canvas to a state that this window has had before, including the current one.
+  /// Records both states; forgets those of other windows.
   bool repeats(const DecodeContext& context, std::span<const Edit> edits);
   void forget() { states_.clear(); }
 

@@ -5,7 +5,7 @@
 #include "decode/method_entry.h"
 #include "decode/option_row.h"
 
-/// Options that several decoders have, for their structs to derive from.
+/// Options that several decoders share; their structs derive from these.
 namespace dllm {
 
 struct ThresholdOptions {

@@ -57,7 +57,7 @@ void SoftMasks::record(Position position, const RowScore& row, std::span<const T
                          static_cast<float>(weight() * std::exp(static_cast<double>(logits[v]) - largest) / sum)});
     return;
   }
-  // The reduced row relates logits to probabilities through its own token; a token left out of the softmax cannot.
+  // Logits become probabilities through the row's own token; a token excluded from the softmax cannot do that.
   if (row.token < 0 || !(row.confidence > 0)) return;
   for (const TopToken& candidate : top) {
     const double p = row.confidence * std::exp(static_cast<double>(candidate.logit) - static_cast<double>(row.logit));
@@ -69,7 +69,7 @@ void SoftMasks::learn(const DenoisePass& pass, const Canvas& canvas, const Score
   if (!on() || scores.rows.empty()) return;
   const std::size_t logits = scores.logits.size() / scores.rows.size();
   const auto keep = [&](Position position, std::int32_t score) {
-    if (score == DenoisePass::kKept) return;  // nothing new is known there
+    if (score == DenoisePass::kKept) return;  // no new prediction there
     const auto row = static_cast<std::size_t>(score);
     if (canvas.masked(position)) {
       record(position, scores.rows[row], top_of(scores, row), std::span(scores.logits).subspan(row * logits, logits));

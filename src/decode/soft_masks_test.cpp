@@ -22,8 +22,8 @@ TEST(SoftMasks, WeightsAndThresholdsOfTheReference) {
   }
 }
 
-// The list and all the logits are two ways to the same expectation; the list leaves the unlikely out and scales
-// nothing up.
+// The list and all logits give the same expectation, except that the list leaves out unlikely tokens and is not
+// rescaled.
 TEST(SoftMasks, TheListIsTheHeadOfTheDistribution) {
   const std::vector<float> logits = {1.f, 3.f, -2.f, 2.5f, 0.f};
   double sum = 0;

@@ -4,12 +4,12 @@
 
 namespace dllm {
 
-/// Which positions after the window exist for the model. Masks there tell a fully bidirectional model how long the
-/// answer may become; each costs a row where a policy forwards the suffix.
+/// Which positions after the window the model sees. Masks there tell a fully bidirectional model how long the answer
+/// may become; each costs a row where a policy forwards the suffix.
 enum class SuffixPolicy {
   kFull,  ///< all of the canvas
   kNear,  ///< the nearest `near`
-  kNone,  ///< none: the canvas seems to end with the window
+  kNone,  ///< none: to the model, the canvas ends with the window
 };
 
 struct Suffix {

@@ -17,28 +17,28 @@ struct MethodContext;
 
 /// What happens to drafts when their block becomes current.
 enum class DraftAcceptance {
-  kRecheck,  ///< committed in the first pass if that predicts the same token at or above the draft threshold again
-  kInstant,  ///< committed without another look if the last draft was at or above the draft threshold
+  kRecheck,  ///< committed in the first pass if it predicts the same token again, at or above the draft threshold
+  kInstant,  ///< committed without a check if the last draft was at or above the draft threshold
 };
 
 struct DraftConfig {
   DraftAcceptance acceptance = DraftAcceptance::kRecheck;
   double threshold = 0.7;
-  bool show = false;  ///< drafts at or above the threshold are shown to the model instead of masks (A5)
+  bool show = false;  ///< drafts at or above the threshold are shown to the model instead of masks
 };
 
-/// What a window says about the next step.
+/// A window's decision for the next step.
 struct WindowStep {
-  /// Positions that compete now. Positions in front of the prompt's end may be inside (absolute block grids); they are
-  /// never masked.
+  /// Positions that compete now. Positions inside the prompt may be included (absolute block grids); they are never
+  /// masked.
   PositionRange range;
-  /// Masks of [range.end, ahead) are predicted too, as drafts; not above range.end: none.
+  /// Masks of [range.end, ahead) are predicted too, as drafts; none if ahead is not above range.end.
   Position ahead = 0;
-  /// Changes where caches begin anew: once per block, also for windows that slide at every step.
+  /// Changes when caches must start anew: once per block, also for windows that slide in every step.
   Position unit = 0;
 };
 
-/// What became of the predictions of a pass, for windows that learn how far it pays to look.
+/// The outcome of a pass's predictions, for windows that learn how far looking ahead pays off.
 struct WindowFeedback {
   struct Look {
     Position offset = 0;
@@ -53,26 +53,26 @@ struct WindowFeedback {
 class Window {
  public:
   virtual ~Window() = default;
-  /// The window of the next step; nullopt when nothing is left to decode. Depends on the canvas and on the feedback so
-  /// far only: asked twice, it answers twice the same.
+  /// The window of the next step; nullopt when nothing is left to decode. A pure function of the canvas and the
+  /// feedback so far.
   virtual std::optional<WindowStep> next(const Canvas& canvas) = 0;
   /// Called once after every pass.
   virtual void observe(const WindowFeedback& feedback) { (void)feedback; }
-  /// What becomes of drafts, asked of windows that make some (WindowStep::ahead).
+  /// How drafts become commits; called for windows that draft (WindowStep::ahead).
   virtual DraftConfig drafts() const { return {}; }
 };
 
-/// How a window that may grow decides how far, from the measured cost of steps.
+/// How a growing window chooses its width from the measured cost of steps.
 enum class WindowObjective {
   kAllowance,  ///< as far as a step stays within the allowance (llada.cpp, arXiv 2606.13740)
   kRate,       ///< most expected commits per millisecond
 };
 
-/// Options of windows that ask what steps cost.
+/// Options of windows that use the cost of steps.
 struct CostOptions {
-  std::string latency = "nominal";  ///< no machine's, the table's file, or "auto": measured here. The engine reads it.
+  std::string latency = "nominal";  ///< "nominal", a table's file, or "auto": measured here. The engine reads it.
   WindowObjective objective = WindowObjective::kAllowance;
-  double allowance = 0.1;              ///< share by which a grown window's step may cost more
+  double allowance = 0.1;              ///< share by which a step of a grown window may cost more
   std::optional<Position> max_window;  ///< widest window, drafts included; absent: four blocks
 };
 std::vector<OptionRow<CostOptions>> cost_rows();
@@ -81,7 +81,7 @@ std::vector<OptionRow<CostOptions>> cost_rows();
 Position block_origin(const MethodContext& context, const Canvas& canvas);
 /// The block that contains `position`, clipped to the canvas.
 PositionRange block_at(const MethodContext& context, const Canvas& canvas, Position position);
-/// The widest window that the options allow; at least a block.
+/// The widest window that the options allow; at least one block.
 Position widest_window(const CostOptions& options, const MethodContext& context);
 
 }  // namespace dllm

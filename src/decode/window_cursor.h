@@ -8,14 +8,14 @@
 
 namespace dllm {
 
-/// Where the loop is: the window of the step, how long it has been there, and whether caches begin anew.
+/// The position of the loop: the window of the step, how long it has been current, and whether caches start anew.
 class WindowCursor {
  public:
   explicit WindowCursor(std::unique_ptr<Window> window) : window_(std::move(window)) {}
 
   bool begun() const { return range_.begin >= 0; }
   const PositionRange& range() const { return range_; }
-  /// End of the positions that are drafted after the window; the window's end: none.
+  /// End of the positions drafted after the window; the window's end: none.
   Position ahead() const { return ahead_; }
   std::int32_t step() const { return step_; }                  ///< steps made in this window
   Position masks_at_start() const { return masks_at_start_; }  ///< masks of the window at its first step
@@ -30,7 +30,7 @@ class WindowCursor {
       step_ = 0;
       masks_at_start_ = canvas.masked_count(range_);
     }
-    // Remembered until the next plan: a schedule may pass over the unit's first steps.
+    // Kept until the next plan: a schedule may skip the unit's first steps.
     unit_changed_ = unit_changed_ || next->unit != unit_;
     unit_ = next->unit;
     ahead_ = next->ahead;

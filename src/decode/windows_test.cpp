@@ -42,7 +42,7 @@ TEST(SlidingWindow, FollowsTheFrontierOnePassLate) {
   EXPECT_EQ(step_of(*early, next).range, (PositionRange{6, 14}));
 }
 
-// Whichever way it leaves, no row behind the window keeps the K/V of a mask.
+// Whichever way it slides, no row before the window keeps the K/V of a mask.
 TEST(SlidingWindow, RowsBehindItAreMadeFromTheirTokens) {
   for (const bool late : {true, false})
     for (const auto& cache : test::names_for(caches(), masked_desc())) {
@@ -79,14 +79,14 @@ TEST(AdaptiveWindow, AllowanceStopsWhereTheCostJumps) {
 }
 
 TEST(AdaptiveWindow, RateWeighsAcceptanceAgainstCost) {
-  // Rows are free: as wide as allowed. Rows are all the cost: the likeliest few.
+  // Rows are free: as wide as allowed. Rows are the whole cost: the likeliest few.
   const LatencyTable flat({{1, 10}, {64, 10}}, 0), steep({{1, 1}, {64, 64}}, 0);
   MethodContext grid{BlockOrigin::kPromptEnd, 8, &flat};
   const MethodChoice choice{"adaptive", {{"objective", "rate"}}};
   EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 32);
   grid.latency = &steep;
   EXPECT_EQ(step_of(**make_window(choice, grid), canvas_with(4, 60, {})).range.size(), 4);
-  // A step costs as much as 20 rows; offsets 0 to 11 are always accepted, those behind never.
+  // A step costs as much as 20 rows; offsets 0 to 11 are always accepted, later ones never.
   const LatencyTable mixed({{1, 21}, {101, 121}}, 0);
   grid.latency = &mixed;
   const auto window = *make_window(choice, grid);
@@ -184,8 +184,8 @@ TEST(Drafts, ConfirmedDraftsSavePasses) {
     return result.counters.nfe;
   };
   EXPECT_EQ(passes("block", "recheck", 0.7), 24);
-  // The first block takes 8 passes, of which the last drafts the second block. That is confirmed in one pass, which
-  // leaves no mask and so drafts nothing; the third takes 8 passes.
+  // The first block takes 8 passes, and the last of them drafts the second block. One pass confirms that and leaves no
+  // mask, so it drafts nothing; the third block takes 8 passes.
   EXPECT_EQ(passes("lookahead", "recheck", 0.7), 8 + 1 + 8);
   EXPECT_EQ(passes("lookahead", "instant", 0.7), 8 + 8) << "accepted without a pass";
   EXPECT_EQ(passes("lookahead", "recheck", 0.9), 24) << "not sure enough";

@@ -1,11 +1,11 @@
 // Exact cache of block-causal models (LLaDA2, SDAR; autoregression is block length 1): K/V of a finished block depend
-// on earlier blocks and itself only, so a row is recomputed exactly when it was last computed from another token, or
-// lies in the window. The last pass over a block saw masks; its final tokens are forwarded together with the next
-// block, which is dInfer's fused cross-block update (arXiv 2510.08666) without a case of its own.
+// on earlier blocks and itself only, so a row is recomputed exactly if it was last computed from another token or is in
+// the window. The last pass over a block saw masks; its final tokens are forwarded together with the next block. This
+// is dInfer's fused cross-block update (arXiv 2510.08666), which needs no special case here.
 //
-// The window is recomputed from its begin although nothing in front of the first stale row can have changed. With
-// `settle`, those rows are left out: a window of several attention blocks then costs what its open blocks cost. Inside
-// a bidirectional block no committed row is exact while its neighbours change, so no age makes one settled here.
+// The window is recomputed from its start, although nothing before the first stale row can have changed. With `settle`,
+// those rows are left out: a window of several attention blocks then costs only its open blocks. Inside a bidirectional
+// block no committed row is exact while its neighbours change, so rows never settle by age here.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -39,8 +39,8 @@ class BlockCausalCache : public CachePolicy {
   }
 
  private:
-  /// First row whose K/V may differ from those of the canvas as it stands. A row sees its whole block, so one changed
-  /// token makes the block stale, and with it everything behind.
+  /// The first row whose K/V may differ from those of the current canvas. A row sees its whole block, so one changed
+  /// token makes its block and all later ones stale.
   static Position first_stale(const CacheContext& context) {
     const Position block = std::max(1, context.causal_block);
     for (Position p = 0; p < context.horizon; ++p)

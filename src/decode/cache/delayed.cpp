@@ -1,10 +1,10 @@
-// dKV-Cache (Ma et al., arXiv 2505.15781): the K/V of a token settle only after it is decoded, so they are kept
-// one pass late: a row is forwarded while it is masked and `delay` times with its token, and then kept. The first pass
-// is full, and so is every `refresh_interval`-th.
+// dKV-Cache (Ma et al., arXiv 2505.15781): the K/V of a token settle only after it is decoded, so they are cached one
+// pass late. A row is forwarded while it is masked, then `delay` times with its token, and then kept. The first pass is
+// full, and so is every `refresh_interval`-th.
 //
-// delayed: all masks of the canvas are forwarded (upstream's "Decode"). delayed-greedy: of the masks, only those of the
-// window; the suffix keeps the K/V of the last full pass (upstream's "Greedy", whose local window is the decoding
-// window here). delayed-pd: full passes leave the prompt alone, whose K/V are those of the first pass ("PD").
+// delayed: all masks of the canvas are forwarded (upstream's "Decode"). delayed-greedy: only the masks of the window
+// are; the suffix keeps the K/V of the last full pass (upstream's "Greedy", whose local window is the decoding window
+// here). delayed-pd: full passes leave out the prompt, which keeps the K/V of the first pass ("PD").
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -51,7 +51,7 @@ class DelayedCache : public CachePolicy {
     if (context.canvas.masked(p)) return variant_ != Variant::kGreedy || context.needed.contains(p);
     const KvCache& cache = context.cache;
     if (!cache.holds(p) || cache.token_of(p) != context.canvas.token(p)) return true;
-    // The first pass makes every prompt row with its token, and nothing has been decoded that it would wait for.
+    // The first pass computes every prompt row from its token, and there are no decoded tokens to delay.
     if (p < context.canvas.prompt_end()) return false;
     return cache.epoch() - cache.same_since(p) + 1 < static_cast<std::uint32_t>(config_.cache_delay);
   }

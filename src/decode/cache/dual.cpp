@@ -1,9 +1,9 @@
 // Fast-dLLM's dual cache (arXiv 2505.22618): the first pass of a window is full; later passes recompute the window
-// alone, so the suffix stays as the first pass saw it. Writing the window's K/V in place equals upstream's replacement
-// in a copy, because the window is recomputed in every pass that reads it.
+// only, so the suffix keeps the first pass's K/V. Upstream replaces the window's K/V in a copy; writing in place is
+// equivalent, because every pass that reads them recomputes the window.
 //
-// With `settle`, a later pass also leaves out the committed rows of the window that were forwarded that often with
-// their token: their K/V then lack what was committed since, an error of the same kind as the frozen suffix's.
+// With `settle`, a later pass also leaves out rows of the window that were forwarded `settle` times with their token:
+// their K/V then miss later commits, an error of the same kind as the frozen suffix's.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -34,7 +34,7 @@ class DualCache : public CachePolicy {
     const PositionRange all{0, context.horizon};
     if (refresh_.due(context)) return {positions(all), {all}};
     std::vector<Position> rows = positions({context.needed.begin, std::min(context.needed.end, context.horizon)});
-    // A wanted row stays: of shifted models, it may be a settled one that predicts its neighbour.
+    // A wanted row stays: in shifted models, a settled row may predict its neighbour.
     if (settle_ > 0)
       std::erase_if(rows, [&](Position p) {
         return settled(context, p) && !std::binary_search(context.wanted.begin(), context.wanted.end(), p);
@@ -43,7 +43,7 @@ class DualCache : public CachePolicy {
   }
 
  private:
-  /// Counts passes rather than writes of the row: a row left out ages too, so it stays settled.
+  /// Counts passes rather than writes of the row: a row left out also ages, so it stays settled.
   bool settled(const CacheContext& context, Position p) const {
     const KvCache& cache = context.cache;
     return !context.canvas.masked(p) && cache.holds(p) && cache.token_of(p) == context.canvas.token(p) &&

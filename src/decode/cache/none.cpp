@@ -1,4 +1,4 @@
-// Everything is recomputed at every step: the definition of the model, and the yardstick of every cache.
+// Every step recomputes everything: this defines the model, and every cache is measured against it.
 #include "decode/registry.h"
 
 namespace dllm {

@@ -1,14 +1,14 @@
 // Adaptive partial refresh after dLLM-Cache (Liu et al., arXiv 2506.06295): the prompt is recomputed every
-// `prompt_interval` passes, the answer every `response_interval`; in between only a share of the answer is, the rows
-// that have changed most. What a step wants predicted, and what shows another token than its K/V were made from, is
-// always recomputed.
+// `prompt_interval` passes, the answer every `response_interval`; in between only the rows of the answer that have
+// changed most are, a fixed share. Wanted rows, and rows whose K/V were computed from another token than the canvas
+// shows, are always recomputed.
 //
-// A substitute decides what has changed most. Upstream computes the values V of the whole answer in every layer and
-// compares them with the kept ones (cosine). Here a row that is not forwarded has no V to compare: that would take a
-// pass over all rows, which is what the cache is to save. Instead a row's drift is counted from what changed around it
-// since it was computed, sum over the positions q that took another token since then of 1 / (1 + |p - q|): attention
-// among neighbours is the strongest, and the drift is what a fresh V would show first. Upstream's cached attention and
-// FFN outputs of unselected rows have no counterpart either; nothing reads them when the row is not forwarded.
+// How much a row has changed is estimated differently here. Upstream computes the values V of the whole answer in every
+// layer and compares them with the cached ones (cosine). Here a row that is not forwarded has no V to compare;
+// computing it would take a pass over all rows, which is the cost that a cache avoids. Instead a row's drift is
+// estimated from the changes around it since it was computed: the sum of 1 / (1 + |p - q|) over the positions q whose
+// token has changed since. Attention between neighbours is strongest, so near changes count most. Upstream also caches
+// attention and FFN outputs of unselected rows; here nothing would read them.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -58,7 +58,7 @@ class PartialCache : public CachePolicy {
   }
 
  private:
-  /// Remembers in which pass each position last showed something new.
+  /// Records the pass in which each position last showed a new token.
   void note_changes(const CacheContext& context) {
     const auto size = static_cast<std::size_t>(context.canvas.size());
     if (shown_.empty()) {
@@ -67,7 +67,7 @@ class PartialCache : public CachePolicy {
     }
     for (std::size_t i = 0; i < size; ++i) {
       const TokenId token = context.canvas.token(static_cast<Position>(i));
-      if (shown_[i] != token) changed_[i] = context.cache.epoch() + 1;  // the pass about to run shows it first
+      if (shown_[i] != token) changed_[i] = context.cache.epoch() + 1;  // the coming pass is the first to show it
       shown_[i] = token;
     }
   }
@@ -101,7 +101,7 @@ class PartialCache : public CachePolicy {
   PartialOptions config_;
   std::int32_t pass_ = 0;
   std::vector<TokenId> shown_;
-  std::vector<std::uint32_t> changed_;  ///< by position: the first pass that showed its present token
+  std::vector<std::uint32_t> changed_;  ///< by position: the first pass that showed its current token
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Fast-dLLM's prefix cache (arXiv 2505.22618): the first pass of a window is full and keeps its K/V; later passes
-// recompute the window and everything behind it against the kept prefix.
+// Fast-dLLM's prefix cache (arXiv 2505.22618): the first pass of a window is full and its K/V are kept; later passes
+// recompute the window and everything after it against the kept prefix.
 #include "decode/registry.h"
 
 namespace dllm {

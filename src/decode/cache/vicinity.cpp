@@ -1,10 +1,10 @@
-// dInfer's vicinity cache (arXiv 2510.08666): like the dual cache, but with the window its neighbours are recomputed,
-// `prefix_look` rows in front and `after_look` behind, so that the window sees what it has changed around it. They are
-// never decoded. The first `warmup` passes of an answer are full: early predictions move everything.
+// dInfer's vicinity cache (arXiv 2510.08666): like the dual cache, but the window's neighbours are recomputed with it,
+// `prefix_look` rows before and `after_look` after it, so that the window sees how it has changed them. They are never
+// decoded. The first `warmup` passes of an answer are full, because early predictions change everything.
 //
-// In place of upstream's copy the neighbours' K/V are written to the cache; every pass that reads them recomputes them,
-// until the next full pass. Upstream refreshes once more if warm-up ends inside a later block, because its first
-// filling passes by the rule for block changes; that is not reproduced.
+// Upstream works on a copy; here the neighbours' K/V are written to the cache, and every pass that reads them
+// recomputes them, until the next full pass. If warm-up ends inside a later block, upstream refreshes once more,
+// because its first passes count as cache fills by the rule for block changes; we do not reproduce that.
 #include <algorithm>
 
 #include "decode/registry.h"

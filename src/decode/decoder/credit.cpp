@@ -1,13 +1,13 @@
-// CreditDecoding (arXiv 2510.06133): a token that stays the arg-max of a masked position gathers
-// credit, C <- beta C, then C[arg max z] += p_max^gamma, and decisions are those of the threshold rule on the fused
-// logits z' = z + alpha ln(1 + C). Credits are gathered from the model's own z, so they cannot feed on themselves.
+// CreditDecoding (arXiv 2510.06133): while a token stays the arg-max of a masked position it accumulates credit, C <-
+// beta C, then C[arg max z] += p_max^gamma. The threshold rule is applied to the fused logits z' = z + alpha ln(1 + C).
+// Credit is computed from the model's own z, so there is no feedback.
 //
-// Sparse form: after n steps a row has at most n credited tokens. Only their logits are asked for; the sum of exp z' is
-// the reduced row's sum plus sum over the credited of e^z (e^bonus - 1). As bonuses are >= 0 and the arg-max of z is
-// credited itself, no uncredited token can be the arg-max of z'.
+// Sparse form: after n steps a row has at most n credited tokens, and only their logits are needed. The sum of exp z'
+// is the reduced row's sum plus the sum over credited tokens of e^z (e^bonus - 1). As bonuses are >= 0 and the arg-max
+// of z has credit, no other token can be the arg-max of z'.
 //
-// A mask that the model predicts gathers no credit; its position may be committed once a credited token overtakes the
-// mask's logit. Under --compat the mask is a token like any other, as upstream.
+// If the model predicts the mask, it earns no credit; the position may be committed once a credited token's fused logit
+// exceeds the mask's. Under --compat the mask is a token like any other, as upstream.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -79,7 +79,7 @@ class Credit : public Decoder {
     double distance;  ///< its logit minus the prediction's
   };
 
-  /// The candidate under the fused logits; gathers its credit on the way.
+  /// The candidate under the fused logits. Also updates its credit.
   Candidate fuse(const Candidate& candidate, TokenId mask) {
     std::vector<Entry>& entries = credits_[candidate.position];
     const double logit = candidate.logit;
@@ -87,7 +87,8 @@ class Credit : public Decoder {
       entries[i].credit *= config_.credit_beta;
       entries[i].distance = static_cast<double>(candidate.queried[i]) - logit;
     }
-    // Confidence 0: the token is left out of the softmax (deferred end of sequence). Nothing can be said beside it.
+    // Confidence 0: the token is excluded from the softmax (deferred end of sequence), so nothing can be computed from
+    // it.
     if (candidate.token < 0 || !(candidate.confidence > 0)) return candidate;
     auto own = std::find_if(entries.begin(), entries.end(),
                             [&](const Entry& entry) { return entry.token == candidate.token; });
@@ -99,9 +100,9 @@ class Credit : public Decoder {
       return x > y || (x == y && a.token < b.token);
     });
     if (std::all_of(entries.begin(), entries.end(), [&](const Entry& entry) { return bonus(entry) == 0; }))
-      return candidate;  // not a bit differs from the plain threshold rule
+      return candidate;  // bit-identical to the plain threshold rule
 
-    // Relative to the prediction's e^z: the others' sum is e^-log_odds, the credited ones among them counted anew.
+    // Relative to the prediction's e^z: the others sum to e^-log_odds; credited ones among them are replaced.
     double uncredited = std::exp(-candidate.log_odds), others = 0;
     for (const Entry& entry : entries) {
       if (entry.token != candidate.token) uncredited -= std::exp(entry.distance);

@@ -1,18 +1,18 @@
-// LLaDA2.1's draft-and-edit (arXiv 2602.08676). Drafting: masked positions above the threshold are committed, the
-// best one if there is none. Editing, in the same passes: a committed token of the window gives way to another
-// prediction above --edit-threshold. When no mask is left the window goes on being edited, until a pass changes
-// nothing,
-// --max-post-steps such passes are made, or an edit would bring back a state that the finished window has had before:
+// LLaDA2.1's draft-and-edit (arXiv 2602.08676). Drafting: masked positions above the threshold are committed, or the
+// best one if there is none. Editing, in the same passes: a committed token of the window is replaced by another
+// prediction above --edit-threshold. When no mask is left, the window is edited until a pass changes nothing, or
+// --max-post-steps such passes were made, or an edit would restore an earlier state of the finished window: otherwise
+// predictions that depend on each other could alternate forever. In that case the current state is kept.
 // predictions that depend on each other can otherwise take turns for ever. Then the state at hand stays.
-//
-// With --max-post-steps 0 a window ends with its last mask. Prompt tokens are never edited, finished windows only if
-// --edit-blocks says so (multi-block editing, arXiv 2607.22663): then the last so many of them are asked and edited
-// along.
+// With --max-post-steps 0 a window ends with its last mask. Prompt tokens are
+// never edited; finished windows are only with --edit-blocks (multi-block
+// editing, arXiv 2607.22663), which also scores and edits that many of the latest
+// ones.
 //
 // Under --compat (the generate() of LLaDA2.1's modeling code) the mask is a prediction like any other. A masked
-// position whose prediction is the mask wastes its draft, a token whose prediction is the mask becomes one; passes
-// after the last mask are counted per window, not from the last mask on; and nothing but their number ends taking
-// turns.
+// position whose prediction is the mask stays masked and wastes its commit; a token whose prediction is the mask
+// becomes a mask. Passes after the last mask are counted per window, not from the last mask on, and only this count
+// ends an alternation.
 #include <algorithm>
 #include <set>
 
@@ -67,7 +67,7 @@ class DraftEdit : public Decoder {
   Position revisable_from(const DecodeContext& context, bool open) const override {
     if (config_.edit_blocks == 0 || begins_.empty()) return Decoder::revisable_from(context, open);
     if (open) return first_editable(config_.edit_blocks);
-    // Between two windows: the next one leaves one of those that this one could edit.
+    // Between two windows: the next window leaves at least one of those that this one could edit.
     return context.canvas.masked_count() == 0 ? context.canvas.size() : first_editable(config_.edit_blocks - 1);
   }
 
@@ -89,7 +89,7 @@ class DraftEdit : public Decoder {
   }
 
  private:
-  /// Notes a new window; positions of one that slides count as a window of their own.
+  /// Records a new window; under a sliding window every new begin counts as a window.
   void enter(const PositionRange& window) {
     if (!begins_.empty() && begins_.back() == window.begin) return;
     begins_.push_back(window.begin);
@@ -98,7 +98,7 @@ class DraftEdit : public Decoder {
     seen_.clear();
   }
 
-  /// The begin of the window so many before the present one, or of the first.
+  /// The begin of the window that many before the current one, or of the first.
   Position first_editable(std::int32_t before) const {
     return begins_[begins_.size() - std::min(static_cast<std::size_t>(before) + 1, begins_.size())];
   }
@@ -107,7 +107,7 @@ class DraftEdit : public Decoder {
   void post_edit(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& result) {
     ++post_steps_;
     if (compat_) {
-      states_.forget();  // what comes now is counted
+      states_.forget();  // from here on passes are counted
       settled_ = result.empty();
       return;
     }
@@ -115,7 +115,7 @@ class DraftEdit : public Decoder {
     seen_.insert(state);
     for (const Edit& edit : result)
       state[static_cast<std::size_t>(edit.position - candidates[0].position)] = edit.token;
-    settled_ = seen_.contains(state);  // nothing changes, or the edits would lead back
+    settled_ = seen_.contains(state);  // no change, or the edits would repeat a state
     if (settled_) result.clear();
   }
 
@@ -141,7 +141,7 @@ class DraftEdit : public Decoder {
       Edit edit = commit(candidate);
       edit.kind = EditKind::kRevise;
       if (candidate.token == context.canvas.mask()) {
-        // A mask in a finished window would open it again, behind the present one.
+        // A mask in a finished window would reopen it, after the current one has begun.
         if (!context.window.contains(candidate.position)) continue;
         edit.kind = EditKind::kRemask;
       }
@@ -159,11 +159,11 @@ class DraftEdit : public Decoder {
   DraftEditOptions config_;
   bool compat_;
   PreviousTokenPenalty penalty_;
-  std::vector<Position> begins_;  ///< of the windows so far
+  std::vector<Position> begins_;  ///< of all windows so far
   bool settled_ = false;
   bool repeated_ = false;
   std::int32_t post_steps_ = 0;
-  std::set<std::vector<TokenId>> seen_;  ///< of the window since its last mask went
+  std::set<std::vector<TokenId>> seen_;  ///< states of the window since its last mask
   SeenStates states_;                    ///< while it has masks; under compat
 };
 

@@ -1,6 +1,7 @@
-// Entropy bound (EB-Sampler, arXiv 2505.24857; SDAR's "entropy_bounded"): positions by ascending entropy, the
-// longest prefix whose entropies sum to at most the bound, at least one. The sum bounds the error of deciding them
-// jointly as if they were independent: the mutual information of variables never exceeds the sum of their entropies.
+// Entropy bound (EB-Sampler, arXiv 2505.24857; SDAR's "entropy_bounded"): positions in ascending order of entropy;
+// commits the longest prefix whose entropies sum to at most the bound, at least one. The sum bounds the error of
+// deciding them jointly as if they were independent: the mutual information of variables never exceeds the sum of their
+// entropies.
 #include <algorithm>
 
 #include "decode/method_entry.h"

@@ -1,6 +1,6 @@
-// Early exit by entropy (diffuse-cpp, diffuse-rs): every position below the entropy threshold goes
-// at once, and a cosine or linear schedule commits the surest others, so that a window ends after its steps at the
-// latest. Both sets are taken by ascending entropy, so their union is the larger of the two.
+// Early exit by entropy (diffuse-cpp, diffuse-rs): every position below the entropy threshold is committed at once, and
+// a cosine or linear schedule commits the most certain of the others, so that a window ends after its steps at the
+// latest. Both sets are chosen in ascending order of entropy, so their union is the larger of the two.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -45,13 +45,13 @@ class EntropyExit : public Decoder {
   }
 
  private:
-  /// Of `masks` left before step `t` of `steps`; at least 1.
+  /// Positions to commit, given `masks` left before step `t` of `steps`; at least 1.
   std::size_t quota(Position masks, std::int32_t t, std::int32_t steps) const {
     const double share = config_.schedule == Schedule::kCosine ? cosine_share(t, steps) : 1.0 / std::max(1, steps - t);
     return static_cast<std::size_t>(std::max(1L, std::lround(share * masks)));
   }
 
-  /// The masked fraction falls along a quarter of a cosine: slowly at first, when little is known.
+  /// The masked fraction follows a quarter of a cosine: slow at first, when little is known.
   static double cosine_share(std::int32_t t, std::int32_t steps) {
     if (t + 1 >= steps) return 1.0;
     const double quarter = std::numbers::pi / (2.0 * steps);

@@ -1,8 +1,8 @@
 // Fast-dLLM's factor rule (arXiv 2505.22618). With confidences in descending order, n from 0, the n+1 best may be
-// committed together if c_n >= 1 - f / (n + 2); the best always goes.
+// committed together if c_n >= 1 - f / (n + 2); the best is always committed.
 //
-// Upstream's loop ends at the last index without telling "stopped here" from "never stopped": a break at the last
-// position commits it all the same, and with two masks left both always go. --compat keeps that.
+// Upstream's loop does not distinguish "stopped at the last index" from "never stopped": a break at the last position
+// commits it anyway, so with two masks left both are always committed. --compat keeps that.
 #include "decode/method_entry.h"
 #include "decode/registry.h"
 
@@ -32,7 +32,7 @@ class Factor : public Decoder {
 
  private:
   std::size_t count(const std::vector<Edit>& ranked, std::size_t masks) const {
-    std::size_t n = 1;  // threshold(0) = -1: the best always passes
+    std::size_t n = 1;  // threshold(0) = -1: the best is always committed
     while (n < ranked.size() && ranked[n].confidence >= 1.0 - factor_ / static_cast<double>(n + 2)) ++n;
     if (compat_ && n + 1 >= masks) return masks;
     return n;

@@ -17,7 +17,7 @@ class FixedSteps : public Decoder {
     const std::int32_t masks = context.window_masks_at_start;
     const std::int32_t steps = window_steps(steps_, length_, masks);
     const auto schedule = transfer_schedule(masks, steps);
-    // Steps can run out with masks left if some predictions were masks; the rest goes one by one.
+    // Steps can run out with masks left if some predictions were masks; the rest is committed one by one.
     const std::int32_t count =
         context.window_step < steps ? schedule[static_cast<std::size_t>(context.window_step)] : 1;
     return commit_best(candidates, static_cast<std::size_t>(count), [&](const Candidate& candidate) {

@@ -1,15 +1,16 @@
-// dInfer's hierarchical decoding (arXiv 2510.08666). The masked positions of the window fall into runs of neighbours;
-// each run commits its most confident position if that exceeds the low threshold, whatever exceeds the high one goes
-// too, and the most confident of all always does. A commit inside every gap halves the gaps: O(log n) steps at best.
+// dInfer's hierarchical decoding (arXiv 2510.08666). The masked positions of the window form runs of neighbours. Each
+// run commits its most confident position if that exceeds the low threshold; positions above the high threshold are
+// committed too, and the most confident of all always is. A commit inside every gap halves the gaps: O(log n) steps at
+// best.
 //
-// "hierarchical-remask" (get_transfer_index_hierarchy_remask) predicts the committed positions of the window as well.
+// "hierarchical-remask" (get_transfer_index_hierarchy_remask) also predicts the committed positions of the window.
 // Where the *prediction's* probability is below --remask-threshold, whatever token is shown, the model no longer
 // knows what belongs there: the position joins the runs like a mask, takes its own prediction if it is chosen, and
 // becomes a mask if not. With r such positions at least r + 1 are chosen, so each step leaves fewer masks than the
 // one before.
 //
-// Under --compat the mask token is a prediction like any other: to choose it leaves, or makes, a mask. Steps may then
-// leave as many masks as before; the progress rule steps in once a state comes back.
+// Under --compat the mask token is a prediction like any other: choosing it leaves, or makes, a mask. A step may then
+// leave as many masks as before; the progress rule applies once a state repeats.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -115,7 +116,7 @@ class Hierarchical : public Decoder {
     }
   }
 
-  /// Where too few predictions may be committed to make up for every doubtful token, the surest of those stay.
+  /// If too few predictions may be committed to outnumber the doubtful tokens, the most certain of these stay.
   static std::vector<Edit> edits(const std::vector<Place>& places) {
     std::vector<Edit> result;
     std::vector<const Place*> dropped;
@@ -141,7 +142,7 @@ class Hierarchical : public Decoder {
     return result;
   }
 
-  /// As many positions as it takes are chosen whatever they predict.
+  /// As many positions as needed are chosen, whatever their predictions.
   static std::vector<Edit> upstream_edits(const std::vector<Place>& places, TokenId mask) {
     std::vector<Edit> result;
     for (const Place& place : places) {
@@ -156,7 +157,7 @@ class Hierarchical : public Decoder {
 
   RemaskOptions config_;
   bool remasks_;
-  bool upstream_;  ///< as dInfer predicts: the mask is a token
+  bool upstream_;  ///< as in dInfer: the mask is a token like any other
   bool repeated_ = false;
   SeenStates states_;
 };

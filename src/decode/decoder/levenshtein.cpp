@@ -1,30 +1,31 @@
-// LLaDA2.2's edits of length (LLaDA2.2's technical report): beside tokens, the model predicts DELETE (this position
-// goes) and INSERT (a mask appears in front of this position). All edits of a pass apply at once to the window's
-// generated part:
+// LLaDA2.2's edits of length (LLaDA2.2's technical report): besides tokens, the model predicts DELETE (remove this
+// position) and INSERT (add a mask before this position). All edits of a pass apply at once to the window's generated
+// part:
 //   [a, b, c, d], DELETE at 1, INSERT at 3  ->  [a, c, mask, d].
-// The part keeps its length: masks fill up its end, and what is pushed over its end is lost. Nothing in front of the
-// window or behind it moves, so positions and K/V elsewhere stay valid; inside, caches see other tokens at the shifted
-// positions and recompute those rows, whose rotary positions have changed.
+// The part keeps its length: masks fill its end, and what is pushed past its end is lost. Nothing before or after the
+// window moves, so positions and K/V elsewhere stay valid; inside, caches find other tokens at the shifted positions
+// and recompute those rows, whose rotary positions have changed.
 //
-// A mask is original if it belongs to the window as it began, introduced if an edit made it.
+// A mask is "original" if the window began with it, "introduced" if an edit made it.
 //
-// While originals are left (filling): predictions above --threshold fill masks; tokens give way to other predictions
-// above --edit-threshold; DELETE and INSERT count above --edit-threshold at tokens and above --threshold at masks. With
-// n such edits of length, n + 1 masks are filled, the surest of the others if need be; where there are not enough, the
-// least sure edits of length are left out. An edit of length makes at most one mask, so the masks fall in every pass.
+// While originals are left (filling): predictions above --threshold fill masks; tokens are replaced by other
+// predictions above --edit-threshold; DELETE and INSERT need --edit-threshold at tokens and --threshold at masks. With
+// n such edits of length, n + 1 masks are filled, the most certain of the others if necessary; if there are not enough,
+// the least certain edits of length are dropped. An edit of length makes at most one mask, so every pass reduces the
+// masks.
 //
-// When they are gone (editing), the same without that demand, in at most --max-post-steps passes per window altogether;
-// the window is finished when a pass changes nothing. A pass that would lead back to a state that the window has had
-// takes, at the least sure of its changes, the best token not tried there before, or leaves that change out; if this
-// leads back too, editing ends. Masks that are left when it ends are filled by one pass in which neither the mask nor
-// an edit of length can be predicted.
+// Once they are gone (editing), the same applies without the n + 1 fills, for at most --max-post-steps passes per
+// window in total; the window is finished when a pass changes nothing. If a pass would repeat an earlier state of the
+// window, its least certain change takes the best token not tried there before, or is dropped; if that also repeats a
+// state, editing ends. Masks left at the end are filled by one pass in which neither the mask nor an edit of length can
+// be predicted.
 //
-// So a window of m masks takes at most m + max_post_steps + 1 passes. Windows that move share the account of the first
-// one until they have left it.
+// So a window of m masks takes at most m + max_post_steps + 1 passes. A sliding window shares the budget of the first
+// one until it has left it.
 //
-// Left open by the description, and decided here: a token whose prediction is the mask stays (DELETE and INSERT are the
-// edits of length); a mask whose prediction is the mask waits, original or not, unless nothing else is left to fill; an
-// INSERT at a mask makes it two.
+// The description leaves open, and we decided: a token whose prediction is the mask stays (DELETE and INSERT are the
+// edits of length); a mask whose prediction is the mask waits, original or not, unless nothing else is left to fill;
+// INSERT at a mask makes two masks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,7 +83,7 @@ OptionRows<LevenshteinOptions> levenshtein_rows() {
       });
 }
 
-constexpr std::int32_t kAlternatives = 8;  ///< best tokens looked at where the first will not do
+constexpr std::int32_t kAlternatives = 8;  ///< best tokens tried where the first is not usable
 
 class Levenshtein : public Decoder {
  public:
@@ -122,7 +123,7 @@ class Levenshtein : public Decoder {
  private:
   enum class Op { kKeep, kSet, kDelete, kInsert };
 
-  /// A prediction that names a token.
+  /// A prediction that is a token, not an edit of length.
   struct Choice {
     TokenId token = -1;
     double confidence = -1;
@@ -131,9 +132,9 @@ class Levenshtein : public Decoder {
 
   struct Place {
     const Candidate* candidate;
-    TokenId token;  ///< at present; the mask's if masked
+    TokenId token;  ///< the current one; the mask's if masked
     bool masked;
-    Choice plain;  ///< the best prediction that names a token
+    Choice plain;  ///< the best prediction that is a token
     Op op = Op::kKeep;
     TokenId next = -1;  ///< of kSet
     double confidence = 0;
@@ -181,7 +182,7 @@ class Levenshtein : public Decoder {
     return result;
   }
 
-  /// The best listed token that names one and is not in `tried`.
+  /// The best token in the list that is neither an edit of length nor in `tried`.
   std::optional<Choice> alternative(const Candidate& candidate, const std::set<TokenId>& tried) const {
     for (const TopToken& top : candidate.top) {
       if (top.token < 0 || top.token == mask_ || edits_length(top.token) || tried.contains(top.token)) continue;
@@ -204,8 +205,8 @@ class Levenshtein : public Decoder {
     }
   }
 
-  /// Sees to it that enough masks are filled: leaves out edits of length until there are masks enough, then takes the
-  /// surest of those not filled yet, places whose edit was left out last.
+  /// Makes sure that enough masks are filled: drops edits of length until there are enough masks, then fills the most
+  /// certain remaining ones; places whose edit was dropped come last.
   void fill(std::vector<Place>& places, bool filling) {
     std::vector<Place*> open, resizing;
     std::size_t masks = 0, filled = 0;
@@ -231,11 +232,11 @@ class Levenshtein : public Decoder {
     open.insert(open.end(), left_out.begin(), left_out.end());
     const std::size_t wanted = filling ? resizing.size() + 1 : std::min<std::size_t>(masks, 1);
     for (std::size_t i = 0; i < open.size() && filled < wanted; ++i, ++filled) open[i]->set(open[i]->plain);
-    // Without anything to fill with, predictions are not numbers: the loop's business.
+    // If nothing can be filled, the predictions are not numbers, which the loop reports.
     bounded_ = filled >= wanted || !resizing.empty();
   }
 
-  /// Keeps the window out of states that it has had.
+  /// Avoids states that the window has had before.
   void avoid_cycles(std::vector<Place>& places) {
     std::vector<TokenId> now;
     for (const Place& one : places) now.push_back(one.token);
@@ -252,7 +253,7 @@ class Levenshtein : public Decoder {
     if (!seen_.contains(next)) return;
     for (Place& one : places) one.op = Op::kKeep;
     settled_ = !masks;
-    if (masks) post_steps_ = std::max(post_steps_, config_.max_post_steps);  // the next pass cleans up
+    if (masks) post_steps_ = std::max(post_steps_, config_.max_post_steps);  // the next pass fills them and is the last
   }
 
   void divert(std::vector<Place>& places) {
@@ -270,7 +271,7 @@ class Levenshtein : public Decoder {
     }
   }
 
-  /// The window's generated part when the operations have been applied; masks by their token.
+  /// The window's generated part after the operations; masks by their token.
   std::vector<TokenId> after(const std::vector<Place>& places) const {
     std::vector<TokenId> result;
     for (const Place& one : places) {
@@ -292,8 +293,8 @@ class Levenshtein : public Decoder {
     return result;
   }
 
-  /// The operations one after another. Deletions first: each makes room before an insertion can push anything out, so
-  /// that the outcome is that of all at once. Both from the right, which leaves what is to the left in its place.
+  /// The operations in sequence. Deletions first: each makes room before an insertion can push anything out, so the
+  /// result equals applying all at once. Both go from right to left, so positions to the left do not shift.
   std::vector<Edit> edits(const DecodeContext& context, const std::vector<Place>& places) {
     std::vector<Edit> result, deletions, insertions;
     const Position end = context.window.end;
@@ -328,12 +329,12 @@ class Levenshtein : public Decoder {
   }
 
   LevenshteinOptions config_;
-  PositionRange home_{-1, -1};     ///< the window that the account below belongs to
-  std::set<Position> introduced_;  ///< masks made by edits; positions filled since do no harm
+  PositionRange home_{-1, -1};     ///< the window that the fields below belong to
+  std::set<Position> introduced_;  ///< masks made by edits; positions filled since are harmless
   std::int32_t post_steps_ = 0;    ///< passes without originals
   bool settled_ = false, cleaning_ = false, bounded_ = true;
-  std::set<std::vector<TokenId>> seen_;          ///< without originals
-  std::map<Position, std::set<TokenId>> tried_;  ///< by position, tokens taken to leave a cycle
+  std::set<std::vector<TokenId>> seen_;          ///< states without originals
+  std::map<Position, std::set<TokenId>> tried_;  ///< by position, tokens tried to leave a cycle
   TokenId mask_ = -1;
 };
 

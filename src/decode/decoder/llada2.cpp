@@ -1,10 +1,10 @@
-// LLaDA2.0's block sampler (arXiv 2512.15745): what exceeds the threshold, if that is at least the schedule's share
-// of this step; otherwise the share, most confident first. The schedule spreads the block's full length over its steps,
-// so a block that begins in the prompt ends early; upstream ends after the last step even with masks left, here the
-// rest goes one by one.
+// LLaDA2.0's block sampler (arXiv 2512.15745): commits all positions above the threshold if they are at least this
+// step's share of the schedule; otherwise the share, most confident first. The schedule spreads the block's full length
+// over its steps, so a block that begins in the prompt ends early. Upstream ends after the last step even with masks
+// left; here the rest is committed one by one.
 //
 // Under --compat (the generate() of LLaDA2.0's modeling code) --steps counts the passes of one block, and the mask is a
-// prediction like any other: to commit it wastes a place. Masks that the last pass leaves are left for good.
+// prediction like any other: committing it wastes a place. Masks left by the last pass stay.
 #include <algorithm>
 
 #include "decode/registry.h"

@@ -1,6 +1,6 @@
-// Threshold on the margin p1 - p2 between the two likeliest tokens instead of on the confidence (diffuse-rs):
-// a position whose runner-up is far behind is safe to commit although neither token is likely in absolute terms. The
-// best always goes, and with it whatever cannot be told from it in float32, as for `threshold`.
+// Threshold on the margin p1 - p2 between the two likeliest tokens instead of on the confidence (diffuse-rs): a
+// position whose runner-up is far less likely can be committed even if neither token is likely in absolute terms. The
+// best is always committed, and with it all that equal it in float32, as for `threshold`.
 #include <algorithm>
 #include <limits>
 

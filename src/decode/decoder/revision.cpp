@@ -1,22 +1,23 @@
-// Progressive revision (llada.cpp's dual-path progressive revision, arXiv 2606.13740). A generated position
-// is invisible (a mask), visible (shown to the model, and looked at again) or stable (shown, never looked at again, and
-// so without logits: selective logits skipping). A prediction at or above the stable threshold makes a mask stable, one
-// at or above the visible threshold visible; if a pass has neither, the surest mask of the window becomes visible.
+// Progressive revision (llada.cpp's dual-path progressive revision, arXiv 2606.13740). A generated position is
+// invisible (a mask), visible (shown to the model, and reviewed) or stable (shown, no longer reviewed, and so without
+// logits: selective logits skipping). A prediction at or above the stable threshold makes a mask stable, one at or
+// above the visible threshold makes it visible; if a pass has neither, the most certain mask of the window becomes
+// visible.
 //
-// A visible token is judged by its own probability with the token in the input. It becomes stable at the
-// stable threshold, or gives way to a token of the visible threshold that is likelier. Inside the window that
-// happens in every pass. Behind the window up to `refresh_rows` visible tokens are forwarded and scored with each pass,
-// folded into its batch: the scattered rows share the weights' stream, so on a machine without a second processor this
-// beats a second path. Their K/V are made anew on the way.
+// A visible token is judged by its own probability with the token in the input. It becomes stable at the stable
+// threshold, or is replaced by a likelier token that reaches the visible threshold. Inside the window every pass does
+// this. Before the window, up to `refresh_rows` visible tokens are forwarded and scored with each pass, as part of its
+// batch: the scattered rows share the weights' stream, so without a second processor this is faster than a second path.
+// It also recomputes their K/V.
 //
-// With leave_one_out a looked-at row shows the mask instead, which is what the model was trained on: the token is
-// judged by what the others say. Its K/V are then a mask's until the next pass mends them, and tokens inside the window
-// are not looked at. In one pass all looked-at rows are left out together.
+// With leave_one_out a reviewed row shows the mask instead, as in training: the token is judged by what the others
+// predict. Its K/V are then a mask's until the next pass recomputes them, and tokens inside the window are not
+// reviewed. All rows reviewed in one pass are masked together.
 //
-// A token that changes may have misled those that were given after it, final ones too: with `reopen` they are visible
+// A token that changes may have misled those committed after it, final ones too: `reopen` makes them visible
 // again.
 //
-// When no mask is left, up to `drain_rounds` more passes look at everything visible; then it is accepted.
+// When no mask is left, up to `drain_rounds` more passes review all visible tokens; then the answer is accepted.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -32,10 +33,10 @@ namespace {
 
 enum class LookPath { kFolded, kSecond };
 
-/// Which visible tokens in front of the window are looked at first.
+/// Which visible tokens before the window are reviewed first.
 enum class RefreshOrder {
-  kStale,     ///< changed ones, then the longest unseen, then the least sure
-  kUnsure,    ///< the least sure
+  kStale,     ///< changed ones, then the least recently reviewed, then the least certain
+  kUnsure,    ///< the least certain
   kPosition,  ///< the first
 };
 
@@ -219,7 +220,7 @@ class Revision : public Decoder, public Reviser {
     std::vector<Position> open;
     for (const auto& [position, state] : visible_)
       if (position < end) open.push_back(position);
-    // A round over everything that changed nothing would be followed by one that sees the same.
+    // If a round over all tokens changed nothing, the next one would see the same.
     const bool again = drained_ == 0 || last_pass_changed_ || config_.drain_rows.has_value();
     if (!open.empty() && again && drained_ < config_.drain_rounds) {
       ++drained_;
@@ -236,12 +237,12 @@ class Revision : public Decoder, public Reviser {
   struct State {
     double confidence = 0;
     std::int32_t revisions = 0;
-    std::int64_t looked = 0;  ///< pass of the last look; order of refreshes
-    bool dirty = false;       ///< another token since its K/V were made
-    std::int64_t since = 0;   ///< pass that gave the token
+    std::int64_t looked = 0;  ///< pass of the last review; orders refreshes
+    bool dirty = false;       ///< the token has changed since its K/V were computed
+    std::int64_t since = 0;   ///< pass that committed the token
   };
 
-  /// Inside the window a token is context for its neighbours: showing its mask would take that away.
+  /// Inside the window a token is context for its neighbours; showing its mask would remove that.
   bool looks_inside(const DecodeContext& context, Position position) const {
     return !config_.leave_one_out && context.window.contains(position);
   }
@@ -259,8 +260,8 @@ class Revision : public Decoder, public Reviser {
     return a.confidence < b.confidence;
   }
 
-  /// Of the visible tokens in front of `end`, at most `rows` to look at now. That something has changed since the last
-  /// look need not be asked: every pass over masks commits something, and attention reaches everywhere.
+  /// Up to `rows` visible tokens before `end` to review now. We need not check whether anything has changed since the
+  /// last review: every pass over masks commits something, and attention reaches everywhere.
   std::vector<Position> refresh_set(Position end, std::int32_t rows) const {
     std::vector<std::pair<Position, State>> behind;
     for (const auto& entry : visible_)
@@ -289,7 +290,7 @@ class Revision : public Decoder, public Reviser {
     State& state = found->second;
     state.looked = pass_;
     state.dirty = false;
-    // Both probabilities belong to one softmax.
+    // Both probabilities come from one softmax.
     const double own = candidate.confidence *
                        std::exp(static_cast<double>(candidate.queried[0]) - static_cast<double>(candidate.logit));
     const bool other = candidate.eligible && candidate.token != context.canvas.token(candidate.position);
@@ -310,14 +311,14 @@ class Revision : public Decoder, public Reviser {
       visible_.erase(found);
     } else if (config_.remask_visible && context.window.contains(candidate.position) &&
                own < config_.remask_threshold && state.revisions < config_.max_revisions) {
-      // Counted as a revision where it returns, or the position could come and go for ever.
+      // Counted as a revision when it is unmasked again; otherwise the position could alternate forever.
       remasked_[candidate.position] = state.revisions + 1;
       edits.push_back({candidate.position, mask_, EditKind::kRemask, own});
       visible_.erase(found);
     }
   }
 
-  /// What was given after a token that has now changed may have been read off it: it becomes visible again. Ends,
+  /// Tokens committed after one that has now changed may have depended on it: they become visible again. This ends,
   /// because each change counts as a revision of its position.
   void reopen(std::int64_t since) {
     for (auto it = final_.begin(); it != final_.end();) {
@@ -331,7 +332,7 @@ class Revision : public Decoder, public Reviser {
   std::map<Position, State> visible_;
   std::map<Position, State> final_;  ///< stable tokens
   std::map<Position, std::int32_t> remasked_;
-  std::vector<Position> refreshed_;  ///< looked at behind the window in this pass
+  std::vector<Position> refreshed_;  ///< reviewed before the window in this pass
   TokenId mask_ = -1;
   std::int64_t pass_ = 0;
   std::int32_t drained_ = 0;

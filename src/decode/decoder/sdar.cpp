@@ -1,7 +1,7 @@
-// SDAR's rules (arXiv 2510.06303). A block of m masks and s steps has shares m/s, the remainder first; with n the
-// share of this step, "sequential" commits the n leftmost positions, "static" the n most confident, "dynamic" every
-// position at or above the threshold if there are at least n of them, else the n most confident. Confidence is the
-// probability of the token under the distribution that it was drawn from (temperature, top-k, top-p).
+// SDAR's rules (arXiv 2510.06303). A block of m masks and s steps has shares m/s, the remainder first; with n the share
+// of this step, "sequential" commits the n leftmost positions, "static" the n most confident, "dynamic" every position
+// at or above the threshold if there are at least n of them, else the n most confident. Confidence is the probability
+// of the token under the distribution that it was drawn from (temperature, top-k, top-p).
 #include <algorithm>
 
 #include "decode/registry.h"

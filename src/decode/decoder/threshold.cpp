@@ -1,5 +1,5 @@
-// Confidence threshold as dInfer states it (arXiv 2510.08666): commit every eligible c >= min(tau, best - 1e-5), so
-// the best always goes, and with it whatever cannot be told from it in float32.
+// Confidence threshold as in dInfer (arXiv 2510.08666): commit every eligible c >= min(tau, best - 1e-5), so the best
+// is always committed, and with it all that equal it in float32.
 #include <algorithm>
 #include <limits>
 

@@ -1,9 +1,9 @@
-// Dream's sampler (arXiv 2508.15487): time runs from 1 to eps in equal steps; going from t to s, a masked position is
-// decided with probability 1 - s/t. "origin" draws that per position; the others decide int(R (1 - s/t)) of the R
-// masks, the surest ones by probability (maskgit-plus), margin (topk-margin) or negative entropy (entropy).
+// Dream's sampler (arXiv 2508.15487): time runs from 1 to eps in equal steps; from t to s, a masked position is decided
+// with probability 1 - s/t. "origin" draws that per position; the others decide int(R (1 - s/t)) of the R masks, the
+// most certain ones by probability (maskgit-plus), margin (topk-margin) or negative entropy (entropy).
 //
-// How many are decided is known before the forward pass. Where that is none, upstream still runs the model for
-// nothing; here the step is passed over without a pass, which changes no token (--compat runs it).
+// The number of decisions is known before the forward pass. If it is zero, upstream still runs the model; here the step
+// runs no pass, which changes no token (--compat runs it).
 #include <cmath>
 
 #include "decode/registry.h"
@@ -37,8 +37,8 @@ OptionRows<TimestepOptions> timestep_rows() {
                                       .flag("--diffusion-alg-temp")});
 }
 
-/// llama.cpp chooses between its two schedules by --diffusion-eps or --diffusion-block-length: an eps means Dream's,
-/// over the whole answer as one window.
+/// llama.cpp chooses between its two schedules by --diffusion-eps or --diffusion-block-length: an eps selects Dream's,
+/// with the whole answer as one window.
 std::string window_of_eps(const OptionMap& given) { return given.contains("eps") ? "whole" : ""; }
 
 class Timestep : public Decoder {

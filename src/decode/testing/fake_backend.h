@@ -10,9 +10,9 @@
 
 namespace dllm::test {
 
-/// A backend without a network, for tests of the loop: the prediction of a row is a hash of exactly what a transformer
-/// row may depend on (the tokens that its visible cache rows were computed from, and their own dependence in turn), so
-/// two plans agree iff they let each scored row see the same things. It records the plans it was given.
+/// A backend without a network, for tests of the loop. The prediction of a row is a hash of exactly what a transformer
+/// row may depend on (the tokens that its visible cache rows were computed from and, recursively, what those depended
+/// on), so two plans agree iff each scored row sees the same in both. It records the plans.
 class FakeBackend : public Backend {
  public:
   explicit FakeBackend(ModelDesc desc) : desc_(std::move(desc)) {}
@@ -44,16 +44,16 @@ class FakeBackend : public Backend {
   }
 
   std::vector<StepPlan> plans;
-  /// Lets a test spoil or steer scores.
+  /// Lets a test change scores.
   std::function<void(RowScore&)> tamper;
-  bool tops = false;  ///< lists of one token are answered
+  bool tops = false;  ///< lists of one token are returned
 
  private:
   class Cache : public KvCache {
    public:
     explicit Cache(Position capacity) : KvCache(capacity), state(static_cast<std::size_t>(capacity)) {}
     using KvCache::record;
-    std::vector<std::uint64_t> state;  ///< stands for K/V of a two-layer model
+    std::vector<std::uint64_t> state;  ///< represents K/V of a two-layer model
   };
 
   static std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
@@ -75,7 +75,7 @@ class FakeBackend : public Backend {
     for (std::size_t i = 1; i < plan.rows.size(); ++i)
       if (plan.rows[i - 1].position >= plan.rows[i].position) std::abort();
     cache.record(plan.rows);
-    // "Layer 1" keys depend on the own token; "layer 2" on the layer-1 keys that are visible: stale rows keep theirs.
+    // "Layer 1" keys depend on their own token; "layer 2" on the visible layer-1 keys: stale rows keep theirs.
     std::vector<std::uint64_t> fresh = cache.state;
     for (const PlanRow& row : plan.rows) {
       std::uint64_t h = mix(1, static_cast<std::uint64_t>(row.token));
@@ -113,7 +113,7 @@ class FakeBackend : public Backend {
     return scores;
   }
 
-  /// Of a token that shares what the prediction leaves over with fifty others.
+  /// Confidence of a token when fifty others share the remaining probability.
   static float logit(const RowScore& score, TokenId token, std::uint64_t h) {
     if (token == score.token) return score.logit;
     const double share = (0.5 + static_cast<double>(mix(h, static_cast<std::uint64_t>(token)) % 100) / 200) / 51;

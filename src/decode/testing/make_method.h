@@ -10,7 +10,7 @@
 
 namespace dllm::test {
 
-/// Of `options`, those that the method has: for tests that give several methods the same. Each must be some method's.
+/// Those of `options` that the method has: for tests that give several methods the same. Each must be some method's.
 template <class Entries>
 OptionMap fitting(const Entries& entries, const std::string& name, OptionMap options) {
   for (const auto& [key, value] : options)
@@ -25,7 +25,7 @@ inline bool suits(const MethodDeclaration& method, const ModelDesc& desc) {
   return !method.suits || method.suits(desc).has_value();
 }
 
-/// Names of the methods for models like this one.
+/// Names of the methods that support such models.
 template <class Entries>
 std::vector<std::string> names_for(const Entries& entries, const ModelDesc& desc) {
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ std::vector<std::string> names_for(const Entries& entries, const ModelDesc& desc
   return names;
 }
 
-/// A decoder of an answer of `length` positions.
+/// A decoder for an answer of `length` positions.
 inline std::unique_ptr<Decoder> decoder_of(const std::string& name, const OptionMap& options, Position length = 0,
                                            bool compat = false) {
   MethodContext context;

@@ -13,7 +13,7 @@ namespace dllm::test {
 
 using LogitRow = std::vector<float>;
 
-/// Logits under which `token` has probability c and one other token the rest.
+/// Logits for which `token` has probability c and one other token the rest.
 inline LogitRow prediction(TokenId token, double c, std::size_t vocab = 12) {
   LogitRow z(vocab, -100.f);
   z[static_cast<std::size_t>(token)] = static_cast<float>(std::log(c));
@@ -21,8 +21,8 @@ inline LogitRow prediction(TokenId token, double c, std::size_t vocab = 12) {
   return z;
 }
 
-/// The prediction of a row as the backends define it for arg-max requests, written down directly. `mask` is never
-/// chosen; -1: none.
+/// The prediction of a row as backends define it for arg-max requests, implemented directly. `mask` is never chosen;
+/// -1: none.
 inline Candidate reduce(Position position, const LogitRow& z, TokenId mask) {
   std::vector<double> p;
   double total = 0;
@@ -49,8 +49,8 @@ inline Candidate reduce(Position position, const LogitRow& z, TokenId mask) {
   return c;
 }
 
-/// Logits whose spread differs from row to row, so that sure and unsure predictions meet; some rows prefer the mask,
-/// the last token.
+/// Logits whose spread differs from row to row, so that certain and uncertain predictions are mixed; some rows prefer
+/// the mask, the last token.
 inline LogitRow random_row(std::mt19937_64& random, std::size_t vocab) {
   std::normal_distribution<float> normal;
   const float scale = std::uniform_real_distribution<float>(0.2f, 5.f)(random);
@@ -65,7 +65,7 @@ inline std::vector<LogitRow> random_rows(std::mt19937_64& random, std::size_t ro
   return result;
 }
 
-/// One decode over rows[p] for the positions p of a window [0, rows.size()), queries answered from the rows.
+/// One decode over rows[p] for the positions p of a window [0, rows.size()), with queries answered from the rows.
 inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, const std::vector<LogitRow>& rows,
                                      std::int32_t step, Position masks_at_start) {
   const auto n = static_cast<Position>(rows.size());

@@ -13,7 +13,7 @@
 
 namespace dllm::test {
 
-/// A model of 100 tokens, of which 99 is the mask and 49 ends a sequence.
+/// A model of 100 tokens; 99 is the mask and 49 ends a sequence.
 inline ModelDesc masked_desc(std::int32_t causal_block = 0, std::int32_t shift = 0) {
   ModelDesc desc;
   desc.vocab = 100;
@@ -24,7 +24,7 @@ inline ModelDesc masked_desc(std::int32_t causal_block = 0, std::int32_t shift =
   return desc;
 }
 
-/// A request for the loop alone, every part by name.
+/// A request for the loop only, with every part by name.
 struct MethodRun {
   std::string window = "block", cache = "none", decoder = "threshold";
   MethodContext grid{.origin = BlockOrigin::kPromptEnd, .block_length = 8, .length = 24};
@@ -48,14 +48,14 @@ struct MethodResult {
   bool finished = false;  ///< within 500 passes
 };
 
-/// The prompt 1, 2, 3, ... and masks behind it.
+/// The prompt 1, 2, 3, ... followed by masks.
 inline Canvas canvas_of(const MethodRun& run, const ModelDesc& desc) {
   std::vector<TokenId> prompt;
   for (Position p = 0; p < run.prompt; ++p) prompt.push_back(p + 1);
   return Canvas(prompt, run.grid.length, desc.mask.value_or(-1));
 }
 
-/// The parts; of the options each has those that it declares.
+/// The parts; each gets those of the options that it declares.
 inline Method method_of(const MethodRun& run) {
   return {*make_window({run.window, fitting(windows(), run.window, run.window_config)}, run.grid),
           *make_cache_policy({run.cache, fitting(caches(), run.cache, run.cache_config)}, run.grid),

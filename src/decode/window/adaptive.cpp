@@ -1,10 +1,10 @@
-// A window that follows the commit frontier and is as wide as the machine makes worth while: the measured cost of steps
-// decides, either by an allowance over the cost of one block's rows (llada.cpp, arXiv 2606.13740), or by the expected
-// commits per millisecond, sum of a_j / ms(n), where a_j is how often position j behind the frontier was committed so
-// far in this sequence. Everything inside competes; no block is a unit.
+// A window that starts at the commit frontier and is as wide as pays off on this machine. The measured cost of steps
+// decides: either by an allowance over the cost of one block's rows (llada.cpp, arXiv 2606.13740), or by the expected
+// commits per millisecond, sum of a_j / ms(n), where a_j is how often position j after the frontier was committed so
+// far in this sequence. All positions inside compete; blocks do not matter.
 //
-// The cost is that of the window's own rows, as under the dual and vicinity caches. A policy that forwards everything
-// pays the same for every width; for it this window is no gain. Without a table the width is one block.
+// The cost is that of the window's own rows, as under the dual and vicinity caches. With a policy that forwards
+// everything, each width costs the same, so this window gains nothing. Without a table the width is one block.
 #include <algorithm>
 
 #include "decode/acceptance.h"
@@ -13,10 +13,10 @@
 namespace dllm {
 namespace {
 
-// Assumed until there are looks: one of two positions at the frontier goes in a step, half as many 16 positions on.
+// The prior: half of the positions at the frontier are committed in a step, and half as many 16 positions further.
 constexpr double kFrontierAcceptance = 0.5;
 constexpr double kHalfDistance = 16;
-/// Below this the estimate of a commit rate is noise: a window of a few rows would pay a whole step for one token.
+/// Below this the estimated commit rate is noise: a window of a few rows would spend a whole step on one token.
 constexpr Position kLeastRows = 4;
 
 class AdaptiveWindow : public Window {

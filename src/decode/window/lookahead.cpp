@@ -1,12 +1,12 @@
-// Blocks with drafts (llada.cpp's multi-block speculative decoding, arXiv 2606.13740): once a block has few
-// masks left, the positions behind it are predicted in the same pass, as many as the measured cost of steps allows.
-// They are drafts: nothing behind the block is committed, so the prefix never holds one. What becomes of them when
-// their block is current is the loop's business (decode/drafts.h).
+// Blocks with drafts (llada.cpp's multi-block speculative decoding, arXiv 2606.13740): once a block has few masks left,
+// the positions after it are predicted in the same pass, as many as the measured cost of steps allows. They are drafts:
+// nothing after the block is committed, so the prefix never contains one. When their block becomes current, the loop
+// decides about them (decode/drafts.h).
 //
-// How far: llada.cpp's greedy rule goes on while the step stays within the allowance. The other objective weighs the
-// commits of the block (their average so far) and the acceptance of drafts by offset against the milliseconds. Without
-// a table the step keeps the size of a block, the paper's "constant size while sliding": the rows the block no longer
-// needs.
+// How far: llada.cpp's greedy rule extends the drafts while the step stays within the allowance. The other objective
+// weighs the commits of the block (their average so far) and the acceptance of drafts by offset against the
+// milliseconds. Without a table the step keeps the size of a block, the paper's "constant size while sliding": drafts
+// take the rows that the block no longer needs.
 #include <algorithm>
 
 #include "decode/acceptance.h"
@@ -16,7 +16,7 @@
 namespace dllm {
 namespace {
 
-// Assumed until drafts were looked at again.
+// The prior until drafts have been checked.
 constexpr double kDraftAcceptance = 0.3;
 constexpr double kDraftHalfDistance = 8;
 
@@ -55,7 +55,7 @@ class LookaheadWindow : public Window {
   DraftConfig drafts() const override { return config_; }
 
  private:
-  /// Rows behind the block.
+  /// Rows after the block.
   Position reach(const Canvas& canvas, PositionRange block, Position masked) const {
     const Position left = canvas.size() - block.end;
     if (!context_.latency) return std::min(left, masked - block.begin);

@@ -1,7 +1,7 @@
-// A window of constant size that follows the commit frontier, the first masked position (llada.cpp,
-// arXiv 2606.13740). Its begin is the frontier of the pass before: a position committed in the last pass stays for one
-// more, so that its K/V are made from its token. With slide_at_once it leaves at once; the dual and vicinity caches
-// then forward it as a stale row behind the window, which costs the same row and none of its neighbours.
+// A window of constant size that follows the commit frontier, the first masked position (llada.cpp, arXiv 2606.13740).
+// It begins at the frontier of the pass before: a position committed in the last pass stays for one more pass, so that
+// its K/V are computed from its token. With slide_at_once it leaves at once; the dual and vicinity caches then forward
+// it as a stale row before the window, at the same cost of one row, without its neighbours.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -27,9 +27,9 @@ class SlidingWindow : public Window {
     const Position frontier = canvas.first_masked(canvas.prompt_end());
     if (frontier == canvas.size()) return std::nullopt;
     frontier_ = frontier;
-    // A decoder that masks again moves the frontier back.
+    // A decoder that masks tokens again moves the frontier back.
     const Position begin = !at_once_ && last_frontier_ >= 0 ? std::min(last_frontier_, frontier) : frontier;
-    // Measured from the frontier: the rows that stay for their K/V do not take places from those to be decided.
+    // Measured from the frontier: rows kept for their K/V do not take places from positions to be decided.
     const Position end = std::min(frontier + context_.block_length, canvas.size());
     return WindowStep{{begin, end}, end, block_at(context_, canvas, frontier).begin};
   }
