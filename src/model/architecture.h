@@ -12,16 +12,16 @@
 
 namespace dllm {
 
-/// What a Hugging Face tensor becomes in GGUF.
+/// The GGUF equivalent of a Hugging Face tensor.
 struct TensorRename {
   /// "model.transformer.blocks.{}.q_proj", without ".weight" / ".bias"; the first {} is the layer. A second {} is an
   /// expert: the experts' matrices become one tensor, stacked in the order of their numbers.
   std::string hf;
-  /// "blk.{}.attn_q"; with its ".weight" or ".bias" if the Hugging Face name has none.
+  /// "blk.{}.attn_q"; its ".weight" or ".bias" included if the Hugging Face name has none.
   std::string gguf;
 };
 
-/// A tensor that GGUF files carry and Hugging Face's do not, because it follows from the configuration.
+/// A tensor that GGUF files have and Hugging Face checkpoints do not, because it follows from the configuration.
 struct GeneratedTensor {
   std::string name;
   std::vector<float> values;
@@ -29,29 +29,29 @@ struct GeneratedTensor {
 
 class KeyReader;
 
-/// One family of models. Everything that distinguishes it from others is in this record and in its one source file;
-/// no other code asks for an architecture by name.
+/// One family of models. Everything specific to it is in this record and in its one source file; no other code tests
+/// for an architecture by name.
 struct Architecture {
   std::string_view name;                           ///< GGUF `general.architecture`
   std::vector<std::string_view> hf_architectures;  ///< `architectures[0]` of config.json
-  /// Layers of experts: the file must say how many.
+  /// With layers of experts; the file must give their number.
   bool experts = false;
-  /// Autoregressive models that this build does not run have the same name: the file must name its mask token.
+  /// Autoregressive models, which this build does not run, have the same name: the file must have a mask token.
   bool names_mask = false;
-  /// Facts that hold where the file has no key (set before the metadata is read).
+  /// Sets facts that hold where the file has no key (called before the metadata is read).
   std::function<void(ModelDesc&)> set_defaults;
-  /// Reads what only this family has: layers of several kinds (then `attention.head_count_kv` is left to it), canvases.
+  /// Reads keys that only this family has: layers of several kinds (and then `attention.head_count_kv`), canvases.
   std::function<Expected<void>(KeyReader&, ModelDesc&)> read_layers{};
-  /// Texts of control tokens that end an answer beside `eos`, where the vocabulary has them.
+  /// Texts of control tokens that end an answer in addition to `eos`, where the vocabulary has them.
   std::vector<std::string_view> stop_texts;
   /// One step of the model. Weight ids do not depend on the shape.
   std::function<Graph(const ModelDesc&, StepShape)> build;
 
-  /// Conversion: model keys ({arch}.*, diffusion.*) from config.json, and tokenizer.* keys that hold over what the
-  /// tokenizer's files say.
+  /// Conversion: model keys ({arch}.*, diffusion.*) from config.json, and tokenizer.* keys that override the
+  /// tokenizer's files.
   std::function<Expected<Metadata>(const HfConfig&)> metadata_from_hf;
   std::vector<TensorRename> renames;
-  /// Beginnings of the Hugging Face names of what is not part of the language model: left out.
+  /// Prefixes of the Hugging Face names of tensors outside the language model, which are left out.
   std::vector<std::string_view> left_out{};
   std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&)> generate{};
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().

@@ -12,14 +12,14 @@
 namespace dllm {
 namespace {
 
-/// Builds one layer after the other over a shared residual stream.
+/// Builds layer after layer over a shared residual stream.
 class DenseBuilder {
  public:
   DenseBuilder(const ModelDesc& desc, StepShape shape) : desc_(desc), b_(shape) {}
 
   Graph build() {
     const WeightId table = b_.weight("token_embd.weight", {desc_.width, desc_.vocab});
-    // One optional tensor serves all layers, as in the files.
+    // One optional tensor for all layers, as in the files.
     rope_factors_ = b_.optional_weight("rope_freqs.weight", {desc_.rope_dims / 2});
     ValueId x = b_.embed(table, "embd");
     for (std::int64_t layer = 0; layer < desc_.layers; ++layer) x = feed_forward(attention(x, layer), layer);
@@ -55,7 +55,7 @@ class DenseBuilder {
                    std::move(rope_name));
   }
 
-  /// One norm per head, with a gain that the heads share.
+  /// A norm of each head; the heads share the gain.
   ValueId head_norm(ValueId x, std::int64_t layer, std::string_view part, std::int64_t heads) {
     if (!desc_.qk_norm) return x;
     const WeightId gain = b_.weight(name(layer, part) + ".weight", {desc_.head_dim});
@@ -134,8 +134,8 @@ Metadata dense_metadata(std::string_view arch, const DenseDims& dims) {
 
 namespace {
 
-/// `rope_theta`, or what newer files hold instead: rope_parameters {rope_theta, rope_type}. Scaled RoPE is an error;
-/// `rope_scaling` may be false for none.
+/// `rope_theta`, or its replacement in newer files: rope_parameters {rope_theta, rope_type}. Scaled RoPE is an error;
+/// `rope_scaling` may be false, which means none.
 Expected<double> rope_theta_from_hf(const HfConfig& config) {
   const nlohmann::json* parameters = nullptr;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {

@@ -13,8 +13,8 @@
 
 namespace dllm {
 
-/// Pre-norm transformer with RoPE, GQA and SwiGLU (LLaDA, arXiv 2502.09992): the body that all architectures share.
-/// What differs (mask, shift, rope layout, biases, q/k norms, experts) is in the description.
+/// Pre-norm transformer with RoPE, GQA and SwiGLU (LLaDA, arXiv 2502.09992): the body that all architectures share. The
+/// differences (mask, shift, rope layout, biases, q/k norms, experts) are in the description.
 Graph build_dense_transformer(const ModelDesc& desc, StepShape shape);
 
 /// The `{arch}.*` keys of a dense transformer in llama.cpp's names.
@@ -24,12 +24,12 @@ struct DenseDims {
 };
 Metadata dense_metadata(std::string_view architecture, const DenseDims& dims);
 
-/// Reads hidden_size, num_hidden_layers, ...: the spelling that Llama, Qwen2 and their descendants share. `ffn_width`
-/// holds where there is no intermediate_size, as in models whose layers are all made of experts.
+/// Reads hidden_size, num_hidden_layers, ...: the spelling of Llama, Qwen2 and their descendants. `ffn_width` is used
+/// if there is no intermediate_size, as in models whose layers all consist of experts.
 Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std::int64_t> ffn_width = std::nullopt);
 
-/// Tensor names of the same spelling: model.layers.{}.self_attn.q_proj, ...; with the norms of q and k, and with what
-/// a layer with experts has beside or instead of its dense part.
+/// Tensor names in the same spelling: model.layers.{}.self_attn.q_proj, ...; including the norms of q and k, and the
+/// additional or alternative tensors of a layer with experts.
 std::vector<TensorRename> dense_renames(bool qk_norm = false, const std::vector<TensorRename>& experts = {});
 
 }  // namespace dllm

@@ -22,7 +22,7 @@ Expected<void> read_dims(KeyReader& keys, const Architecture& architecture, Mode
   if (!architecture.read_layers) {
     DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
   }
-  // Files of models without a dense layer may leave it out.
+  // Files of models without a dense layer may omit it.
   std::optional<std::int64_t> ffn_width;
   if (architecture.experts) {
     DLLM_TRY(ffn_width, keys.integer("expert_feed_forward_length"));
@@ -130,7 +130,7 @@ Expected<void> read_experts(KeyReader& keys, ModelDesc& desc) {
   return check_experts(keys, e, desc.layers);
 }
 
-/// Features of other networks: if a key says that they are on, a forward pass without them would be silently wrong.
+/// Features of other networks: if a key enables one, a forward pass without it would be silently wrong.
 Expected<void> refuse_foreign_features(KeyReader& keys, bool experts) {
   if (!experts) {
     DLLM_TRY(const auto count, keys.integer("expert_count"));
@@ -142,7 +142,7 @@ Expected<void> refuse_foreign_features(KeyReader& keys, bool experts) {
   for (std::string_view tail : {"attention.sliding_window", "attention.max_alibi_bias", "logit_scale", "residual_scale",
                                 "embedding_scale", "attention.scale", "attn_logit_softcapping",
                                 "final_logit_softcapping", "attention.clamp_kqv", "nextn_predict_layers"}) {
-    if (keys.was_read(tail)) continue;  // the architecture has it
+    if (keys.was_read(tail)) continue;  // the architecture implements it
     DLLM_TRY(const auto value, keys.number(tail));
     if (value && *value != 0)
       return Error{ErrorCode::kUnsupported, fmt::format("{} = {} is not supported by this architecture", tail, *value),
@@ -159,7 +159,7 @@ Expected<void> read_attention(KeyReader& keys, ModelDesc& desc) {
                  keys.key("attention.layer_norm_rms_epsilon"), ""};
   DLLM_TRY(const auto causal, keys.boolean("attention.causal"));
   if (causal && *causal) desc.causal_block = 1;
-  // "Not causal" says nothing against a model that is causal between blocks and not within them.
+  // "Not causal" does not contradict a model that is causal between blocks but not within them.
   if (causal && !*causal && desc.causal_block == 1) desc.causal_block = 0;
   return {};
 }
@@ -174,12 +174,12 @@ Expected<void> read_token(const Metadata& metadata, std::string_view name, std::
     return Error{ErrorCode::kInvalidFile, fmt::format("{} id {} is outside the vocabulary of {}", what, *value, vocab),
                  key, ""};
   if (given) token = static_cast<TokenId>(*value);
-  // A default of the full-size vocabulary means nothing to a small one.
+  // The default for the full-size vocabulary does not fit a small one.
   if (token && *token >= vocab) token.reset();
   return {};
 }
 
-/// A canvas is full of the mask's id; were it a word or the end of answers, no answer could have that token.
+/// A canvas is full of mask ids; if that id were a word or a stop token, no answer could contain that token.
 Expected<void> check_mask(const ModelDesc& desc, const Tokenizer* tokenizer) {
   if (!desc.mask) return {};
   const auto wrong = [&](std::string_view what) {
@@ -192,7 +192,7 @@ Expected<void> check_mask(const ModelDesc& desc, const Tokenizer* tokenizer) {
   if (!tokenizer || *desc.mask >= tokenizer->vocab_size()) return {};
   const std::vector<TokenKind>& kinds = tokenizer->spec().kinds;
   const auto ordinary = [](TokenKind kind) { return kind == TokenKind::kNormal || kind == TokenKind::kByte; };
-  // A vocabulary without any special token does not tell them apart.
+  // A vocabulary without any special token cannot distinguish them.
   if (ordinary(kinds[static_cast<std::size_t>(*desc.mask)]) && !std::all_of(kinds.begin(), kinds.end(), ordinary))
     return wrong("is an ordinary token's");
   return {};
@@ -230,14 +230,14 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
       return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid block length", *block),
                    "diffusion.block_length", ""};
     desc.block_length = static_cast<std::int32_t>(*block);
-    if (desc.causal_block > 1) desc.causal_block = desc.block_length;  // the mask's grid is that of the blocks
+    if (desc.causal_block > 1) desc.causal_block = desc.block_length;  // same grid
   }
   DLLM_TRY(const std::int32_t checked, canvas_length(metadata));
   static_cast<void>(checked);
   return {};
 }
 
-/// What only shows when all keys are read.
+/// Checks that need all keys.
 Expected<void> check_whole(const Architecture& architecture, const Metadata& metadata, const KeyReader& keys,
                            const ModelDesc& desc) {
   if (desc.experts.capacity > 0 && desc.causal_block < 2)
@@ -292,7 +292,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   DLLM_CHECK_OK(refuse_foreign_features(keys, architecture.experts));
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
-  if (desc.canvas.length > 0) desc.mask.reset();  // files name one; the model never reads it
+  if (desc.canvas.length > 0) desc.mask.reset();  // files have one; the model never reads it
   DLLM_CHECK_OK(check_mask(desc, tokenizer));
   DLLM_CHECK_OK(check_whole(architecture, metadata, keys, desc));
   keys.report_unread(log);

@@ -9,7 +9,7 @@
 
 namespace dllm {
 
-/// What describe() needs to know of the file's tensors.
+/// What describe() needs to know about the file's tensors.
 struct TensorFacts {
   std::int64_t embedding_rows = 0;  ///< rows of token_embd.weight
   std::int64_t tensors = 0;         ///< in the file; bounds the number of layers before a graph is built
@@ -17,14 +17,14 @@ struct TensorFacts {
 };
 
 /// The model description of a file: architecture defaults, overridden by metadata. `tokenizer` may be null. Errors:
-/// missing or contradictory keys (kInvalidFile), features that the graph would silently leave out (kUnsupported).
-/// Keys of the architecture's own name that nobody reads are reported to `log`.
+/// missing or contradictory keys (kInvalidFile), features that the graph does not implement (kUnsupported). Unknown
+/// keys of the architecture are reported to `log`.
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
                              const Tokenizer* tokenizer, const Log& log);
 
-/// `dllm.canvas_length`: the canvas behind the prompt that the model recommends, in which answers were trained to fit;
-/// 0: the file does not say. Not `diffusion.canvas_length`: to llama.cpp a file with that key refines whole canvases
-/// (DiffusionGemma). Errors: kInvalidFile.
+/// `dllm.canvas_length`: the recommended length of the canvas after the prompt, for which answers were trained; 0: not
+/// in the file. Not `diffusion.canvas_length`, because llama.cpp takes a file with that key for one that refines whole
+/// canvases (DiffusionGemma). Errors: kInvalidFile.
 Expected<std::int32_t> canvas_length(const Metadata& metadata);
 
 }  // namespace dllm

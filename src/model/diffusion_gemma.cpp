@@ -1,8 +1,8 @@
-// DiffusionGemma (26B-A4B): Gemma 4's mixture-of-experts body, read in two ways. The context (prompt and finished
-// canvases) runs causally; the canvas of random tokens sees it and all of itself, starts from normed embeddings into
-// which the previous pass's prediction is fed back, and has layer scalars of its own. Sources: transformers'
-// description of the model (models/diffusion_gemma, models/gemma4) for the network, llama.cpp's pull requests #24423
-// and #24427 for names in GGUF files.
+// DiffusionGemma (26B-A4B): Gemma 4's mixture-of-experts body, used in two ways. The context (prompt and finished
+// canvases) runs causally. The canvas of random tokens sees the context and all of itself; it starts from normalized
+// embeddings, to which the previous pass's prediction is fed back, and has its own layer scalars. Sources:
+// transformers' description of the model (models/diffusion_gemma, models/gemma4) for the network, llama.cpp's pull
+// requests #24423 and #24427 for names in GGUF files.
 #include "model/diffusion_gemma.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ class GemmaBuilder {
   }
 
   /// Context rows: E[token]. Canvas rows: norm(E[token] + gated(norm(expected embedding of the last prediction))). All
-  /// embeddings are times sqrt(width). Without a prediction the fed back part is zero, and so is what is made of it.
+  /// embeddings are multiplied by sqrt(width). Without a prediction the feedback term is zero.
   ValueId embeddings(WeightId table) {
     const auto scale = static_cast<float>(std::sqrt(static_cast<double>(desc_.width)));
     const ValueId token = b_.embed(table, "embd", scale, EmbedPart::kToken);
@@ -66,8 +66,8 @@ class GemmaBuilder {
     return b_.rms_norm(x, gain, desc_.norm_eps, std::move(value), static_cast<std::int32_t>(heads));
   }
 
-  /// Normed after attention, too. Global layers have no V: it is K before its norm and RoPE. V's norm has no gain, and
-  /// there is no 1 / sqrt(head_dim): the norms of q and k take its place.
+  /// There is also a norm after attention. Global layers have no V: it is K before its norm and RoPE. V's norm has no
+  /// gain. There is no factor 1 / sqrt(head_dim): the norms of q and k replace it.
   ValueId attention(ValueId x, std::int64_t layer) {
     const bool slides = desc_.sliding.has(layer);
     const std::int64_t head_dim = slides ? desc_.sliding.head_dim : desc_.head_dim;
@@ -110,7 +110,7 @@ class GemmaBuilder {
     return b_.add(x, norm(out, name(layer, "post_attention_norm")), name(layer, "attn_residual"));
   }
 
-  /// The router reads the residual stream itself, normed without a gain, times a vector and 1 / sqrt(width).
+  /// The router reads the residual stream itself, normalized without a gain, times a vector and 1 / sqrt(width).
   ValueId experts(ValueId x, std::int64_t layer) {
     const ExpertsDesc& e = desc_.experts;
     const WeightId input_scale = b_.weight(name(layer, "ffn_gate_inp.scale"), {desc_.width});
@@ -143,8 +143,8 @@ class GemmaBuilder {
     return norm(out, name(layer, "post_ffw_norm_2"));
   }
 
-  /// A dense part and experts side by side, each normed before and after, and their sum once more; the layer's output
-  /// is times a scalar that the two regions do not share.
+  /// A dense part and experts in parallel, each with a norm before and after, and a norm of their sum; the layer's
+  /// output is multiplied by a scalar that differs between the two regions.
   ValueId feed_forward(ValueId x, std::int64_t layer) {
     const ValueId dense =
         norm(gated(norm(x, name(layer, "ffn_norm")), name(layer, "ffn_")), name(layer, "post_ffw_norm_1"));
@@ -174,7 +174,7 @@ Error wrong(const KeyReader& keys, std::string what, std::string_view tail, Erro
   return {code, std::move(what), keys.key(tail), ""};
 }
 
-/// Which layers slide. Lists may be longer than the model (a cut one).
+/// Which layers have a sliding window. Lists may be longer than the model (a cut one).
 Expected<void> read_pattern(KeyReader& keys, ModelDesc& desc) {
   constexpr std::string_view kWindow = "attention.sliding_window", kPattern = "attention.sliding_window_pattern";
   DLLM_TRY(const auto window, keys.integer(kWindow));
@@ -190,7 +190,7 @@ Expected<void> read_pattern(KeyReader& keys, ModelDesc& desc) {
   return {};
 }
 
-/// A number for all layers, or a list by layer in which layers of one kind agree.
+/// One number for all layers, or a list by layer in which layers of the same kind agree.
 Expected<void> read_kv_heads(KeyReader& keys, ModelDesc& desc) {
   constexpr std::string_view kTail = "attention.head_count_kv";
   std::vector<std::int64_t> heads(static_cast<std::size_t>(desc.layers), desc.heads);
@@ -233,7 +233,7 @@ Expected<void> read_sliding_heads(KeyReader& keys, ModelDesc& desc) {
   return {};
 }
 
-/// The sampler's keys belong to no architecture: `diffusion.*`.
+/// The sampler's keys have no architecture prefix: `diffusion.*`.
 Expected<void> read_canvas(const Metadata& meta, CanvasDesc& canvas) {
   const auto bad = [](std::string_view key, auto value) {
     return Error{ErrorCode::kInvalidFile, fmt::format("{} is out of range", value), std::string(key), ""};

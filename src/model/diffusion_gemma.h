@@ -9,12 +9,12 @@
 
 namespace dllm {
 
-/// The share of a global layer's RoPE pairs that turn, in Gemma 4's published configuration ("proportional" RoPE).
+/// The fraction of a global layer's RoPE pairs that rotate in Gemma 4's published configuration ("proportional" RoPE).
 inline constexpr double kGemmaRotatedShare = 0.25;
 
-/// The model keys of config.json, in llama.cpp's names for Gemma 4 and those of its pull requests for DiffusionGemma.
+/// The model keys of config.json, with llama.cpp's names for Gemma 4 and its pull requests' names for DiffusionGemma.
 Expected<Metadata> diffusion_gemma_metadata(const HfConfig& config);
-/// rope_freqs: 1 for the pairs of a global layer that turn, 1e30 for those that stand still.
+/// rope_freqs: 1 for the pairs of a global layer that rotate, 1e30 for those that do not.
 Expected<std::vector<GeneratedTensor>> diffusion_gemma_tensors(const HfConfig& config);
 std::vector<TensorRename> diffusion_gemma_renames();
 

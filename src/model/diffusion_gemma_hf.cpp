@@ -1,4 +1,4 @@
-// DiffusionGemma's checkpoints as Hugging Face has them: config.json and the names of tensors.
+// Hugging Face checkpoints of DiffusionGemma: config.json and names of tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Expected<HfConfig> text_config(const HfConfig& config) {
   return HfConfig::parse(it->dump(), config.file() + ", text_config");
 }
 
-/// By layer: it slides.
+/// By layer: it has a sliding window.
 Expected<std::vector<bool>> layer_kinds(const HfConfig& text, std::int64_t layers) {
   std::vector<bool> slides;
   if (!text.contains("layer_types")) {  // transformers' default: every sixth layer is global, and so is the last
@@ -46,8 +46,8 @@ struct Heads {
   std::int64_t dim = 0, kv_heads = 0;
 };
 
-/// Of global layers: `global_head_dim` and `num_global_key_value_heads`, or what transformers from 5.2x on writes
-/// instead, `per_layer_config` by layer.
+/// For global layers: `global_head_dim` and `num_global_key_value_heads`, or their replacement in transformers 5.2x and
+/// later, `per_layer_config` by layer.
 Expected<Heads> global_heads(const HfConfig& text, std::int64_t kv_heads, const std::vector<bool>& slides) {
   Heads heads;
   DLLM_TRY(heads.dim, text.integer_or("global_head_dim", 512));
@@ -67,7 +67,7 @@ Expected<Heads> global_heads(const HfConfig& text, std::int64_t kv_heads, const 
   return heads;
 }
 
-/// theta of one kind of layer; `share`: of the pairs, how many turn.
+/// theta of one kind of layer; `share`: the fraction of pairs that rotate.
 struct Rope {
   double theta = 0, share = 1;
 };
@@ -98,7 +98,7 @@ Expected<void> check_switches(const HfConfig& config, const HfConfig& text) {
   return text.expect("enable_moe_block", true);
 }
 
-/// What generation_config.json says of the sampler; what it leaves open is the loop's default.
+/// The sampler's settings in generation_config.json; absent ones are the loop's defaults.
 Expected<void> set_sampler(const HfConfig& config, Metadata& meta) {
   const auto it = config.json().find("generation_config");
   if (it == config.json().end()) return {};

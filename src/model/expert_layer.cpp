@@ -55,7 +55,7 @@ void set_expert_metadata(std::string_view arch, const ExpertsDesc& experts, Meta
   }
   if (experts.leading_dense > 0) count("leading_dense_block_count", experts.leading_dense);
   count("expert_gating_func", experts.score == GateScore::kSoftmax ? 1 : 2);
-  // Written even where it is none: readers have defaults of their own for models of this name.
+  // Written even if zero: readers have their own defaults for models of this name.
   count("expert_group_count", experts.groups);
   count("expert_group_used_count", experts.groups_used);
   if (experts.capacity > 0) count("expert_capacity", experts.capacity);

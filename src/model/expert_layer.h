@@ -10,17 +10,17 @@
 namespace dllm {
 
 /// The feed-forward part of a layer with experts, between its norm and the residual addition: router, experts, and the
-/// shared expert where the model has one. Tensors in llama.cpp's names: ffn_gate_inp, exp_probs_b (bias), ffn_*_exps,
+/// shared expert if the model has one. Tensors in llama.cpp's names: ffn_gate_inp, exp_probs_b (bias), ffn_*_exps,
 /// ffn_*_shexp.
 ValueId build_expert_layer(GraphBuilder& builder, const ModelDesc& desc, ValueId x, std::int64_t layer);
 
 /// The `{arch}.expert_*` keys of a model.
 void set_expert_metadata(std::string_view architecture, const ExpertsDesc& experts, Metadata& meta);
 
-/// Hugging Face names of router, experts and, if asked for, shared expert below "model.layers.{}.mlp.".
+/// Hugging Face names of router, experts and, optionally, the shared expert below "model.layers.{}.mlp.".
 std::vector<TensorRename> expert_renames(bool shared);
 
-/// num_experts, num_experts_per_tok, moe_intermediate_size, norm_topk_prob: the spelling of Qwen3-MoE and its kin.
+/// num_experts, num_experts_per_tok, moe_intermediate_size, norm_topk_prob: the spelling of Qwen3-MoE and relatives.
 Expected<ExpertsDesc> experts_from_hf(const HfConfig& config);
 
 }  // namespace dllm

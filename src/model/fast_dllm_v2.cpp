@@ -1,7 +1,7 @@
-// Fast-dLLM v2 (1.5B, 7B): Qwen2.5's weights; blocks of 32 that tile from position 0, full attention within a block,
-// causal between blocks; row i-1 predicts token i, so that the last row of a finished block predicts the first token of
-// the next (arXiv 2509.26328). The published sampler commits that token whatever its confidence; here it has to pass
-// the decoder's rule like every other.
+// Fast-dLLM v2 (1.5B, 7B): Qwen2.5's weights; blocks of 32 on a grid from position 0, full attention within a block,
+// causal between blocks; row i-1 predicts token i, so the last row of a finished block predicts the first token of the
+// next (arXiv 2509.26328). The published sampler commits that token whatever its confidence; here it has to pass the
+// decoder's rule like every other.
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"

@@ -12,7 +12,7 @@
 /// The bodies of fuzz targets, which a test replays over their corpora.
 namespace dllm {
 
-/// Any text is a config.json or an error; its values are read as every type.
+/// Any text is a config.json or gives an error; its values are read as every type.
 inline void fuzz_config(std::string_view text) {
   const auto config = HfConfig::parse(std::string(text), "input");
   if (!config) {
@@ -29,7 +29,7 @@ inline void fuzz_config(std::string_view text) {
   }
 }
 
-/// Any GGUF file that parses is a model that can be run, or an error: metadata, shapes, tokenizer, template and graph.
+/// Any GGUF file that parses is a model that can run, or gives an error: metadata, shapes, tokenizer, template, graph.
 inline void fuzz_model(std::span<const std::byte> bytes) {
   auto file = GgufFile::parse(MappedFile::wrap(bytes, "input"));
   if (!file) return;

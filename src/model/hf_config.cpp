@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 Expected<HfConfig> HfConfig::parse(const std::string& text, std::string file) {
   HfConfig config;
   config.file_ = std::move(file);
-  // Nesting is bounded there: copies of a value take stack for each level.
+  // Nesting is limited: copying a value takes stack for each level.
   auto json = parse_strict_json(std::as_bytes(std::span(text)), config.file_);
   if (!json || !json->is_object())
     return Error{ErrorCode::kInvalidFile, "not a JSON object", config.file_,
@@ -48,7 +48,7 @@ Error HfConfig::wrong_type(std::string_view key, std::string_view wanted) const 
 Expected<std::optional<std::int64_t>> HfConfig::optional_integer(std::string_view key) const {
   const Json* value = find(key);
   if (!value) return std::optional<std::int64_t>{};
-  // Lists occur for token ids (several eos tokens); the first one is the principal.
+  // Lists occur for token ids (several eos tokens); the first one is the main one.
   if (value->is_array() && !value->empty()) value = &value->front();
   if (!value->is_number_integer()) return wrong_type(key, "an integer");
   return std::optional<std::int64_t>{value->get<std::int64_t>()};

@@ -32,7 +32,7 @@ class HfConfig {
   /// Error unless the key is absent or equals `expected`: for switches that would change the forward pass.
   Expected<void> expect(std::string_view key, const nlohmann::json& expected) const;
 
-  /// Another file's object under a key of its own.
+  /// Adds another file's object under its own key.
   void attach(const std::string& key, const HfConfig& other);
 
   const std::string& file() const { return file_; }
@@ -42,7 +42,7 @@ class HfConfig {
   const nlohmann::json* find(std::string_view key) const;
   Error wrong_type(std::string_view key, std::string_view wanted) const;
 
-  std::shared_ptr<const nlohmann::json> json_;  ///< an object; shared by copies, which replace it when they change
+  std::shared_ptr<const nlohmann::json> json_;  ///< an object; copies share it and replace it on change
   std::string file_;
 };
 

@@ -23,7 +23,7 @@ std::string path_of(const std::string& directory, std::string_view name) {
   return (std::filesystem::path(directory) / name).string();
 }
 
-/// The text modules name the file, this one knows where it lies.
+/// The text modules name the file; this module adds the directory.
 Expected<TokenizerSpec> with_path(Expected<TokenizerSpec> result, const std::string& directory) {
   if (result) return result;
   Error error = std::move(result).error();
@@ -31,13 +31,13 @@ Expected<TokenizerSpec> with_path(Expected<TokenizerSpec> result, const std::str
   return error;
 }
 
-/// A JSON object file; an empty object if there is none.
+/// Reads a JSON object from a file; an empty object if there is no file.
 Expected<HfConfig> read_config(const std::string& directory, const std::string& name) {
   DLLM_TRY(const std::string text, read_hf_file(directory, name, false));
   return HfConfig::parse(text.empty() ? "{}" : text, path_of(directory, name));
 }
 
-/// The template of a list of {name, template}: the one that transformers takes when nobody asks for another.
+/// From a list of {name, template}, the one that transformers uses by default.
 Expected<std::string> default_template(const Json& list, const std::string& file) {
   std::vector<std::string> names;
   for (const Json& entry : list) {
@@ -58,7 +58,7 @@ Expected<std::string> template_of(const HfConfig& config) {
   return default_template(*it, config.file());
 }
 
-/// transformers prefers the template's own file to the entry in tokenizer_config.json; empty if there is none at all.
+/// transformers prefers the template's own file to the entry in tokenizer_config.json; empty if there is neither.
 Expected<std::string> read_chat_template(const std::string& directory, const HfConfig& tokenizer_config) {
   DLLM_TRY(std::string jinja, read_hf_file(directory, "chat_template.jinja", false));
   if (!jinja.empty()) return jinja;
@@ -72,7 +72,7 @@ Expected<TokenId> checked_id(std::int64_t id, std::string_view key, const std::s
                file, ""};
 }
 
-/// A role that the tokenizer's files leave open may stand in config.json.
+/// A role that the tokenizer's files do not set may be set in config.json.
 Expected<void> fill_role(const HfConfig& config, std::string_view key, std::int64_t rows,
                          std::optional<TokenId>& role) {
   DLLM_TRY(const auto id, config.optional_integer(key));
@@ -81,8 +81,8 @@ Expected<void> fill_role(const HfConfig& config, std::string_view key, std::int6
   return {};
 }
 
-/// Unlike the other roles, the mask is config.json's business: it is what the model's own sampler reads. Tokenizers of
-/// autoregressive models may have one left over from their family.
+/// Unlike the other roles, the mask comes from config.json, because the model's own sampler reads it there. Tokenizers
+/// of autoregressive models may have one left over from their family.
 Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, TokenizerSpec& spec) {
   if (!facts.mask) {
     spec.mask.reset();
@@ -96,7 +96,7 @@ Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, Token
     if (spec.kinds[token] == TokenKind::kControl &&
         (spec.tokens[token] == "<|mdm_mask|>" || spec.tokens[token] == "<|mask|>"))
       spec.mask = static_cast<TokenId>(token);
-  // LLaDA-MoE's files name none: its model card gives the number.
+  // LLaDA-MoE's files do not contain it: its model card does.
   if (const auto published = static_cast<std::size_t>(*facts.mask);
       !spec.mask && published < spec.tokens.size() && spec.kinds[published] != TokenKind::kNormal)
     spec.mask = facts.mask;
@@ -105,7 +105,7 @@ Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, Token
                config.file(), "a masked diffusion model cannot run without its mask token: add the id to config.json"};
 }
 
-/// Appends the ids that end an answer according to one file: a number or a list of them.
+/// Appends the ids that end an answer according to one file: a number or a list.
 Expected<void> collect_stops(const HfConfig& config, std::int64_t rows, std::vector<TokenId>& stops) {
   const auto it = config.json().find("eos_token_id");
   if (it == config.json().end() || it->is_null()) return {};
@@ -119,7 +119,7 @@ Expected<void> collect_stops(const HfConfig& config, std::int64_t rows, std::vec
   return {};
 }
 
-/// GGUF has three keys for tokens that end an answer. `eom` is the one that TokenizerSpec does not know.
+/// GGUF has three keys for tokens that end an answer. TokenizerSpec does not have `eom`.
 Expected<void> place_stops(std::vector<TokenId> stops, const std::string& directory, TokenizerSpec& spec,
                            std::optional<TokenId>& eom) {
   for (std::optional<TokenId>* role : {&spec.eos, &spec.eot, &eom}) {
@@ -145,7 +145,7 @@ Expected<void> fill_vocabulary(const HfTextFacts& facts, const std::string& dire
   return {};
 }
 
-/// From tokenizer.json, or from vocab.json and merges.txt where there is none.
+/// From tokenizer.json, or from vocab.json and merges.txt if there is none.
 Expected<TokenizerSpec> read_spec(const std::string& directory) {
   const auto read = [&](const char* name, bool required) { return read_hf_file(directory, name, required); };
   DLLM_TRY(const std::string json, read("tokenizer.json", false));

@@ -11,11 +11,11 @@
 
 namespace dllm {
 
-/// What the text side of a conversion has to know of the model.
+/// What converting the tokenizer needs to know about the model.
 struct HfTextFacts {
-  std::int64_t embedding_rows = 0;  ///< the vocabulary is filled up to it
-  /// The mask token of the architecture's published models; none: the model has no use for one. Its id is taken where
-  /// no file names a mask and that token is no word.
+  std::int64_t embedding_rows = 0;  ///< the vocabulary is padded to this size
+  /// The mask token of the architecture's published models; none: the model does not use one. Its id is used if no file
+  /// names a mask and that id is not a word.
   std::optional<TokenId> mask{};
 };
 

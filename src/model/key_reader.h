@@ -17,10 +17,10 @@
 
 namespace dllm {
 
-/// Far above any model, far below overflow of a product.
+/// Far above any model, and far below overflow of a product.
 inline constexpr std::int64_t kMaxModelDim = std::int64_t{1} << 24;
 
-/// Typed access to `{arch}.*` that remembers which keys were asked for.
+/// Typed access to `{arch}.*` that records which keys were read.
 class KeyReader {
  public:
   KeyReader(const Architecture& architecture, const Metadata& metadata)
@@ -45,7 +45,7 @@ class KeyReader {
     return metadata_.string(key(tail));
   }
 
-  /// A size in [1, kMaxModelDim]; absent keys take the fallback, or are errors if there is none.
+  /// A size in [1, kMaxModelDim]; absent keys take the fallback, or are errors without one.
   Expected<std::int64_t> dim(std::string_view tail, std::optional<std::int64_t> fallback = std::nullopt) {
     DLLM_TRY(const auto found, integer(tail));
     if (!found && !fallback) return Error{ErrorCode::kInvalidFile, "the key is missing", key(tail), ""};
@@ -64,12 +64,12 @@ class KeyReader {
     read_.insert(key(tail));
     return metadata_.booleans(key(tail));
   }
-  /// The value is a list.
+  /// Whether the value is a list.
   bool is_list(std::string_view tail) const {
     const MetaValue* const value = metadata_.find(key(tail));
     return value != nullptr && value->type == MetaType::kArray;
   }
-  /// Somebody has asked for the key.
+  /// Whether the key was read.
   bool was_read(std::string_view tail) const { return read_.contains(key(tail)); }
   const Metadata& metadata() const { return metadata_; }
 

@@ -19,7 +19,7 @@ void set_llada_defaults(ModelDesc& desc) {
   desc.eos = 126081;
 }
 
-/// Switches of LLaDA's (OLMo's) configuration that would make another network of it.
+/// Switches of LLaDA's (OLMo's) configuration that would change the network.
 Expected<void> check_llada_switches(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("block_type", "llama"));
   DLLM_CHECK_OK(config.expect("layer_norm_type", "rms"));

@@ -1,6 +1,6 @@
-// LLaDA2.0, 2.1 and 2.2 (mini, flash): block-causal attention over blocks of 32 that tile from position 0, no shift,
-// RoPE over half of each head, q/k norms, a first dense layer, sigmoid router with a selection bias, experts limited to
-// groups (2.0, 2.1) or to a pool per block (2.2), one shared expert.
+// LLaDA2.0, 2.1 and 2.2 (mini, flash): block-causal attention over blocks of 32 on a grid from position 0, no shift,
+// RoPE over half of each head, q/k norms, a dense first layer, a sigmoid router with a selection bias, experts limited
+// to groups (2.0, 2.1) or to a pool per block (2.2), one shared expert.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -36,7 +36,7 @@ Expected<ExpertsDesc> read_llada2_experts(const HfConfig& config) {
   DLLM_TRY(ExpertsDesc experts, experts_from_hf(config));
   DLLM_CHECK_OK(config.expect("score_function", "sigmoid"));
   experts.score = GateScore::kSigmoid;
-  // The published gate divides by the sum whenever a row has more than one expert, and reads no switch for it.
+  // The published gate always divides by the sum if a row has more than one expert; no switch controls it.
   experts.normalize = experts.used > 1;
   DLLM_TRY(const std::int64_t shared, config.integer_or("num_shared_experts", 0));
   DLLM_TRY(experts.shared_width, config.integer_or("moe_shared_expert_intermediate_size", shared * experts.width));
@@ -44,7 +44,7 @@ Expected<ExpertsDesc> read_llada2_experts(const HfConfig& config) {
   DLLM_TRY(const double scale, config.number_or("routed_scaling_factor", 2.5));
   experts.scale = static_cast<float>(scale);
   DLLM_TRY(experts.capacity, config.integer_or("expert_capacity", 0));
-  if (experts.capacity > 0) return experts;  // block routing takes the place of the group limit
+  if (experts.capacity > 0) return experts;  // block routing replaces the group limit
   DLLM_TRY(experts.groups, config.integer_or("n_group", 8));
   DLLM_TRY(experts.groups_used, config.integer_or("topk_group", 4));
   return experts;
@@ -66,7 +66,7 @@ Expected<Metadata> llada2_metadata(const HfConfig& config) {
   meta.set("llada2.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
   DLLM_TRY(const std::int64_t block, config.integer_or("block_size", kLlada2Block));
-  // The version with block routing edits the length of a block by two tokens of its vocabulary; no published file
+  // The version with block routing edits the length of a block with two tokens of its vocabulary; no published file
   // names them.
   constexpr std::uint32_t kDelete = 156930, kInsert = 156931;
   if (experts.capacity > 0 && dims.vocab > kInsert) {
@@ -110,7 +110,7 @@ Architecture llada2_architecture() {
           .permute_qk = false};
 }
 
-/// Ling 2.0, whose network this is: some GGUFs of LLaDA2.0 were made under its name before llama.cpp had another.
+/// Ling 2.0, the same network: some GGUFs of LLaDA2.0 were made under its name before llama.cpp had a new one.
 Architecture bailingmoe2_architecture() {
   Architecture alias = llada2_architecture();
   alias.name = "bailingmoe2";

@@ -1,5 +1,5 @@
 // LLaDA-MoE-7B-A1B: full bidirectional attention, no shift, q/k norms, 64 experts of which 8 are used, weighted by
-// their softmax over all experts as it is.
+// their softmax over all experts without renormalization.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void set_llada_moe_defaults(ModelDesc& desc) {
   desc.eos = 156892;
 }
 
-/// Switches that no published checkpoint sets otherwise.
+/// Switches with the same value in every published checkpoint.
 Expected<void> check_llada_moe_switches(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("attention_bias", false));
   DLLM_CHECK_OK(config.expect("qk_layernorm", true));

@@ -1,5 +1,5 @@
-// Llama: the autoregressive reference. Causal attention is block-causal attention with blocks of one token, and row
-// i-1 predicts token i, so the same loop that denoises decodes it.
+// Llama: the autoregressive reference. Causal attention is block-causal attention with blocks of one token, and row i-1
+// predicts token i, so the denoising loop also decodes it.
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"

@@ -58,8 +58,8 @@ Expected<void> Model::load_text(const Log& log) {
                         "only token ids can be used with it"};
     return {};
   }
-  // A vocabulary or template that we cannot read takes away text, not the network: token ids still run, and whoever
-  // asks for text gets the reason (require_tokenizer()).
+  // Without a readable vocabulary or template the network still runs on token ids; requests for text get the reason
+  // (require_tokenizer()).
   auto tokenizer = tokenizer_of(metadata());
   if (tokenizer) {
     tokenizer_.emplace(*std::move(tokenizer));

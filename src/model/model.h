@@ -19,8 +19,8 @@ namespace dllm {
 /// load(), so any number of backends and threads may share it.
 class Model {
  public:
-  /// Errors: unknown architecture, missing or surplus tensors, shapes that contradict the metadata (tensor, both
-  /// shapes), contradictory keys. A tokenizer that is absent or does not parse is no error here.
+  /// Errors: unknown architecture, missing or unknown tensors, shapes that contradict the metadata (tensor, both
+  /// shapes), contradictory keys. A tokenizer that is absent or does not parse is not an error here.
   static Expected<std::shared_ptr<const Model>> load(ModelSource source, const Log& log = Log());
   static Expected<std::shared_ptr<const Model>> load(const std::string& path, const Log& log = Log());
 
@@ -29,9 +29,9 @@ class Model {
   const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
   const Weights& weights() const { return weights_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return source_.files; }
-  /// As ModelSource::check().
+  /// Like ModelSource::check().
   Expected<void> check() const { return source_.check(); }
-  /// Null if the file has none, or none that this build reads (reported when the model was loaded).
+  /// Null if the file has none, or none that this build can read (reported when the model was loaded).
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// The tokenizer, or why there is none.
   Expected<const Tokenizer*> require_tokenizer() const;
@@ -51,7 +51,7 @@ class Model {
   Weights weights_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> owned_;  ///< tensors that had to be reordered
   std::optional<Tokenizer> tokenizer_;
-  Error tokenizer_error_;  ///< meaningful without a tokenizer
+  Error tokenizer_error_;  ///< meaningful if there is no tokenizer
   std::optional<ChatTemplate> template_;
 };
 

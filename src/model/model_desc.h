@@ -19,7 +19,7 @@ struct ExpertsDesc {
   std::int64_t count = 0;          ///< experts of a layer; 0: every layer is dense
   std::int64_t used = 0;           ///< of them per row
   std::int64_t width = 0;          ///< hidden width of one expert
-  std::int64_t shared_width = 0;   ///< of the expert that every row passes through besides; 0: there is none
+  std::int64_t shared_width = 0;   ///< of the expert that every row also passes through; 0: none
   std::int64_t leading_dense = 0;  ///< first layers without experts
   GateScore score = GateScore::kSoftmax;
   std::int64_t groups = 0, groups_used = 0;  ///< 0: no group limit
@@ -28,10 +28,10 @@ struct ExpertsDesc {
   float scale = 1.f;
 };
 
-/// Layers that see a window of the context, beside those that see all of it, with heads of their own (Gemma).
+/// Layers that see a window of the context, next to layers that see all of it; they have their own heads (Gemma).
 struct SlidingDesc {
   std::int32_t window = 0;   ///< see op::Attention; 0: every layer sees everything
-  std::vector<bool> layers;  ///< by layer: it has the window
+  std::vector<bool> layers;  ///< by layer: whether it has the window
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t rope_dims = 0;
@@ -40,18 +40,18 @@ struct SlidingDesc {
   bool has(std::int64_t layer) const { return window > 0 && layers[static_cast<std::size_t>(layer)]; }
 };
 
-/// What a model recommends that refines whole canvases of random tokens (DiffusionGemma) instead of filling masks.
+/// Recommendations of models that refine whole canvases of random tokens (DiffusionGemma) instead of filling masks.
 struct CanvasDesc {
   std::int32_t length = 0;          ///< positions of a canvas; 0: the model fills masks, or is autoregressive
   std::int32_t max_steps = 48;      ///< passes over one canvas
   double t_min = 0.4, t_max = 0.8;  ///< temperature of the last pass, and that before the first
   double entropy_bound = 0.1;       ///< nats, see CanvasSampler
-  std::int32_t stability = 1;       ///< passes with the same arg-max that end a canvas,
+  std::int32_t stability = 1;       ///< passes with the same arg-max that end a canvas
   double confidence = 0.005;        ///< if the mean entropy is below this (nats)
 };
 
-/// Everything that defines a model's forward pass and the facts its samplers need. Read from the
-/// file's metadata; keys a file lacks come from the architecture's defaults.
+/// Everything that defines a model's forward pass, and the facts its samplers need. Read from the file's metadata; the
+/// architecture's defaults replace missing keys.
 struct ModelDesc {
   std::string architecture;  ///< GGUF `general.architecture`
   std::string name;          ///< GGUF `general.name`, for people

@@ -4,7 +4,7 @@
 
 namespace dllm {
 
-/// What Qwen2.5 and the diffusion models made of it share.
+/// Common to Qwen2.5 and the diffusion models derived from it.
 void set_qwen2_defaults(ModelDesc& desc);
 
 }  // namespace dllm

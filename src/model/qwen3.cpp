@@ -1,5 +1,5 @@
-// Qwen3 and Qwen3-MoE: autoregressive references of the diffusion models that were made of them. Blocks of one token
-// and a shift of one, as for llama.
+// Qwen3 and Qwen3-MoE: autoregressive references of the diffusion models derived from them. Blocks of one token and a
+// shift of one, as for llama.
 #include "model/qwen3.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ void set_causal_qwen3_defaults(ModelDesc& desc) {
   desc.block_length = 1;
 }
 
-/// `mlp_only_layers` and `decoder_sparse_step` can put dense layers between those of experts; no release does.
+/// `mlp_only_layers` and `decoder_sparse_step` can add dense layers between those of experts; no release uses them.
 Expected<void> check_qwen3_layers(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("decoder_sparse_step", 1));
   return config.expect("mlp_only_layers", nlohmann::json::array());

@@ -1,6 +1,6 @@
-// SDAR (1.7B, 4B, 8B, 30B-A3B): Qwen3's weights; small blocks that tile from position 0, full attention within a block,
-// causal between blocks, no shift (arXiv 2510.06303). Checkpoints differ in the block they were trained with
-// (4 to 64); not all say it in their configuration.
+// SDAR (1.7B, 4B, 8B, 30B-A3B): Qwen3's weights; small blocks on a grid from position 0, full attention within a block,
+// causal between blocks, no shift (arXiv 2510.06303). The block length of training differs between checkpoints (4 to
+// 64); not all configurations contain it.
 #include <fmt/format.h>
 
 #include "base/try.h"

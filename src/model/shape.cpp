@@ -21,7 +21,7 @@ constexpr std::int64_t kBytes = 256;
 constexpr std::int64_t kMaxLayers = 1024;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
-/// A word that no other id has: a space and at least two letters, so that decoded text reads as words.
+/// A unique word per id: a space and at least two letters, so that decoded text looks like words.
 std::string made_up_word(std::int64_t number) {
   std::string letters;
   for (std::int64_t rest = number; rest > 0 || letters.size() < 2; rest /= 26)
@@ -29,7 +29,7 @@ std::string made_up_word(std::int64_t number) {
   return encode_alphabet(" " + letters);
 }
 
-/// The published ids where the vocabulary holds them all; else the same tokens, in their order, at its end.
+/// The published ids if the vocabulary holds them all; else the same tokens, in their order, at its end.
 std::map<std::int64_t, std::int64_t> place_tokens(const std::vector<ShapeToken>& tokens, std::int64_t vocab) {
   std::map<std::int64_t, std::int64_t> places;
   for (const ShapeToken& token : tokens) places[token.id] = token.id;
@@ -68,7 +68,7 @@ Expected<void> check_override(std::string_view what, const std::optional<std::in
                fmt::format("{} to {}", minimum, maximum)};
 }
 
-/// Model keys of the configuration with the overrides in place; GGUF names them alike for every architecture.
+/// Model keys of the configuration, with overrides; their GGUF names are the same for every architecture.
 Expected<Metadata> model_metadata(const Architecture& architecture, const HfConfig& config,
                                   const ShapeOverrides& overrides) {
   DLLM_TRY(Metadata meta, architecture.metadata_from_hf(config));

@@ -1,5 +1,5 @@
-// Facts of published checkpoints: their config.json and special tokens. A row is complete when
-// shape_test.cpp knows its number of parameters.
+// Facts about published checkpoints: their config.json and special tokens. An entry is complete when shape_test.cpp has
+// its number of parameters.
 #include "model/shape.h"
 
 namespace dllm {
@@ -33,7 +33,7 @@ std::vector<ShapeToken> bailing_tokens() {
           {"eot", 156900, "<|role_end|>"}};
 }
 
-/// Qwen's tokens, and the mask that a diffusion model of its weights has added; none: autoregressive.
+/// Qwen's tokens, and the mask that a diffusion model derived from it has added; none: autoregressive.
 std::vector<ShapeToken> qwen_tokens(std::int64_t mask = 0, std::string_view text = "") {
   std::vector<ShapeToken> tokens = {{"padding", 151643, "<|endoftext|>"}, {"eos", 151645, "<|im_end|>"}};
   if (mask != 0) tokens.push_back({"mask", mask, text});
@@ -43,7 +43,7 @@ std::vector<ShapeToken> sdar_tokens() { return qwen_tokens(151669, "<|MASK|>"); 
 std::vector<ShapeToken> fast_dllm_tokens() { return qwen_tokens(151665, "|<MASK>|"); }
 std::vector<ShapeToken> rnd1_tokens() { return qwen_tokens(151669, "<|mask|>"); }
 
-/// Tokens of their own at the end of the vocabulary: Gemma's ids (0, 1, 2, 106) are those of bytes in the made-up
+/// Its own tokens at the end of the vocabulary: Gemma's ids (0, 1, 2, 106) are those of bytes in the made-up
 /// tokenizer.
 std::vector<ShapeToken> gemma_tokens() {
   return {{"padding", 262140, "<pad>"}, {"eos", 262141, "<eos>"}, {"bos", 262142, "<bos>"}, {"eot", 262143, "<turn|>"}};

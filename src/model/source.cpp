@@ -66,7 +66,7 @@ std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<
 
 namespace {
 
-/// Appends the gate's and up's halves of a stack {width, 2 F, experts}.
+/// Appends the gate and up halves of a stack {width, 2 F, experts}.
 Expected<void> split_experts(const SourceTensor& tensor, std::size_t at, std::string_view fused,
                              std::vector<SourceTensor>& split) {
   if (tensor.shape.size() != 3 || tensor.shape[1] % 2 != 0 || !tensor.parts.empty())
@@ -110,7 +110,7 @@ Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>&
                    fmt::format("shape {} is not that of {} rows of Q and {} each of K and V", to_string(tensor.shape),
                                q_rows, kv_rows),
                    tensor.name, ""};
-    // A vector's rows are its elements.
+    // In a vector, each element is a row.
     const auto row_bytes = static_cast<std::int64_t>(tensor.data.size()) / rows;
     std::int64_t first = 0;
     for (const auto& [part, count] : {std::pair(".attn_q.", q_rows), {".attn_k.", kv_rows}, {".attn_v.", kv_rows}}) {

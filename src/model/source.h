@@ -14,7 +14,7 @@
 
 namespace dllm {
 
-/// A tensor in GGUF's name and shape, whose bytes may still have to be brought into GGUF's row order.
+/// A tensor with GGUF's name and shape; its bytes may still need to be put into GGUF's row order.
 struct SourceTensor {
   std::string name;
   TensorType type = TensorType::kF32;
@@ -22,44 +22,44 @@ struct SourceTensor {
   std::span<const std::byte> data;
   /// > 0: rows are heads in half-split order, to be interleaved (see permute_qk).
   std::int64_t permute_heads = 0;
-  bool mapped = false;  ///< `data` lies in a map of a file (MappedFile::drop_pages)
-  /// Instead of `data`: pieces that follow each other, such as the experts of a layer, which Hugging Face stores apart.
+  bool mapped = false;  ///< `data` is part of a mapped file (MappedFile::drop_pages)
+  /// Instead of `data`: consecutive pieces, such as the experts of a layer, which Hugging Face stores separately.
   std::vector<std::span<const std::byte>> parts{};
 };
 
-/// Bytes of the tensor as it stands.
+/// Bytes of the tensor as stored.
 std::size_t byte_size(const SourceTensor& tensor);
 
-/// A model in GGUF terms, wherever it comes from: a GGUF file, a Hugging Face directory, or a test. Running,
-/// converting and quantizing all start here.
+/// A model in GGUF terms, whatever its source: a GGUF file, a Hugging Face directory, or a test. Running, converting
+/// and quantizing all start here.
 struct ModelSource {
   std::string name;  ///< path, for messages
   Metadata metadata;
   std::vector<SourceTensor> tensors;
   std::shared_ptr<const void> owner;                       ///< keeps the tensors' bytes alive
-  std::vector<std::shared_ptr<const MappedFile>> files{};  ///< that the bytes are in
+  std::vector<std::shared_ptr<const MappedFile>> files{};  ///< that contain the bytes
 
   const SourceTensor* find(std::string_view tensor) const;
-  /// Whether the files are still those that were opened; to be asked after the bytes were read, before the result is
-  /// given away. Errors: kIo.
+  /// Whether the files are unchanged since they were opened. Call it after the bytes were read, before the result is
+  /// used. Errors: kIo.
   Expected<void> check() const { return check_unchanged(files); }
 };
 
-/// A .gguf file, a Hugging Face directory (config.json, *.safetensors, tokenizer.json), told apart by looking.
+/// Opens a .gguf file or a Hugging Face directory (config.json, *.safetensors, tokenizer.json).
 Expected<ModelSource> open_source(const std::string& path);
 Expected<ModelSource> source_from_gguf(GgufFile file);
 Expected<ModelSource> source_from_hf(const std::string& directory);
 
-/// `general.size_label`: "8.0B", "1.3M"; two digits, in the unit that leaves something before the point.
+/// `general.size_label`: "8.0B", "1.3M"; two digits, in the largest unit that is at most the number.
 std::string size_label(const std::vector<SourceTensor>& tensors);
 
 /// The tensor's bytes in GGUF order: its own, or written to `buffer`.
 std::span<const std::byte> tensor_bytes(const SourceTensor& tensor, std::vector<std::byte>& buffer);
 
-/// The tensors under the names that graphs declare: `attn_qkv` (all rows of Q, then K, then V, as in LLaDA2) becomes
-/// attn_q, attn_k and attn_v, and `ffn_gate_up_exps` (of each expert the gate's rows, then as many of up) becomes
-/// ffn_gate_exps and ffn_up_exps: views of the same bytes, those of experts in pieces. Files keep the spelling that
-/// they came with. Error: kInvalidFile, if the rows are not those of the heads, or cannot be halved.
+/// The tensors under the names that graphs declare. `attn_qkv` (all rows of Q, then K, then V, as in LLaDA2) becomes
+/// attn_q, attn_k and attn_v; `ffn_gate_up_exps` (for each expert the gate's rows, then as many of up) becomes
+/// ffn_gate_exps and ffn_up_exps. These are views of the same bytes, for experts in pieces. Files keep their own
+/// spelling. Error: kInvalidFile, if the rows do not match the heads, or cannot be halved.
 Expected<std::vector<SourceTensor>> split_fused(const std::vector<SourceTensor>& tensors, std::int64_t q_rows,
                                                 std::int64_t kv_rows);
 

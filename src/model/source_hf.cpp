@@ -1,4 +1,4 @@
-// A Hugging Face checkpoint as a model in GGUF terms: names, metadata and row order as llama.cpp's converter makes
+// A Hugging Face checkpoint as a model in GGUF terms: names, metadata and row order as llama.cpp's converter writes
 // them.
 #include <fmt/format.h>
 
@@ -33,11 +33,11 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// A Hugging Face tensor name taken apart: "model.layers.{}.mlp.up_proj" + layer 3 + ".weight".
+/// A parsed Hugging Face tensor name: "model.layers.{}.mlp.up_proj" + layer 3 + ".weight".
 struct HfName {
   std::string pattern;
   std::string layer;   ///< digits; empty outside the layers
-  std::string expert;  ///< digits; empty where there is no second number
+  std::string expert;  ///< digits; empty if there is no second number
   std::string suffix;  ///< ".weight", ".bias" or empty
 
   explicit HfName(std::string_view name) {
@@ -61,7 +61,7 @@ struct HfName {
   }
 };
 
-/// Renames tensors and puts them into the order of the forward pass, whatever the order of files and shards.
+/// Renames tensors and sorts them in the order of the forward pass, whatever the order of files and shards.
 class TensorTable {
  public:
   explicit TensorTable(const Architecture& architecture) {
@@ -114,7 +114,7 @@ class TensorTable {
     std::map<int, SafeTensor> experts;
   };
 
-  /// The Hugging Face name has no suffix, and the other one brings its own.
+  /// The Hugging Face name has no suffix; the GGUF name includes its own.
   static bool is_complete(std::string_view gguf) {
     return gguf.ends_with(".bias") || gguf.ends_with(".weight") || gguf.ends_with(".scale");
   }
@@ -151,7 +151,7 @@ class TensorTable {
   std::map<Key, Stack> stacks_;
 };
 
-/// Buffers that checkpoints carry along and every implementation computes itself.
+/// Buffers that checkpoints contain but every implementation computes itself.
 bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 bool is_left_out(const Architecture& architecture, std::string_view name) {
@@ -166,7 +166,7 @@ Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architect
   return table.take();
 }
 
-/// `weight_tying` is LLaDA's name; where it stands, transformers' own flag is only a leftover default.
+/// `weight_tying` is LLaDA's name; if it is present, transformers' own flag is only a leftover default.
 Expected<bool> is_tied(const HfConfig& config) {
   if (config.contains("weight_tying")) return config.boolean_or("weight_tying", false);
   if (const auto text = config.json().find("text_config");
@@ -212,7 +212,7 @@ Expected<void> mark_permuted(const Architecture& architecture, ModelSource& sour
   return {};
 }
 
-/// `general.file_type` of the checkpoint as it is, by the type of its first matrix.
+/// `general.file_type` of the checkpoint as is, by the type of its first matrix.
 std::uint32_t file_type(const std::vector<SourceTensor>& tensors) {
   for (const SourceTensor& tensor : tensors) {
     if (tensor.shape.size() < 2) continue;
@@ -251,7 +251,7 @@ Expected<const Architecture*> find_model(const HfConfig& config) {
                config.file(), ""};
 }
 
-/// What generation_config.json recommends, in the words of LLaDA's generate().
+/// The recommendations of generation_config.json, with the names of LLaDA's generate().
 Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
   const auto it = config.json().find("generation_config");
   if (it == config.json().end()) return {};
@@ -288,13 +288,13 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   ModelDesc defaults;
   architecture.set_defaults(defaults);
   DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta));
-  // What the architecture says of the tokenizer holds over what its files say.
+  // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
   return set_lengths(config, meta);
 }
 
-/// What Model::load() will hold against the model, before gigabytes are converted.
+/// The checks of Model::load(), before gigabytes are converted.
 Expected<void> check_model(const Architecture& architecture, const ModelSource& source) {
   const TensorFacts facts{source.find("token_embd.weight")->shape[1], static_cast<std::int64_t>(source.tensors.size()),
                           source.find("output.weight") != nullptr};
@@ -306,7 +306,7 @@ Expected<void> check_model(const Architecture& architecture, const ModelSource& 
   return check_tensors(architecture.build(desc, {1, 1}), tensors);
 }
 
-/// What keeps the bytes of a checkpoint's tensors alive.
+/// Keeps the bytes of a checkpoint's tensors alive.
 struct CheckpointBytes {
   std::shared_ptr<const Safetensors> files;
   std::vector<GeneratedTensor> generated;

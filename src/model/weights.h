@@ -12,7 +12,7 @@ struct WeightView {
   TensorType type = TensorType::kF32;
   Shape shape;
   std::span<const std::byte> data;
-  /// `data` lies in a map of a read-only file: its pages may be dropped from memory and are read again when touched.
+  /// `data` is part of a mapped read-only file: its pages may be dropped from memory and are read again on access.
   bool mapped = false;
 
   bool present() const { return !data.empty(); }

@@ -34,7 +34,7 @@ struct HfTensor {
   std::string bytes;
 };
 
-/// The files of a Hugging Face checkpoint before they are written; a test damages what it wants. Null JSON and empty
+/// The files of a Hugging Face checkpoint before they are written, so that tests can damage them. Null JSON and empty
 /// text mean that there is no such file.
 struct HfCheckpoint {
   nlohmann::json config, tokenizer, tokenizer_config, generation_config;
@@ -44,7 +44,7 @@ struct HfCheckpoint {
   HfTensor* find(const std::string& name);
   void erase(const std::string& name);
   void set(const std::string& name, const std::vector<std::int64_t>& dims);  ///< replaces or adds, values of tiny_value
-  /// `shards` > 1 makes an index; tensors go to the shards in turn.
+  /// `shards` > 1 writes an index; tensors are distributed over the shards.
   void write(const std::string& directory, int shards = 1) const;
 };
 
@@ -58,7 +58,7 @@ struct HfSpec {
 inline constexpr std::int64_t kTinyTokens = 262;  ///< 256 bytes, one merge, five special tokens
 inline constexpr std::int64_t kTinyRows = 272;
 
-/// A sound checkpoint: byte-level tokenizer with one merge ("h e"), weights of tiny_value().
+/// A valid checkpoint: byte-level tokenizer with one merge ("h e"), weights of tiny_value().
 HfCheckpoint make_checkpoint(const HfSpec& spec);
 
 /// The weight at `index` of a tensor: exactly representable in every float type.
