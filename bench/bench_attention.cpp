@@ -1,9 +1,9 @@
-// Micro-benchmarks of what a step does besides products with weights: attention, row operators, reductions of logits.
+// Micro-benchmarks of everything in a step besides products with weights: attention, row operators, logit reductions.
 //
 //   dllm_bench_kernels --benchmark_filter='attention/avx512/F16'
 //
-// Attention counts two operations per multiply-add of q k^T and of p v. `fma_peak/<threads>` in the same run is what
-// the processor could do (12 independent chains of 16-lane multiply-adds, AVX-512 only).
+// Attention counts two operations per multiply-add of q k^T and of p v. `fma_peak/<threads>` in the same run is the
+// processor's limit (12 independent chains of 16-lane multiply-adds, AVX-512 only).
 
 #include <benchmark/benchmark.h>
 
@@ -33,8 +33,8 @@ namespace {
 
 using test::Random;
 
-/// `rows` queries of one layer (head_dim 128) that see `keys` positions. As many layers as fill 64 MiB take turns, so
-/// that K and V come from memory as they do in a model.
+/// `rows` queries of one layer (head_dim 128) that see `keys` positions. Rotates over as many layers as fill 64 MiB, so
+/// that K and V come from memory as in a model.
 void attention(benchmark::State& state, const KernelSet* set, TensorType type, std::int32_t heads,
                std::int32_t kv_heads, std::int64_t rows, std::int64_t keys) {
   const std::int32_t dim = 128;
@@ -92,7 +92,7 @@ void reduction(benchmark::State& state, ScoreRequest request) {
   state.SetItemsProcessed(state.iterations() * vocab);
 }
 
-/// One operator over rows that lie in the second-level cache, on one thread.
+/// One operator over rows in the second-level cache, on one thread.
 template <class Body>
 void row_operator(const std::string& name, std::int64_t width, Body body) {
   benchmark::RegisterBenchmark(name.c_str(), [width, body](benchmark::State& state) {

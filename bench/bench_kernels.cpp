@@ -1,6 +1,6 @@
 // Micro-benchmarks of the CPU backend's products with weights; bench_attention.cpp has the rest. `items_per_second`
-// counts operations (a multiply and an add are two), or logits for the head; `bytes_per_second` counts the weights that
-// are read.
+// counts operations (a multiply and an add are two), or logits for the head; `bytes_per_second` counts the bytes of
+// weights read.
 //
 //   dllm_bench_kernels --benchmark_filter='linear/avx512/Q4_0'
 //   DLLM_BENCH_THREADS=2 dllm_bench_kernels        (default: every CPU)
@@ -28,7 +28,7 @@ int bench_threads() {
   return wanted > 0 ? wanted : default_thread_count();
 }
 
-// Each file registers its own benchmarks; a new kernel costs a file here and a line in register_all().
+// Each file registers its own benchmarks; a new kernel needs a file here and a line in register_all().
 void register_attention();
 void register_peaks();
 void register_steps();
@@ -50,7 +50,7 @@ std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool
   return packed_format(weight.type) == nullptr ? nullptr : std::make_unique<PackedMatrix>(weight, pool);
 }
 
-/// x [rows][4096] times W [4096][4096], with the preparation of activations.
+/// x [rows][4096] times W [4096][4096], including the preparation of activations.
 void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows) {
   const std::int64_t k = 4096, n = 4096;
   Random random(1);
@@ -116,7 +116,7 @@ void register_all() {
   register_peaks();
   KernelSetEntry entries[kMaxKernelSets];
   const int count = list_kernel_sets(entries);
-  // The scalar set is the oracle, not a product: it is left out.
+  // The scalar set is the reference, not for use: it is left out.
   for (int i = 1; i < count; ++i)
     if (entries[i].available) register_set(entries[i].set);
   register_attention();

@@ -1,6 +1,6 @@
-// The machine's own limits, in the same run as the kernels that are held against them: each loop of
-// src/cpu/kernels/peak.cpp on every thread, and reads of 256 MiB of memory,
-// in small and in huge pages.
+// The machine's own limits, in the same run as the kernels that are compared with them: each loop of
+// src/cpu/kernels/peak.cpp on every thread, and reads of 256 MiB of memory, in small and in huge
+// pages.
 //
 //   dllm_bench_kernels --benchmark_filter='peak|linear/avx512/Q4_0'
 

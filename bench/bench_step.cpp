@@ -1,7 +1,7 @@
-// Everything of a step that is not a product with weights, except the quantization of activations and the reduction of
+// Everything in a step that is not a product with weights, except the quantization of activations and the reduction of
 // logits (`quantize`, `reduction`), for the layers of the LLaDA-8B and Dream-7B shapes: attention, norms, RoPE, stores
-// to the cache, SwiGLU, residual additions, loops and barriers. The products are replaced by embedding look-ups that
-// write their outputs (a copy of a row), which are part of the time.
+// to the cache, SwiGLU, residual additions, loops and barriers. Embedding look-ups that write the outputs (a copy of a
+// row) replace the products; their time is included.
 //
 //   DLLM_BENCH_THREADS=2 dllm_bench_kernels --benchmark_filter='rest_of_step'
 

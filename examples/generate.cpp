@@ -1,4 +1,4 @@
-// Loads a model, answers one prompt, prints the answer and what it cost.
+// Loads a model, answers one prompt, and prints the answer and its cost.
 //
 //   example_generate [MODEL.gguf [PROMPT]]        an empty MODEL is the embedded one
 #include <cstdio>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   }
   dllm::GenerateOptions options;
   options.length = 64;
-  options.decoder = {"threshold", {{"threshold", 0.9}}};  // commit every token that is at least this sure
+  options.decoder = {"threshold", {{"threshold", 0.9}}};  // commit every token with at least this confidence
 
   const auto answer = model->generate(prompt, options);
   if (!answer) {

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
 
   dllm::GenerateOptions options;
   options.length = 32;
-  options.decoder.name = "low-confidence";  // one token per step, the surest first
+  options.decoder.name = "low-confidence";  // one token per step, the most confident first
   const auto show = [steps](const dllm::StepEvent& event) {
     std::printf("step %d: ", event.step + 1);
     for (std::size_t i = static_cast<std::size_t>(event.prompt_length); i < event.canvas.size(); ++i)

@@ -1,4 +1,4 @@
-// Works below the chat: a template's token ids with masks after them, one forward pass, the likeliest token per mask.
+// Works below the chat: a template's token ids followed by masks, one forward pass, the likeliest token per mask.
 //
 //   example_tokens [MODEL.gguf [PROMPT]]        an empty MODEL is the embedded one
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The CPU backend against the float64 definition, on random models of every architecture and on every kind of plan.
+// The CPU backend against the float64 definition, on random models of every architecture and every kind of plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ TEST(CpuBackend, TwoRegionsAndWindows) {
     StepPlan prompt = full_plan(29, 80);
     prompt.causal_block = 1;
     EXPECT_LT(pair.compare(prompt), 1e-5);
-    prompt.causal_block = 4;  // windows in front of blocks
+    prompt.causal_block = 4;  // windows before blocks
     EXPECT_LT(pair.compare(prompt), 1e-5);
     StepPlan canvas = full_plan(37, 80);
     canvas.rows.erase(canvas.rows.begin(), canvas.rows.begin() + 29);
@@ -146,7 +146,7 @@ TEST(CpuBackend, EveryKindOfRouting) {
   for (const ExpertsDesc& kind : kinds) {
     Pair pair({.architecture = "llada2", .experts = kind});
     EXPECT_LT(pair.compare(full_plan(37, 80)), 1e-5) << kind.count << ' ' << kind.used;
-    StepPlan rest = full_plan(40, 80);  // all of the last block, so that its pool is whole
+    StepPlan rest = full_plan(40, 80);  // all of the last block, so that its pool is complete
     rest.rows.erase(rest.rows.begin(), rest.rows.begin() + 32);
     rest.scored = {0, 5};
     rest.visible = {{0, 40}};
@@ -157,7 +157,7 @@ TEST(CpuBackend, EveryKindOfRouting) {
 TEST(CpuBackend, ExpertsOfEveryWeightType) {
   for (const TensorType type : {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0,
                                 TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kMXFP4}) {
-    // Every expert is used: noise of 8-bit activations does not change a choice.
+    // Every expert is used, so noise of 8-bit activations does not change the choice.
     const RandomModel spec{.architecture = "llada-moe",
                            .width = 256,
                            .heads = 4,

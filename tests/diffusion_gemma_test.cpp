@@ -1,5 +1,5 @@
 // DiffusionGemma against an independent forward pass and sampler (PyTorch, float64; golden/models/diffusion_gemma.py,
-// which holds both against transformers): the tiny checkpoint as Hugging Face has it, the GGUF made of it, single
+// which is itself checked against transformers): the tiny Hugging Face checkpoint, the GGUF converted from it, single
 // passes in both regions, and whole generations.
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ struct Runner {
     cache = *backend->make_cache(64);
   }
 
-  /// Logits of `ids` at positions first, ..., which see everything up to their end.
+  /// Logits of `ids` at positions first, ..., each seeing everything up to the end.
   std::vector<float> pass(const std::vector<std::int32_t>& ids, Position first, Region region,
                           const std::vector<RowMixture>& mixtures = {}) {
     SequenceStep step{cache.get(), {}, {}, {}};
@@ -80,7 +80,7 @@ std::vector<RowMixture> softmax_of(const std::vector<float>& logits, std::size_t
   return mixtures;
 }
 
-/// Prompt, canvas, and canvas with its own prediction fed back, one after the other.
+/// Prompt, canvas, and canvas with its own prediction fed back, in sequence.
 std::vector<float> all_passes(Runner& runner, const json& golden) {
   const auto prompt = golden["input_ids"].get<std::vector<std::int32_t>>();
   const auto canvas = golden["canvas"].get<std::vector<std::int32_t>>();
@@ -232,7 +232,7 @@ TEST(DiffusionGemma, ImportChecksItsConfiguration) {
   EXPECT_NE(
       error([](Checkpoint& c) { c.erase("model.decoder.self_conditioning.up_proj.weight"); }).find("self_cond_up"),
       std::string::npos);
-  // The vision tower is left out; what transformers writes by layer means what the published keys mean.
+  // The vision tower is left out; the per-layer keys of newer transformers have the meaning of the published keys.
   EXPECT_EQ(error([](Checkpoint& c) {
               c.set("model.encoder.vision_tower.patch_embedder.input_proj.weight", {4, 4});
               c.config["text_config"].erase("global_head_dim");
@@ -282,7 +282,7 @@ TEST(DiffusionGemma, GenerationsAreTokenForTokenThoseOfTheReference) {
     EXPECT_EQ(answer->finish, stopped ? FinishReason::kStop : FinishReason::kLength);
     EXPECT_EQ(answer->stats.committed_tokens, static_cast<std::int32_t>(ids.size()));
     std::int32_t expected = 0;
-    for (const std::int32_t count : passes) expected += count + 1;  // a canvas, and what lies before it
+    for (const std::int32_t count : passes) expected += count + 1;  // a canvas, and what precedes it
     EXPECT_EQ(answer->stats.nfe, expected) << run["options"].dump();
     EXPECT_EQ(answer->stats.rows_scored, 8 * (expected - static_cast<std::int32_t>(passes.size())));
   }

@@ -1,4 +1,4 @@
-// The published benchmark files, where this machine has them: every item is read, and its own solution is judged right.
+// The published benchmark files, if this machine has them: every item is read, and its own solution is judged right.
 #include <gtest/gtest.h>
 
 #include "eval/eval_set.h"
@@ -54,7 +54,7 @@ TEST(EvalData, HumanevalSolutionsPassTheirTests) {
   DLLM_REQUIRE_SHARED_DATA(shared);
   if (const auto result = run_python("", ""); !result) GTEST_SKIP() << result.error().message();
   const EvalSet set = read(shared, {"humaneval/HumanEval.jsonl", "humaneval", 164});
-  // Every fourteenth: each takes a Python process.
+  // Every fourteenth, because each takes a Python process.
   for (std::size_t i = 0; i < set.items.size(); i += 14) {
     const auto verdict =
         set.kind->judge(set.items[i], set.items[i].answer, {.run_code = RunCode::kSandboxed, .seconds = 60});

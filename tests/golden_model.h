@@ -23,7 +23,7 @@ using nlohmann::json;
 
 inline constexpr const char* kGoldenModels = DLLM_SOURCE_DIR "/tests/golden/models/";
 
-/// make_models.py's `values`, with the rows that it makes equal.
+/// make_models.py's `values`, including rows that it makes equal.
 inline std::string tensor_bytes_of(const json& entry) {
   const auto name = entry["name"].get<std::string>();
   const auto dims = entry["shape"].get<std::vector<std::int64_t>>();
@@ -42,7 +42,7 @@ inline std::string tensor_bytes_of(const json& entry) {
   return bytes;
 }
 
-/// A tiny checkpoint on disk, and what the reference makes of it.
+/// A tiny checkpoint on disk, and the reference's results for it.
 class GoldenModel {
  public:
   using Damage = std::function<void(HfCheckpoint&)>;
@@ -66,7 +66,7 @@ class GoldenModel {
   const std::vector<double>& logits() const { return logits_; }
   std::vector<std::int32_t> ids() const { return json_["input_ids"].get<std::vector<std::int32_t>>(); }
 
-  /// The checkpoint as a GGUF of this type, in the same directory; empty if that failed.
+  /// The checkpoint as a GGUF of this type, in the same directory; empty on failure.
   std::string write_gguf(const std::string& type) const {
     const auto source = source_from_hf(path());
     if (!source) return ADD_FAILURE() << source.error().message(), "";
@@ -84,7 +84,7 @@ class GoldenModel {
   std::vector<double> logits_;
 };
 
-/// Largest deviation by the largest logit.
+/// Largest deviation relative to the largest logit.
 inline double deviation(const std::vector<float>& actual, const std::vector<double>& expected) {
   if (actual.size() != expected.size()) return HUGE_VAL;
   double scale = 0, worst = 0;

@@ -24,7 +24,7 @@ const LanguageModel& tiny() {
 const LanguageModel& harder() {
   static const LanguageModel model = [] {
     LoadOptions options;
-    options.cache_type = "f32";  // by default K/V of an F16 model are F16, and PyTorch's are not
+    options.cache_type = "f32";  // K/V of an F16 model are F16 by default, but not in PyTorch
     return *LanguageModel::load(DLLM_SOURCE_DIR "/models/harder-llada-f16.gguf", options);
   }();
   return model;
@@ -61,7 +61,7 @@ TEST(Golden, LogitsAgreeToOneInTenThousand) {
   }
 }
 
-/// The first step in which two decodes differ, by the steps and the tokens of their positions; -1: none.
+/// The first step in which two decodes differ in their tokens or positions; -1: none.
 int first_difference(const Generation& own, const std::vector<std::int32_t>& ids,
                      const std::vector<std::int32_t>& steps) {
   int first = -1;
@@ -73,9 +73,9 @@ int first_difference(const Generation& own, const std::vector<std::int32_t>& ids
   return first;
 }
 
-/// A run whose closest decision is nearer than float32 resolves (`margin`, as recorded): another order of additions may
-/// take the other side. Up to that decision everything is as recorded; there, both sides are equally sure of what they
-/// commit; and the answer is as good.
+/// A run whose closest decision is narrower than float32 resolves (`margin`, as recorded) may decide otherwise with
+/// another order of additions. Up to that decision everything must be as recorded; at it, both sides must commit with
+/// equal confidence; and the answer must be as good.
 void expect_equal_up_to_a_tie(const Generation& own, const json& run) {
   const auto ids = run["output_ids"].get<std::vector<std::int32_t>>();
   const auto steps = run["commit_step"].get<std::vector<std::int32_t>>();
@@ -90,7 +90,7 @@ void expect_equal_up_to_a_tie(const Generation& own, const json& run) {
     if (!same && own.commit_step[p] == tie) here.push_back(own.confidence[p]);
     if (!same && steps[p] == tie) there.push_back(confidence[p]);
   }
-  // As many commits on either side, unless the tie is about a threshold: then one side commits something more.
+  // The same number of commits, unless the tie is about a threshold: then one side commits one position more.
   std::sort(here.begin(), here.end());
   std::sort(there.begin(), there.end());
   for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) EXPECT_NEAR(here[i], there[i], 2e-4);
@@ -125,7 +125,7 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   if (mode.steps > 0) options.decoder.options["steps"] = mode.steps;
   options.compat = std::string(mode.algorithm) == "factor";  // recorded with upstream's end-of-list rule
   int ties = 0;
-  // Under sanitizers a schedule of 64 passes takes four minutes: a quarter of the runs shows as much of the memory.
+  // Under sanitizers a schedule of 64 passes takes four minutes; a quarter of the runs covers the same memory accesses.
 #ifdef __SANITIZE_ADDRESS__
   const std::size_t stride = mode.steps > 0 || mode.harder ? 4 : 1;
 #else
@@ -177,7 +177,7 @@ TEST(GoldenDecoders, WholeAnswersUnderCompat) {
       if (one.contains(name)) options.decoder.options[key] = one[name].get<double>();
     for (const auto& [name, key] : integers)
       if (one.contains(name)) options.decoder.options[key] = one[name].get<std::int64_t>();
-    // The whole vocabulary makes the expectation: upstream cuts nothing off.
+    // The expectation is over the whole vocabulary, which upstream does not cut.
     if (one.contains("smooth"))
       options.smoothing.options = {{"smooth", one["smooth"].get<double>()}, {"smooth_top", std::int64_t{0}}};
     ASSERT_EQ(one["runs"].size(), 6u);

@@ -1,4 +1,4 @@
-// Identities that must hold whatever the weights are, on the embedded model.
+// Identities that must hold for any weights, on the embedded model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST(Invariants, ThresholdAboveOneCommitsTheBestAndItsTiesOnly) {
   const Generation result = run(load(), never);
   EXPECT_GT(result.stats.nfe, run(load(), base()).stats.nfe);
   EXPECT_EQ(result.stats.forced, 0);
-  // What one pass commits lies within the tie width of dInfer's rule; float64 rounding of c - 1e-5 aside.
+  // What one pass commits is within the tie width of dInfer's rule, apart from the float64 rounding of c - 1e-5.
   std::map<std::int32_t, std::pair<double, double>> range;
   for (std::size_t i = 0; i < result.ids.size(); ++i) {
     const double c = result.confidence[i];
@@ -94,7 +94,7 @@ TEST(Invariants, DecodersThatComeToTheSame) {
   fixed.decoder.options["steps"] = sdar.decoder.options["steps"] = 20;
   same(sdar, fixed);
 
-  // With one token per step as the least, LLaDA2's and SDAR's rules differ in < and <= only.
+  // With a minimum of one token per step, LLaDA2's and SDAR's rules differ only in < and <=.
   same(base("llada2"), base("sdar-dynamic"));
 
   // No run's best exceeds a low threshold above 1: what remains is the strict threshold rule.
@@ -104,7 +104,7 @@ TEST(Invariants, DecodersThatComeToTheSame) {
   never.decoder.options["remask_threshold"] = 0;  // no token is less likely than impossible
   same(never, hierarchical);
 
-  // An empty bound leaves the surest position per pass.
+  // An empty bound leaves one position per pass, the most certain.
   GenerateOptions bound = base("entropy-bound");
   bound.decoder.options["entropy_bound"] = 0;
   EXPECT_EQ(run(model, bound).stats.nfe, 64);

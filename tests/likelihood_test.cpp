@@ -1,4 +1,4 @@
-// Likelihoods of the embedded model against an enumeration over its raw logits, written out here once more.
+// Likelihoods of the embedded model against an independent enumeration over its raw logits.
 #include "eval/likelihood.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Likelihood, MaskedLogProbsAreThoseOfTheLogits) {
       const auto p = static_cast<std::size_t>(q.prompt + masked[i]);
       EXPECT_NEAR((*logs)[i], log_softmax(*logits, p, q.ids[p]), 1e-5);
     }
-    // Guidance by a scale near nothing changes nearly nothing; by a real one it does.
+    // Guidance by a tiny scale changes almost nothing; by a real one it does.
     const auto hardly = tiny().masked_log_probs(q.ids, positions(q, masked), 1e-6, q.prompt);
     const auto guided = tiny().masked_log_probs(q.ids, positions(q, masked), 1.0, q.prompt);
     ASSERT_TRUE(hardly && guided);
@@ -76,7 +76,7 @@ TEST(Likelihood, SamplesAgreeWithTheEnumerationOverLogits) {
   const Question q = question("Find the number of nuts. Sum: 4 9 2", "4+9=13");
   ASSERT_GE(q.length, 4);
   ASSERT_LE(q.length, 8);
-  // Independent of the estimator: bit masks over raw logits, weights by hand.
+  // Independent of the estimator: bit masks over raw logits, explicit weights.
   double exact = 0;
   for (unsigned bits = 1; bits < 1u << q.length; ++bits) {
     Ids shown = q.ids;

@@ -1,5 +1,5 @@
 // Every architecture against an independent forward pass (PyTorch, float64; golden/models/make_models.py): the tiny
-// checkpoint as Hugging Face has it, the GGUF made of it, and the loop that decodes it.
+// Hugging Face checkpoint, the GGUF converted from it, and the loop that decodes it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST_P(GoldenModels, QuantizedGgufsComeClose) {
     const bool stays = tensor.shape.size() == 1 || tensor.name.ends_with("ffn_gate_inp.weight");
     EXPECT_EQ(tensor.type, stays ? TensorType::kF32 : TensorType::kQ8_0) << tensor.name;
   }
-  // Rounding changes choices of experts, whose scores lie as close as random weights put them: no bound holds then.
+  // Rounding changes the choice of experts, whose random scores can be arbitrarily close: no bound holds then.
   if ((*described)->desc().experts.count > 0) {
     EXPECT_TRUE(std::ranges::all_of(*quantized, [](float z) { return std::isfinite(z); }));
   } else {

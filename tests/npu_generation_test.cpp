@@ -95,7 +95,7 @@ TEST(NpuBackend, GenerationsEqualTheReference) {
   EXPECT_GT(npu->counters().steps, npu->counters().compiled) << "programs are kept by the shape of the step";
 }
 
-/// What the formats cost in quality is for docs; that the answer survives 8 bits is a test.
+/// The loss of quality is measured in docs; this tests that the answer survives 8 bits.
 TEST(NpuBackend, AnswersAsTheCpuDoes) {
   GenerateOptions options;
   options.length = 32;
@@ -124,10 +124,10 @@ std::vector<SequenceStep> two_steps(Backend& backend, std::vector<std::unique_pt
   return batch;
 }
 
-/// Sequences of a batch do not see each other, and a batch that is too large is run in halves.
+/// Sequences of a batch are independent, and a batch that is too large is run in halves.
 TEST(NpuBackend, BatchesChangeNothing) {
   npu::MachineConfig config = machine("mxint4:32:plena", "mxint4:32:plena");
-  // Keys per chunk of softmax follow from the device: here from its matrix SRAM, which stays.
+  // Keys per chunk of softmax follow from the device: here from the size of its matrix SRAM, which is not changed.
   config.mram_elements = std::uint64_t{64 * 64} * 16;
   const auto roomy = npu_backend(config);
   config.vram_elements = std::uint64_t{128} * 1700;

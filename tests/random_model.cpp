@@ -28,7 +28,7 @@ std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, st
   const bool gain = decl.name.find("norm") != std::string::npos || decl.name.find("scale") != std::string::npos ||
                     decl.name == "rope_freqs.weight";
   const bool bias = decl.name.ends_with(".bias");
-  // Fan-in scaling keeps activations of order 1, so errors are comparable between shapes.
+  // Fan-in scaling keeps activations of order 1, so that errors are comparable between shapes.
   const float scale = bias                               ? 0.1f
                       : decl.name == "token_embd.weight" ? 1.f
                                                          : 1.f / std::sqrt(static_cast<float>(decl.shape[0]));
@@ -41,7 +41,7 @@ std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, st
   return bytes;
 }
 
-/// Every other layer slides, with twice the KV heads of half the size; canvases of eight.
+/// Every other layer has a sliding window, and twice the KV heads of half the size; canvases of eight.
 void set_layer_kinds(const RandomModel& spec, Metadata& meta) {
   const auto set = [&](const char* tail, MetaValue value) {
     meta.set(spec.architecture + "." + tail, std::move(value));

@@ -13,11 +13,11 @@ struct RandomModel {
   std::int64_t width = 64, layers = 2, heads = 4, kv_heads = 4, ffn_width = 96, vocab = 80;
   TensorType type = TensorType::kF32;  ///< of the matrices; rows that do not fit its blocks stay F32
   std::uint64_t seed = 1;
-  /// Of architectures with experts; sigmoid scores bring a selection bias.
+  /// Of architectures with experts; sigmoid scores include a selection bias.
   ExpertsDesc experts = {.count = 8, .used = 3, .width = 32, .shared_width = 0};
 };
 
-/// The model as a file would give it; deterministic in `spec`.
+/// The model as if read from a file; deterministic in `spec`.
 ModelSource random_source(const RandomModel& spec);
 
 }  // namespace dllm::test

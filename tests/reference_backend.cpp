@@ -133,7 +133,7 @@ class Pass {
     return std::any_of(plan.visible.begin(), plan.visible.end(), [j](const auto& range) { return range.contains(j); });
   }
 
-  /// The first position that a window leaves a row.
+  /// The first position that a row's window includes.
   static Position window_begin(const StepPlan& plan, Position i, std::int32_t window) {
     if (window == 0) return 0;
     const Position first = plan.causal_block > 0 ? i - i % plan.causal_block : plan.rows[0].position;
@@ -212,7 +212,7 @@ class Pass {
     return order;
   }
 
-  /// Keys of the experts that a group limit or a block's pool leaves out become -inf.
+  /// Sets keys of the experts excluded by a group limit or a block's pool to -inf.
   void limit(const op::Route& o, const Matrix& keys, std::size_t r, std::vector<double>& own) const {
     std::vector<bool> allowed(own.size(), o.groups <= 1 && o.capacity == 0);
     if (o.groups > 1) {
@@ -270,7 +270,7 @@ class Pass {
     }
   }
 
-  /// Row `expert` of a stack of matrices, times x.
+  /// Matrix `expert` of a stack, times x.
   std::vector<double> expert_product(const std::vector<double>& x, WeightId stack, std::size_t expert,
                                      std::size_t outputs) const {
     const std::vector<double>& w = weight(stack);

@@ -10,8 +10,8 @@
 
 namespace dllm::test {
 
-/// The definition of a forward pass, written for reading: float64, no tiling, no fusion, whole logits rows. The CPU
-/// backend is compared with it. Orders of magnitude slower.
+/// The definition of a forward pass, written for readability: float64, no tiling, no fusion, whole rows of logits. The
+/// CPU backend is compared with it. Orders of magnitude slower.
 class ReferenceBackend : public Backend {
  public:
   ReferenceBackend(const ModelDesc& desc, std::function<Graph(StepShape)> build, const Weights& weights);

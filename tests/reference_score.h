@@ -11,7 +11,7 @@
 
 namespace dllm::test {
 
-/// Greedy reduction over the raw distribution only: sampling has tests of its own beside the CPU backend.
+/// Greedy reduction over the raw distribution only; the CPU backend's tests cover sampling.
 inline RowScore reference_score(const std::vector<double>& z, Position position, const ScoreRequest& request) {
   std::vector<bool> choose(z.size(), true), count(z.size(), true);
   for (const TokenRule& rule : request.rules) {

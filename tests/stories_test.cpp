@@ -1,5 +1,5 @@
 // The autoregressive reference: a 260K-parameter Llama in llama2.c's file layout continues its published greedy story
-// through the same loop that denoises (block length 1, append-only cache).
+// with the denoising loop (block length 1, append-only cache).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +18,7 @@ constexpr TokenId kBos = 1;
 constexpr std::size_t kReproducible = 364;  // characters that an independent float32 forward reproduces
 
 /// llama2.c: seven int32, then float32 tensors in a fixed order. Its RoPE pairs are neighbours, which is the row order
-/// of `llama` GGUFs, so tensors pass through unchanged.
+/// of `llama` GGUFs, so tensors are used unchanged.
 ModelSource read_llama2c(const std::string& path) {
   auto file = *MappedFile::open(path);
   std::array<std::int32_t, 7> header{};

@@ -6,23 +6,23 @@
 
 namespace dllm {
 
-/// What kind of failure an `Error` is. The command line maps each kind to one exit code.
+/// The kind of failure that an `Error` describes. The command line maps each kind to one exit code.
 enum class ErrorCode {
   kUsage,        ///< a flag, argument or option value is wrong
   kInvalidFile,  ///< a model, tokenizer, template or data file is damaged, contradictory or of an unknown kind
   kUnsupported,  ///< well formed, but this build does not run it (unknown operator, tensor type, architecture)
   kIo,           ///< the operating system refused to open, read, map or write
   kResource,     ///< out of memory, address space or another bounded resource
-  kCancelled,    ///< the caller asked to stop
-  kMismatch,     ///< a verification did not agree
+  kCancelled,    ///< the caller cancelled
+  kMismatch,     ///< a verification found a difference
 };
 
-/// One failure caused by input, never by a bug: what went wrong, where, and how to mend it.
+/// One failure caused by input, never by a bug: what went wrong, where, and how to fix it.
 struct Error {
   ErrorCode code = ErrorCode::kUsage;
   std::string what;   ///< "tensor 'blk.0.attn_q.weight' ends 4096 bytes past the end of the file"
-  std::string where;  ///< "model.gguf, offset 0x1f40"; empty if there is no place to name
-  std::string hint;   ///< "the download is incomplete: fetch the file again"; empty if nothing helps
+  std::string where;  ///< "model.gguf, offset 0x1f40"; empty if there is no place
+  std::string hint;   ///< "the download is incomplete: fetch the file again"; empty: none
 
   /// "where: what (hint)", one line, without a trailing newline.
   std::string message() const {
@@ -32,7 +32,7 @@ struct Error {
   }
 };
 
-/// A value or an `Error`. The subset of C++23's std::expected that the project uses: the installed headers carry no
+/// A value or an `Error`: the subset of C++23's std::expected that the project uses. The installed headers use no
 /// third-party types, and GCC 12 has std::expected only in C++23 mode.
 template <class T>
 class [[nodiscard]] Expected {

@@ -10,7 +10,7 @@
 
 namespace dllm {
 
-/// What one position of the canvas shows after a step.
+/// The state of one position of the canvas after a step.
 struct CanvasCell {
   std::int32_t token = 0;
   bool masked = false;
@@ -18,7 +18,7 @@ struct CanvasCell {
   double confidence = 0;  ///< at its commit; 1 for the prompt
 };
 
-/// One denoising step, produced once for every listener (terminal, server, Python, trace).
+/// One denoising step, as every listener sees it (terminal, server, Python, trace).
 struct StepEvent {
   std::int32_t step = 0;         ///< 0-based count of steps
   std::int32_t nfe = 0;          ///< forward passes so far
@@ -27,20 +27,20 @@ struct StepEvent {
   std::int32_t prompt_length = 0;
   std::int32_t masked = 0;         ///< masked positions left in the canvas
   std::vector<CanvasCell> canvas;  ///< prompt and answer
-  std::string text;                ///< the answer's prefix that is final so far
+  std::string text;                ///< the final prefix of the answer so far
 };
 
-/// Return false to stop: the result then holds what was committed.
+/// Return false to stop: the result then holds the tokens committed so far.
 using StepCallback = std::function<bool(const StepEvent&)>;
 
-/// Where the time and the work went.
+/// Time and work of a generation.
 struct GenerateStats {
   std::int32_t prompt_tokens = 0;
   std::int32_t answer_tokens = 0;     ///< up to and including the stop token
   std::int32_t committed_tokens = 0;  ///< positions decided
   std::int32_t steps = 0;
   std::int32_t nfe = 0;            ///< forward passes (a guided step counts two)
-  std::int32_t forced = 0;         ///< steps in which only the progress rule committed something
+  std::int32_t forced = 0;         ///< steps in which only the progress rule committed a token
   std::int32_t second_passes = 0;  ///< on the second path, not counted in nfe
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
@@ -57,10 +57,10 @@ struct Generation {
   std::vector<std::int32_t> commit_step;  ///< forward pass (from 0) that decided each position; -1: none
   std::vector<double> confidence;         ///< at the commit
   FinishReason finish = FinishReason::kLength;
-  std::string stop_text;  ///< which of GenerateOptions::stop ended the answer; empty: none
+  std::string stop_text;  ///< the one of GenerateOptions::stop that ended the answer; empty: none
   GenerateStats stats;
-  ResolvedOptions options;  ///< that it was made with
-  std::uint64_t hash = 0;   ///< FNV-1a of the answer ids: a fingerprint for comparisons
+  ResolvedOptions options;  ///< that were used
+  std::uint64_t hash = 0;   ///< FNV-1a of the answer ids, for comparisons
 };
 
 /// Called with the index of a request and its answer. Return false to stop.

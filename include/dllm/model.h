@@ -14,23 +14,23 @@
 
 namespace dllm {
 
-/// How a model is brought up. Zeros and empty strings choose by machine and file.
+/// How a model is loaded. Zeros and empty strings: chosen by machine and file.
 struct LoadOptions {
   std::int32_t threads = 0;  ///< 0: one per CPU this process may use
-  std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best this machine has
+  std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best on this machine
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
-  /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for what is
-  /// faster on this machine; empty: exact.
+  /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for the faster
+  /// one on this machine; empty: exact.
   std::string arithmetic;
-  /// File that keeps the quantized weights as the kernels read them, so that later loads map it instead of packing:
-  /// a path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
+  /// File that keeps the quantized weights in the kernels' layout, so that later loads map it instead of packing: a
+  /// path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
   std::string weight_cache;
   std::string backend;  ///< cpu (empty), or npu: programs compiled for a simulated device, bit-exact and slow
   std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
-  std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
+  std::vector<std::string> device_changes;  ///< npu: overridden keys of the profile, "numerics.weight=mxint8:32:ocp"
   bool warnings = true;                     ///< report oddities of the file to stderr
-  /// Told the share of the load that is done, in [0, 1]; false ends it (kCancelled). Called in the calling thread.
+  /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
 };
 
@@ -39,21 +39,21 @@ struct ChatTurn {
   std::string content;
 };
 
-/// A text some of whose tokens are to be predicted.
+/// A text in which some tokens are to be predicted.
 struct MaskedText {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> masked;  ///< positions, ascending
-  std::int32_t prompt = 0;           ///< leading positions that guidance hides
+  std::int32_t prompt = 0;           ///< leading positions that are masked in the unconditional pass of guidance
 };
 
-/// Ids of the tokenizer's special tokens; absent: it has none.
+/// Ids of the tokenizer's special tokens; absent: the tokenizer has none.
 struct SpecialTokens {
   std::optional<std::int32_t> bos, eos, eot, pad, mask;
-  bool add_bos = false;  ///< a raw prompt begins with bos
+  bool add_bos = false;  ///< a raw prompt starts with bos
 };
 
-/// A model that answers. Generation uses the model's threads and runs one call at a time per object (calls from
-/// several threads wait for each other); tokenization is safe from any thread.
+/// A loaded model. Generation uses the model's threads and runs one call at a time per object (calls from several
+/// threads wait for each other); tokenization is safe from any thread.
 class LanguageModel {
  public:
   /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.
@@ -69,38 +69,38 @@ class LanguageModel {
   /// Answers a conversation.
   Expected<Generation> generate(const std::vector<ChatTurn>& turns, const GenerateOptions& options = {},
                                 const StepCallback& on_step = {}, std::stop_token stop = {}) const;
-  /// Continues token ids as they are. Errors: kUsage if an id is outside the vocabulary.
+  /// Continues token ids as given. Errors: kUsage if an id is outside the vocabulary.
   Expected<Generation> generate_ids(const std::vector<std::int32_t>& prompt, const GenerateOptions& options = {},
                                     const StepCallback& on_step = {}, std::stop_token stop = {}) const;
 
-  /// Answers many conversations, at most `batch` of them in one forward pass; each answer is the one that generate()
-  /// gives. `on_answer` is called as answers come, in the order in which they finish; after a stop, answers that were
-  /// not finished have FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  /// Answers many conversations, at most `batch` of them in one forward pass; each answer equals generate()'s.
+  /// `on_answer` is called for each answer in the order in which they finish; after a stop, unfinished answers have
+  /// FinishReason::kCancelled. Errors: with the conversation's index in `where`.
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                    const GenerateOptions& options, std::int32_t batch,
                                                    const AnswerCallback& on_answer = {},
                                                    std::stop_token stop = {}) const;
 
-  /// Makes `recorded`, a generation of this model, once more: each position is committed in the pass that commit_step
-  /// tells, whatever is predicted, and everything else is done as before. With another prompt of as many ids in
-  /// `recorded`, it is how `dllm eval --record` checks that an answer can be replayed. Errors: kMismatch if passes,
-  /// rows or commits differ, as they do where windows or rows depend on predictions; kUsage for a method that revises
-  /// tokens or is guided.
+  /// Replays `recorded`, a generation of this model: each position is committed in the pass that commit_step records,
+  /// whatever is predicted; everything else runs as before. With another prompt of the same length in `recorded`, `dllm
+  /// eval --record` uses it to check that an answer can be replayed. Errors: kMismatch if passes, rows or commits
+  /// differ, as they do where windows or rows depend on predictions; kUsage for a method that revises tokens, and with
+  /// guidance.
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop = {}) const;
 
   /// Raw logits [ids.size() x vocab_size()] of one full pass. `causal` overrides the model's attention mask. Models
-  /// that refine canvases (DiffusionGemma) read a prompt causally and a canvas in all directions: the last `canvas` ids
-  /// are the canvas, read in a second pass. Errors: kUsage, also for a canvas if the model refines none.
+  /// that refine canvases (DiffusionGemma) read a prompt causally and a canvas bidirectionally: the last `canvas` ids
+  /// are the canvas, read in a second pass. Errors: kUsage, including a canvas with a model that refines none.
   Expected<std::vector<float>> logits(const std::vector<std::int32_t>& ids, bool causal, std::int32_t canvas = 0) const;
 
-  /// Log-probabilities (nats) of `ids` at the positions `masked` (ascending), which the model sees as masks, all at
-  /// once; the building block of likelihood estimates. Autoregressive models predict each from the tokens before it.
-  /// `cfg_scale` != 0: classifier-free guidance away from a pass whose first `prompt` positions are masked.
+  /// Log-probabilities (nats) of `ids` at the positions `masked` (ascending), all of which the model sees as masks: the
+  /// building block of likelihood estimates. Autoregressive models predict each from the tokens before it. `cfg_scale`
+  /// != 0: classifier-free guidance away from a pass whose first `prompt` positions are masked.
   Expected<std::vector<double>> masked_log_probs(const std::vector<std::int32_t>& ids,
                                                  const std::vector<std::int32_t>& masked, double cfg_scale = 0,
                                                  std::int32_t prompt = 0) const;
 
-  /// The same for many texts in one forward pass; each gets the figures that it gets alone.
+  /// The same for many texts in one forward pass; each result equals that of a separate call.
   Expected<std::vector<std::vector<double>>> masked_log_probs_batch(const std::vector<MaskedText>& texts,
                                                                     double cfg_scale = 0) const;
 
@@ -109,20 +109,20 @@ class LanguageModel {
   Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
   /// Token ids of a conversation, rendered through the chat template.
   Expected<std::vector<std::int32_t>> apply_template(const std::vector<ChatTurn>& turns) const;
-  /// Token ids of a text that is a prompt as it is, without a chat template: bos in front where the model wants it.
-  /// `special`: texts of control tokens become their ids.
+  /// Token ids of a raw prompt, without a chat template, with bos first if the model expects it. `special`: texts of
+  /// control tokens become their ids.
   Expected<std::vector<std::int32_t>> prompt_ids(std::string_view text, bool special) const;
   SpecialTokens special_tokens() const;
-  /// Source of the chat template in use; empty: there is none.
+  /// Source of the chat template in use; empty: none.
   std::string chat_template() const;
   /// Replaces the file's chat template. Errors: kInvalidFile with line and column.
   Expected<void> set_chat_template(const std::string& source);
   bool has_chat_template() const;
-  /// Whether texts of control tokens in messages ("<|eot_id|>") become those tokens. Off at first: messages are plain
+  /// Whether texts of control tokens in messages ("<|eot_id|>") become those tokens. Off by default: messages are plain
   /// text, whatever they contain, and only the chat template writes control tokens.
   void set_special_content(bool special);
 
-  /// The options that a generation would use: the preset and every default filled in. Errors: kUsage, as generate().
+  /// The options that a generation would use, with the preset and every default applied. Errors: kUsage, as generate().
   Expected<ResolvedOptions> resolve(const GenerateOptions& options) const;
 
   std::int32_t vocab_size() const;
@@ -131,8 +131,8 @@ class LanguageModel {
   std::string architecture() const;
   std::string name() const;
   std::string isa() const;  ///< the kernel set in use
-  /// "exact", "super", or "super, exact for ..." with the weights that have no other; "f32" with float32 activations;
-  /// empty: not a notion of the backend.
+  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with float32
+  /// activations; empty: does not apply to the backend.
   std::string arithmetic() const;
   std::int32_t threads() const;
 

@@ -15,14 +15,14 @@ namespace dllm {
 
 /// One sequence's part of a batch.
 struct SequenceStep {
-  KvCache* cache = nullptr;  ///< made by the same backend; every sequence of a batch has its own
+  KvCache* cache = nullptr;  ///< made by the same backend; each sequence of a batch has its own
   StepPlan plan;
   ScoreRequest request;
   std::optional<Guidance> guidance;
 };
 
-/// Runs step plans. Results of a sequence do not depend on the others of its batch nor on the number of threads, bit
-/// for bit. One forward at a time per backend; several backends may share a model.
+/// Runs step plans. A sequence's results do not depend on the others in its batch or on the number of threads, bit for
+/// bit. One forward at a time per backend; several backends may share a model.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -9,8 +9,8 @@
 
 namespace dllm {
 
-/// K/V rows of one sequence, indexed by position and written in place. The base class keeps what the policies ask:
-/// with which token, and in which forward pass (epoch), each row was computed. The storage belongs to the backend.
+/// K/V rows of one sequence, indexed by position and written in place. The base class records what policies need: from
+/// which token, and in which forward pass (epoch), each row was computed. The storage belongs to the backend.
 class KvCache {
  public:
   virtual ~KvCache() = default;
@@ -18,19 +18,19 @@ class KvCache {
   KvCache& operator=(const KvCache&) = delete;
 
   Position capacity() const { return static_cast<Position>(entries_.size()); }
-  /// Number of forward passes that have written here.
+  /// Number of forward passes that have written to this cache.
   std::uint32_t epoch() const { return epoch_; }
-  /// Forward pass (1-based) that wrote the row; 0: the row holds nothing.
+  /// Forward pass (1-based) that wrote the row; 0: the row is empty.
   std::uint32_t epoch_of(Position position) const { return entry(position).epoch; }
-  /// The token the row was computed from; -1 if it holds nothing.
+  /// The token that the row was computed from; -1: the row is empty.
   TokenId token_of(Position position) const { return entry(position).token; }
-  /// The earliest pass since which every pass that wrote the row read this token; 0: the row holds nothing. The row
-  /// settles from then on, while what it sees of its neighbours may still change.
+  /// The earliest pass since which every pass that wrote the row read this token; 0: the row is empty. The row settles
+  /// from then on, while its neighbours may still change.
   std::uint32_t same_since(Position position) const { return entry(position).same_since; }
   bool holds(Position position) const { return entry(position).epoch != 0; }
-  /// True if every position of the range holds a row.
+  /// Whether no row of the range is empty.
   bool holds(PositionRange range) const;
-  /// Forgets rows, e.g. when the canvas is cut or the conversation starts anew.
+  /// Clears rows, e.g. when the canvas is cut or the conversation starts anew.
   void invalidate(PositionRange range);
 
  protected:

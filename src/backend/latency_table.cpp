@@ -27,7 +27,7 @@ double LatencyTable::estimate_ms(std::int64_t rows, std::int64_t context) const 
   const auto next = std::lower_bound(points_.begin(), points_.end(), rows,
                                      [](const Point& point, std::int64_t count) { return point.rows < count; });
   if (next == points_.begin() || (next == points_.end() && points_.size() == 1)) {
-    // One point tells no slope: as if all the cost were in the rows, which only a step of few rows overstates.
+    // One point gives no slope: take the cost as proportional to the rows, an overestimate for larger steps.
     const Point& only = points_.front();
     const double scale = next == points_.begin() ? 1.0 : static_cast<double>(rows) / only.rows;
     return only.ms * scale + more;

@@ -25,12 +25,12 @@ class Measurement {
     const std::int64_t longest = desc.context_length > 0 ? desc.context_length : options_.max_context;
     capacity_ = static_cast<Position>(std::max<std::int64_t>(1, std::min<std::int64_t>(longest, options_.max_context)));
     DLLM_TRY(cache_, backend_.make_cache(capacity_));
-    DLLM_TRY(const double warm_up, step(0, 1));  // page faults, the arena's first growth
+    DLLM_TRY(const double warm_up, step(0, 1));  // warm-up: page faults, the arena's first growth
     (void)warm_up;
     std::vector<LatencyTable::Point> points;
     const Position largest = std::min(options_.max_rows, capacity_);
     for (Position rows = 1; rows <= largest; rows *= 2) {
-      // At worst all the cost is in the rows: then doubling them doubles it.
+      // At worst the cost is proportional to the rows: then twice as many take twice as long.
       if (!points.empty() && !fits(2 * points.back().ms / 1e3)) break;
       DLLM_TRY(const double seconds, best(0, rows));
       points.push_back({rows, seconds * 1e3});
@@ -43,7 +43,7 @@ class Measurement {
  private:
   bool fits(double seconds) const { return clock_() + seconds <= deadline_; }
 
-  /// Seconds of a step of the rows [begin, begin + rows) over all that lies before.
+  /// Seconds of a step of the rows [begin, begin + rows) that see all earlier positions.
   Expected<double> step(Position begin, Position rows) {
     if (options_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the measurement was interrupted", "", ""};
     const ModelDesc& desc = backend_.desc();
@@ -69,7 +69,7 @@ class Measurement {
     return fastest;
   }
 
-  /// Milliseconds per row and visible position beyond the rows themselves, from one step behind a filled cache.
+  /// Milliseconds per row and visible position beyond the rows themselves, from one step after a filled cache.
   Expected<double> context_cost(const LatencyTable& table) {
     const Position chunk = table.points().back().rows, rows = std::min<Position>(32, chunk);
     Position filled = 0;

@@ -21,32 +21,32 @@ struct MixedToken {
   float weight = 0;
 };
 
-/// What a row reads besides its token: x = E[token] + sum of weight E[mixed token], in the given order; or what of it
-/// the model makes of that sum on a way of its own (self-conditioning, EmbedPart::kMixture).
+/// Additional input of a row: x = E[token] + sum of weight E[mixed token], in the given order. Models with
+/// self-conditioning process the sum separately (EmbedPart::kMixture).
 struct RowMixture {
   std::int32_t row = 0;  ///< index into StepPlan::rows
   std::vector<MixedToken> tokens;
 };
 
-/// Models with a causal reader of the prompt and a bidirectional refiner of the canvas in one network (DiffusionGemma):
-/// which of the two a step runs. Others do not ask.
+/// Models that combine a causal reader of the prompt and a bidirectional refiner of the canvas in one network
+/// (DiffusionGemma): which of the two a step runs. Other models ignore it.
 enum class Region : std::uint8_t { kContext, kCanvas };
 
-/// One denoising step of one sequence, of any method: which positions run, what they may see, which are predicted.
+/// One denoising step of one sequence, for any method: which positions run, what they see, which are predicted.
 struct StepPlan {
   /// Strictly ascending positions, in any pattern. Each row's K/V replace the cached ones before attention.
   std::vector<PlanRow> rows;
-  /// Positions that the rows may attend to: sorted, disjoint. Each must be a row of this plan or cached already.
+  /// Positions that the rows may attend to: sorted, disjoint. Each must be a row of this plan or already cached.
   std::vector<PositionRange> visible;
   /// 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
   std::int32_t causal_block = 0;
-  /// Indices into `rows`, ascending: the rows whose prediction is wanted. No other row reaches the LM head.
+  /// Indices into `rows`, ascending: the rows whose predictions are wanted. No other row reaches the LM head.
   std::vector<std::int32_t> scored;
-  std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read their token alone
+  std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read only their token
   Region region = Region::kContext;    ///< of every row
 };
 
-/// A token treated apart in the reduction of the logits.
+/// Special treatment of a token in the reduction of the logits.
 struct TokenRule {
   TokenId token = 0;
   bool choose = true;  ///< false: never the prediction
@@ -77,9 +77,9 @@ struct ScoreRequest {
   RngKey rng;
   std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws
   std::vector<TokenRule> rules;
-  std::vector<LogitQuery> queries;  ///< logits of single tokens to report, by ascending `scored`
+  std::vector<LogitQuery> queries;  ///< single logits to report, by ascending `scored`
   std::int32_t top_tokens = 0;      ///< report that many best tokens per row
-  bool logits = false;              ///< report the raw logits: the only case in which rows x vocabulary floats exist
+  bool logits = false;              ///< report the raw logits: only then do rows x vocabulary floats exist
 };
 
 /// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that

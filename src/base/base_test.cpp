@@ -1,4 +1,4 @@
-// The small parts of base that have no test program of their own.
+// The small parts of base without a test program of their own.
 #include <gtest/gtest.h>
 
 #include "base/cache_directory.h"

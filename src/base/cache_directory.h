@@ -4,11 +4,11 @@
 
 namespace dllm {
 
-/// Where the program keeps what it can make again: $XDG_CACHE_HOME/dllm, or $HOME/.cache/dllm; empty if neither
-/// variable names a directory. It need not exist.
+/// Directory for files that can be recreated: $XDG_CACHE_HOME/dllm, or $HOME/.cache/dllm; empty if neither variable
+/// names a directory. It need not exist.
 std::string cache_directory();
 
-/// The rule, for given values of the two variables (null: unset).
+/// The same for given values of the two variables (null: unset).
 std::string cache_directory(const char* xdg_cache_home, const char* home);
 
 }  // namespace dllm

@@ -9,7 +9,7 @@
 
 namespace dllm {
 
-/// Owns a descriptor of the operating system; -1: none.
+/// Owns a file descriptor; -1: none.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -28,8 +28,8 @@ struct OpenFile {
   struct stat status{};
 };
 
-/// Opens a path for reading, whatever it leads to, and says what that is. Never waits for the writer of a named pipe
-/// (the descriptor is non-blocking). Errors: kIo.
+/// Opens a path of any kind for reading, and reports its kind. Never waits for the writer of a named pipe (the
+/// descriptor is non-blocking). Errors: kIo.
 Expected<OpenFile> open_for_reading(const std::string& path);
 
 }  // namespace dllm

@@ -8,13 +8,13 @@
 
 namespace dllm {
 
-/// What is free of a range of addresses, given out first fit and taken back in any order.
+/// The free parts of an address range. Allocates first fit; ranges may be freed in any order.
 template <class T>
 class FreeRanges {
  public:
   FreeRanges(T begin, T end) { free_[begin] = end - begin; }
 
-  /// The lowest `size` in a row that end at `limit` or below; `size` above 0.
+  /// The lowest free range of `size` > 0 that ends at `limit` or below.
   std::optional<T> acquire(T size, T limit = std::numeric_limits<T>::max()) {
     for (auto hole = free_.begin(); hole != free_.end(); ++hole) {
       const auto [first, room] = *hole;
@@ -40,7 +40,7 @@ class FreeRanges {
     }
   }
 
-  /// First address -> size, none next to another.
+  /// First address -> size, no two adjacent.
   const std::map<T, T>& holes() const { return free_; }
 
  private:

@@ -14,8 +14,8 @@
 
 namespace dllm::test {
 
-/// Runs the body of the fuzz target `name` over its corpus, each file as it is and with `mutations` random changes, so
-/// that what a fuzzer once found stays found in builds without one. For tests only.
+/// Runs the body of the fuzz target `name` over its corpus, each file unchanged and with `mutations` random changes, so
+/// that builds without a fuzzer also test what it once found. For tests only.
 template <class Entry>
 void replay_corpus(const std::string& name, int mutations, Entry entry) {
   std::vector<std::filesystem::path> files;

@@ -7,8 +7,8 @@
 
 namespace dllm {
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): byte by byte, the same on every machine. For names of files and fingerprints of
-/// results; no defence against an adversary.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): byte by byte, the same on every machine. For file names and hashes of results;
+/// not secure against an adversary.
 class Fnv1a {
  public:
   static constexpr std::uint64_t kBasis = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
@@ -27,7 +27,7 @@ class Fnv1a {
     for (const std::byte byte : bytes) add(static_cast<std::uint8_t>(byte));
     return *this;
   }
-  /// The four bytes of a word, the lowest first.
+  /// The four bytes of a word, lowest first.
   constexpr Fnv1a& add_word(std::uint32_t word) {
     for (int shift = 0; shift < 32; shift += 8) add(static_cast<std::uint8_t>(word >> shift));
     return *this;
@@ -42,14 +42,14 @@ class Fnv1a {
 /// of Computer Programming 3, 6.4).
 inline constexpr std::uint64_t kGolden64 = 0x9e3779b97f4a7c15u;
 
-/// Adds a whole word to a hash in one multiplication, where Fnv1a would take eight.
+/// Adds a whole word to a hash in one multiplication, for which Fnv1a needs eight.
 constexpr std::uint64_t mix64(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * kGolden64;
   return hash ^ (hash >> 32);
 }
 
 /// Next number of the SplitMix64 generator (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014): one word of state, enough for test data and addresses. Draws of a request come from base/rng.h.
+/// OOPSLA 2014): one word of state, enough for test data and addresses. Draws of a request use base/rng.h.
 constexpr std::uint64_t splitmix64(std::uint64_t& state) {
   std::uint64_t z = (state += kGolden64);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -4,7 +4,7 @@
 
 namespace dllm {
 
-/// Model name of the processor; "unknown" where the system does not tell.
+/// Model name of the processor; "unknown" if the system does not report it.
 std::string cpu_name();
 
 }  // namespace dllm

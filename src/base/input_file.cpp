@@ -18,7 +18,7 @@
 namespace dllm {
 namespace {
 
-/// A pipe without a name: the process at its other end is running already.
+/// An unnamed pipe: the process at its other end is already running.
 bool is_anonymous_pipe(int fd) {
   struct statfs system{};
   return ::fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;

@@ -7,14 +7,14 @@
 
 namespace dllm {
 
-/// More than any configuration, tokenizer, program or evaluation set has.
+/// Larger than any configuration, tokenizer, program or evaluation set.
 inline constexpr std::size_t kMostFileBytes = std::size_t{256} << 20;
-/// More than any prompt has that a context holds.
+/// Larger than any prompt that fits into a context.
 inline constexpr std::size_t kMostTextBytes = std::size_t{64} << 20;
 
-/// The whole of a text file: a regular file, or what cannot keep the caller waiting for somebody who may never come: an
-/// anonymous pipe (a shell's <(...)), a terminal, /dev/null. Named pipes, devices, sockets and directories are refused.
-/// Errors: kIo (missing, refused, more than `most` bytes).
+/// Reads a whole text file: a regular file, or a source that cannot block forever: an unnamed pipe (a shell's <(...)),
+/// a terminal, /dev/null. Named pipes, devices, sockets and directories are refused. Errors: kIo (missing, refused,
+/// more than `most` bytes).
 Expected<std::string> read_input(const std::string& path, std::size_t most = kMostFileBytes);
 
 /// The first bytes of a regular file, at most `count`. Errors: kIo (missing, no regular file).

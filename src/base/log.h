@@ -10,8 +10,8 @@ namespace dllm {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Where a component reports what a person may want to know. Passed by reference, never global; the default swallows
-/// everything below a warning. Thread-safe if the sink is.
+/// Where a component reports messages for people. Passed by reference, never global; the default prints warnings and
+/// errors and drops the rest. Thread-safe if the sink is.
 class Log {
  public:
   using Sink = std::function<void(LogLevel, const std::string& line)>;

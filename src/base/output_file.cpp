@@ -20,15 +20,15 @@
 namespace dllm {
 namespace {
 
-// The name of a temporary: kPrefix, 16 hexadecimal digits, kSuffix. It does not contain the target's, which may have
-// all the 255 bytes that a name can.
+// The name of a temporary: kPrefix, 16 hexadecimal digits, kSuffix. It does not contain the target's name, which may
+// already have the maximum of 255 bytes.
 constexpr std::string_view kPrefix = ".dllm-", kSuffix = ".part";
 constexpr std::size_t kDigits = 16, kNameBytes = kPrefix.size() + kDigits + kSuffix.size();
 constexpr std::size_t kBuffer = std::size_t{1} << 18;
 constexpr int kAttempts = 100;
 
-/// What a signal handler must know of a temporary. Slots are reused, never freed, so that the handler may walk the list
-/// at any time.
+/// What a signal handler needs to know about a temporary. Slots are reused, never freed, so that the handler may walk
+/// the list at any time.
 struct Slot {
   std::atomic<int> state{kFree};
   int directory = -1;
@@ -61,15 +61,15 @@ bool is_temporary_name(std::string_view name) {
          name.substr(kPrefix.size(), kDigits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Whether `name` in `directory` is still the file that `fd` is open on.
+/// Whether `name` in `directory` is still the file that `fd` refers to.
 bool still_names(int directory, const char* name, int fd) {
   struct stat by_name{}, by_fd{};
   return ::fstatat(directory, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 && ::fstat(fd, &by_fd) == 0 &&
          identity_of(by_name) == identity_of(by_fd);
 }
 
-/// Removes a temporary whose writer is gone. A living writer holds the lock; locks end with the process, also in
-/// another PID namespace, where its number would say nothing.
+/// Removes a temporary whose writer has died. A living writer holds the lock. Locks end with the process, even in
+/// another PID namespace, where a process number would be meaningless.
 void sweep_one(int directory, const char* name, const std::vector<FileIdentity>& sources) {
   const int fd = ::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
@@ -103,7 +103,7 @@ Place place_of(const std::string& target) {
   return {slash == 0 ? "/" : target.substr(0, slash), target.substr(slash + 1)};
 }
 
-/// -1 and errno. A directory that may be written but not listed can be neither swept nor synchronised.
+/// -1 and errno. A directory that is writable but not readable can be neither swept nor synchronised.
 int open_directory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return fd >= 0 || errno != EACCES ? fd : ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -117,7 +117,7 @@ std::string_view kind_of(mode_t mode) {
   return "no regular file";
 }
 
-/// Whether there is a target, and its status. Errors: it must not be replaced.
+/// Whether the target exists, and its status. Errors: it must not be replaced.
 Expected<bool> examine_target(int directory, const std::string& name, const std::string& target,
                               const OutputOptions& options, struct stat& status) {
   if (name.empty() || name == "." || name == "..")
@@ -148,7 +148,7 @@ Expected<void> random_name(char* name) {
   return {};
 }
 
-/// Whether a synchronisation failed for a reason other than that this kind of file has none.
+/// Whether synchronisation failed, except because this kind of file does not support it.
 bool lost(int result) { return result != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS && errno != EBADF; }
 
 }  // namespace
@@ -176,13 +176,13 @@ struct OutputFile::Temporary {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       slot->state = Slot::kTaken;
       DLLM_CHECK_OK(random_name(slot->name));
-      slot->state = Slot::kLive;  // before there is a file, so that a signal cannot come in between
+      slot->state = Slot::kLive;  // before the file exists, so that no signal can come in between
       fd = ::openat(directory, slot->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
       if (fd < 0 && errno == EEXIST) continue;
       if (fd < 0) return system_error("cannot create", errno, target);
       if (ending.load()) ::unlinkat(directory, slot->name, 0);
-      // A sweeper may have met the file before its lock: then it is gone, and another name is tried. File systems
-      // without locks have no sweepers either.
+      // A sweeper may have found the file before it was locked: then it is gone, and another name is tried. On file
+      // systems without locks there are no sweepers either.
       int locked = 0;
       while ((locked = ::flock(fd, LOCK_EX)) != 0 && errno == EINTR) {
       }
@@ -233,7 +233,7 @@ Expected<OutputFile> OutputFile::create(const std::string& target, OutputOptions
   DLLM_TRY(const bool exists, examine_target(temporary->directory, place.name, target, options, status));
   sweep(temporary->directory, options.sources);
   DLLM_CHECK_OK(temporary->open(target));
-  // A private file stays private. Where the bits cannot be kept (another owner's file system), those of a new file do.
+  // A private file stays private. If the mode cannot be kept (another owner's file system), a new file's is used.
   if (exists && ::fchmod(temporary->fd, status.st_mode & 0777) != 0) errno = 0;
   return OutputFile(target, std::move(options), std::move(temporary));
 }
@@ -251,7 +251,7 @@ Expected<void> OutputFile::append(const void* data, std::size_t size) {
 
 Expected<void> OutputFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    // Linux writes at most 2 GiB less a page at once.
+    // Linux writes at most one page less than 2 GiB at once.
     const ssize_t written = ::write(temporary_->fd, bytes.data(), std::min(bytes.size(), std::size_t{1} << 30));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return system_error("cannot write", written < 0 ? errno : ENOSPC, target_);
@@ -267,7 +267,7 @@ Expected<void> OutputFile::flush() {
 }
 
 Expected<void> OutputFile::rename_to_target() {
-  // Anything may have come to the target's place since create().
+  // The target may have been created or replaced since create().
   struct stat status{};
   DLLM_TRY(const bool exists, examine_target(temporary_->directory, temporary_->name, target_, options_, status));
   (void)exists;
@@ -278,7 +278,7 @@ Expected<void> OutputFile::rename_to_target() {
     if (::renameat(directory, from, directory, to) != 0) return system_error("cannot rename", errno, target_);
   } else if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST) return Error{ErrorCode::kUsage, "the file exists", target_, "--force replaces it"};
-    // File systems without RENAME_NOREPLACE: a link does not replace either, and those without links have neither.
+    // File systems without RENAME_NOREPLACE: link() does not replace either, and there may be no links.
     if (errno != EINVAL && errno != ENOSYS) return system_error("cannot rename", errno, target_);
     if (::linkat(directory, from, directory, to, 0) != 0) {
       if (errno == EEXIST) return Error{ErrorCode::kUsage, "the file exists", target_, "--force replaces it"};

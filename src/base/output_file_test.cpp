@@ -116,7 +116,7 @@ TEST_F(OutputFiles, RespectAFileThatComesMeanwhile) {
   EXPECT_EQ(refused("x", {.replace = false}), ErrorCode::kUsage);
 }
 
-/// A process that begins to write x, and is killed by `signal` while it does.
+/// A process that starts to write x and is killed by `signal` during the write.
 void die_writing(const std::string& path, int signal) {
   const pid_t child = fork();
   if (child == 0) {
@@ -132,14 +132,14 @@ void die_writing(const std::string& path, int signal) {
 }
 
 TEST_F(OutputFiles, OfDeadProcessesAreSweptByTheNextWriter) {
-  for (int i = 0; i < 3; ++i) die_writing(path("x"), SIGKILL);  // each sweeps its predecessor
+  for (int i = 0; i < 3; ++i) die_writing(path("x"), SIGKILL);  // each removes its predecessor's temporary
   EXPECT_EQ(entries(), 1u);
   auto living = OutputFile::create(path("living"));
   ASSERT_TRUE(living);
   EXPECT_EQ(entries(), 1u);
-  put(".dllm-0123456789abcdef.part.gguf", "somebody's");  // not quite the name of a temporary
+  put(".dllm-0123456789abcdef.part.gguf", "somebody's");  // almost the name of a temporary
   ASSERT_TRUE(write_file(path("x"), std::string_view("x")));
-  EXPECT_EQ(entries(), 3u);  // x, the living temporary and somebody's
+  EXPECT_EQ(entries(), 3u);  // x, the living temporary and the other file
   ASSERT_TRUE(living->commit());
 }
 
@@ -182,7 +182,7 @@ TEST_F(OutputFiles, ManyWritersOfOneTarget) {
 }
 
 TEST_F(OutputFiles, AFullDiskLeavesNothing) {
-  // A limit of the file's size: write() fails as on a full disk. In a process of its own, as it cannot be raised again.
+  // The limit on file sizes: write() fails as on a full disk. In a separate process, as it cannot be raised again.
   const pid_t child = fork();
   if (child == 0) {
     ::signal(SIGXFSZ, SIG_IGN);

@@ -10,8 +10,8 @@
 
 namespace dllm {
 
-/// parallel_for without the allocation of a std::function (only a reference to `body` is wrapped), and with running out
-/// of memory in a task reported as std::bad_alloc here rather than ending the process there.
+/// parallel_for without the allocation of a std::function (only a reference to `body` is wrapped). If a task runs out
+/// of memory, this throws std::bad_alloc instead of ending the process in the worker.
 template <class Body>
 void parallel(ThreadPool& pool, std::int64_t tasks, const Body& body) {
   std::atomic<bool> exhausted{false};
@@ -26,7 +26,8 @@ void parallel(ThreadPool& pool, std::int64_t tasks, const Body& body) {
   if (exhausted.load(std::memory_order_relaxed)) throw std::bad_alloc();
 }
 
-/// body(begin, end, worker) over [0, items) in pieces of `grain`, the last one shorter; piece i begins at i * grain.
+/// Calls body(begin, end, worker) over [0, items) in pieces of `grain`, the last one shorter; piece i starts at i *
+/// grain.
 template <class Body>
 void parallel_pieces(ThreadPool& pool, std::int64_t items, std::int64_t grain, const Body& body) {
   parallel(pool, ceil_div(items, grain), [&](std::int64_t piece, int worker) {
@@ -35,8 +36,8 @@ void parallel_pieces(ThreadPool& pool, std::int64_t items, std::int64_t grain, c
   });
 }
 
-/// body(item, worker) for all items, in runs that are worth a task: `cost` is the work of one item in elements touched.
-/// Below some 16 k elements (a few microseconds) waking a thread costs more than it brings.
+/// Calls body(item, worker) for all items, in runs that are worth a task: `cost` is the work of one item in elements
+/// touched. Below some 16 k elements (a few microseconds) waking a thread costs more than it gains.
 template <class Body>
 void parallel_items(ThreadPool& pool, std::int64_t items, std::int64_t cost, const Body& body) {
   const std::int64_t run = std::int64_t{16384} / (cost > 0 ? cost : 1) + 1;

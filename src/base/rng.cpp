@@ -29,7 +29,7 @@ double uniform01(const RngKey& key, RngPurpose purpose, std::uint32_t step, std:
   const auto bits = philox4x32({index, position, step, rng_stream(key, purpose)},
                                {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
   const std::uint64_t mantissa = (std::uint64_t{bits[0]} << 20) | (bits[1] >> 12);
-  // Half a unit keeps both ends out: ln(0) and ln(1) would make infinite Gumbel draws. 52 bits, because with 53 the
+  // Half a unit excludes both ends: ln(0) and ln(1) would give infinite Gumbel draws. 52 bits, because with 53 the
   // largest mantissa plus a half would round up to 1.
   return (static_cast<double>(mantissa) + 0.5) * 0x1.0p-52;
 }

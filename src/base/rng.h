@@ -9,7 +9,7 @@ namespace dllm {
 /// A draw is a pure function of (key, counter): no state, so results do not depend on threads, batches or order.
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// What a draw is for; keeps the streams of one (step, position) apart.
+/// The purpose of a draw; separates the streams of one (step, position).
 enum class RngPurpose : std::uint32_t { kToken = 0, kConfidence = 1, kTransfer = 2, kOrder = 3 };
 
 /// Key of one request's stream.
@@ -18,7 +18,7 @@ struct RngKey {
   std::uint32_t request = 0;
 };
 
-/// The fourth word of the counter: request (30 bits) and purpose, whose streams never meet.
+/// The fourth word of the counter: request (30 bits) and purpose, so that their streams never overlap.
 constexpr std::uint32_t rng_stream(const RngKey& key, RngPurpose purpose) {
   return (key.request << 2) | static_cast<std::uint32_t>(purpose);
 }

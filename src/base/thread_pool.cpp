@@ -11,7 +11,7 @@ namespace dllm {
 namespace {
 
 // A step is some hundred short loops; parking after each costs a futex round trip (5-50 us). Workers therefore spin
-// briefly first. Longer spinning steals the core from other processes and from hyper-threads.
+// briefly first. Longer spinning would take the core from other processes and from hyper-threads.
 constexpr auto kSpinBudget = std::chrono::microseconds(50);
 
 void cpu_relax() {
@@ -51,7 +51,7 @@ ThreadPool::ThreadPool(int threads) {
   try {
     for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
   } catch (...) {
-    // A std::thread that is destroyed while it runs ends the process.
+    // Destroying a running std::thread would end the process.
     end_threads(threads_, mutex_, stop_, wake_);
     throw;
   }
@@ -83,7 +83,7 @@ void ThreadPool::parallel_for(std::int64_t tasks, const std::function<void(std::
   }
   wake_.notify_all();
   drain(0);
-  // The workers still hold tasks whose results the caller needs next: spin, then give the core away between looks.
+  // The workers still run tasks whose results the caller needs next: spin, then yield the core between checks.
   while (!spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) std::this_thread::yield();
 }
 
@@ -128,7 +128,7 @@ void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
       if (take(largest, grain, false, begin, end)) body(begin, end, worker);
     }
   };
-  parallel_for(shares, std::cref(walk));  // a reference: a std::function would allocate for what `walk` holds
+  parallel_for(shares, std::cref(walk));  // a reference: a std::function would allocate to hold `walk`
 }
 
 void ThreadPool::work(int worker) {

@@ -10,11 +10,12 @@
 
 namespace dllm {
 
-/// Fixed workers that share loops of independent tasks. The calling thread is worker 0, so a pool of 1 has no thread.
+/// Fixed workers that share loops of independent tasks. The calling thread is worker 0, so a pool of 1 starts no
+/// thread.
 ///
-/// Determinism: a task sees only its index, and its result may not depend on which worker runs it; with that, results
-/// are the same for every thread count. Tasks are handed out dynamically (an atomic counter), because a static split
-/// waits for the slowest core when others use the machine.
+/// Determinism: a task sees only its index, and its result must not depend on which worker runs it; then results are
+/// the same for every thread count. Tasks are assigned dynamically (an atomic counter), because a static split waits
+/// for the slowest core when other programs use the machine.
 ///
 /// Not re-entrant: one parallel_for at a time, from one thread at a time.
 class ThreadPool {
@@ -27,18 +28,18 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// Runs body(task, worker) for every task in [0, tasks); returns when all are done. `worker` < size() names the
+  /// Calls body(task, worker) for every task in [0, tasks); returns when all are done. `worker` < size() identifies the
   /// scratch memory that a task may use. Exceptions from a body are fatal by design: kernels do not throw.
   void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t task, int worker)>& body);
 
-  /// Runs body(begin, end, worker) over [0, items) in pieces of at most `grain`. Each worker walks its own contiguous
-  /// share upwards, so that memory is streamed in order and may be fetched ahead; whoever is done takes pieces off the
-  /// far end of the largest share left.
+  /// Calls body(begin, end, worker) over [0, items) in pieces of at most `grain`. Each worker walks its own contiguous
+  /// share upwards, so that memory is streamed in order and may be prefetched. A worker that has finished takes pieces
+  /// from the far end of the largest remaining share.
   void parallel_ranges(std::int64_t items, std::int64_t grain,
                        const std::function<void(std::int64_t begin, std::int64_t end, int worker)>& body);
 
  private:
-  /// What is left of a share, begin in the upper half; one word, so that both ends move by compare-and-swap.
+  /// The rest of a share, begin in the upper half; one word, so that both ends move by compare-and-swap.
   struct alignas(64) Share {
     std::atomic<std::uint64_t> range{0};
   };
@@ -59,7 +60,7 @@ class ThreadPool {
   std::condition_variable wake_;
 };
 
-/// Physical parallelism of this process: the number of CPUs it may run on (affinity mask), at least 1.
+/// Number of CPUs that this process may use (affinity mask), at least 1.
 int default_thread_count();
 
 }  // namespace dllm

@@ -13,7 +13,7 @@ namespace dllm {
 namespace {
 
 TEST(ThreadPool, ThrowsWhereTheSystemGivesFewer) {
-  // Stacks of a quarter of the address space: the first one or two threads start, the next do not.
+  // Stacks of a quarter of the address space: the first one or two threads start, the others do not.
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(pthread_attr_init(&huge), 0);
@@ -71,7 +71,7 @@ TEST(ThreadPool, RangesOfASlowWorkerAreTakenOver) {
   std::vector<int> owner(300, -1);
   std::atomic<bool> release{false};
   std::atomic<int> left{299};
-  // The first item waits until all others are done: whoever holds it cannot do the rest of its share.
+  // The first item waits until all others are done: its worker cannot do the rest of its own share.
   pool.parallel_ranges(300, 1, [&](std::int64_t begin, std::int64_t, int worker) {
     owner[static_cast<std::size_t>(begin)] = worker;
     if (begin == 0) {

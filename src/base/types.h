@@ -5,7 +5,7 @@
 
 namespace dllm {
 
-using TokenId = std::int32_t;   ///< index into the vocabulary; -1: none, as what masks show without a mask token
+using TokenId = std::int32_t;   ///< index into the vocabulary; -1: none, as for masks without a mask token
 using Position = std::int32_t;  ///< index into the canvas, 0 = first prompt token
 
 /// Half-open range of canvas positions.

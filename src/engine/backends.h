@@ -16,22 +16,22 @@
 
 namespace dllm {
 
-/// A model on what runs it.
+/// A model and the backend that runs it.
 struct RunningBackend {
   std::unique_ptr<Backend> backend;
-  std::string isa;           ///< kernel set; empty: not a notion of this backend
-  std::string arithmetic;    ///< of products with quantized weights; empty: not a notion of this backend
-  std::int32_t threads = 0;  ///< 0: not a notion of this backend
-  /// What latency tables measured on it depend on; absent: this machine's clock does not time its steps.
+  std::string isa;           ///< kernel set; empty: does not apply to this backend
+  std::string arithmetic;    ///< of products with quantized weights; empty: does not apply to this backend
+  std::int32_t threads = 0;  ///< 0: does not apply to this backend
+  /// What latency tables measured on it depend on; absent: its steps cannot be timed by this machine's clock.
   std::optional<LatencyKey> latency;
-  /// Whether the files that it reads besides the model's are unchanged, so that its scores are valid; null: no files.
+  /// Whether files that it reads besides the model's are unchanged, so that its scores are valid; null: no such files.
   std::function<Expected<void>()> check;
-  /// Runs passes on `threads` of their own while the backend runs others, and must not outlive it; null: cannot.
+  /// Makes a runner with its own `threads` that works concurrently and must not outlive the backend; null: unsupported.
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
 };
 
-/// A kind of backend. `make` reads from `options` what concerns it and refuses what does not. The model outlives the
-/// result; `path` is where it came from.
+/// A kind of backend. `make` reads its settings from `options` and refuses the others. The model must outlive the
+/// result; `path` is where it was loaded from.
 struct BackendEntry {
   std::string name;
   std::string meaning;
@@ -39,7 +39,7 @@ struct BackendEntry {
                                    const Log& log);
 };
 
-/// The backends of this build; the first is the default. A new one is a file of engine/backend/ and its line.
+/// The backends of this build; the first is the default. A new one needs a file in engine/backend/ and a line here.
 const std::vector<BackendEntry>& backends();
 
 /// Errors: kUsage.

@@ -12,7 +12,7 @@ namespace dllm {
 struct CommonOption {
   OptionRow<GenerateOptions> given;
   OptionRow<ResolvedOptions> resolved;
-  bool canvas = false;  ///< models that refine whole canvases read it too
+  bool canvas = false;  ///< also read by models that refine whole canvases
 
   const OptionInfo& info() const { return resolved.info; }
 };

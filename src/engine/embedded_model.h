@@ -5,7 +5,7 @@
 
 namespace dllm {
 
-/// The GGUF that is linked into the library (models/README.md). 64-byte aligned, lives for ever.
+/// The GGUF that is linked into the library (models/README.md). 64-byte aligned, static lifetime.
 std::span<const std::byte> embedded_model();
 
 }  // namespace dllm

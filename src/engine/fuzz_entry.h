@@ -12,8 +12,8 @@
 
 namespace dllm {
 
-/// The body of fuzz/fuzz_caches.cpp, which a test replays over its corpus: any file is a cache or a reason to make it
-/// anew. The bytes are read from a file in memory, as caches are mapped.
+/// The body of fuzz/fuzz_caches.cpp, which a test replays over its corpus: any file is a valid cache or is replaced.
+/// The bytes are read from a file in memory, because caches are mapped.
 inline void fuzz_caches(std::span<const std::byte> bytes) {
   const int fd = ::memfd_create("fuzz", MFD_CLOEXEC);
   if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) __builtin_trap();

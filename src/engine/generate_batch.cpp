@@ -1,5 +1,5 @@
-// Batched generation. A round is one forward pass of every active sequence, each at its own phase; prompts of different
-// lengths need no padding, as rows carry their positions and every sequence has its own cache.
+// Batched generation. A round is one forward pass of all active sequences, each at its own step; prompts of different
+// lengths need no padding, because rows carry their positions and every sequence has its own cache.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -37,7 +37,7 @@ class Batch {
 
   void join(std::size_t index, std::unique_ptr<Sequence> sequence) { active_.push_back({index, std::move(sequence)}); }
 
-  /// One pass; sequences that have nothing more to do leave first.
+  /// One pass; finished sequences leave first.
   Expected<void> round() {
     const auto start = std::chrono::steady_clock::now();
     std::vector<SequenceStep> steps = gather();

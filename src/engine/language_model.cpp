@@ -27,7 +27,7 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   auto impl = std::make_unique<Impl>();
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};
-  // Both parts of a load can take seconds: reading a vocabulary, and packing weights.
+  // Both parts of a load can take seconds: reading a vocabulary and packing weights.
   if (options.progress && !options.progress(0)) return stopped;
   DLLM_TRY(impl->model, Model::load(std::move(source), impl->log));
   if (options.progress && !options.progress(0)) return stopped;

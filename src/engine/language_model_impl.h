@@ -25,7 +25,7 @@
 
 namespace dllm {
 
-/// A loaded model, what runs it, and what its generations share.
+/// A loaded model, its backend, and what its generations share.
 struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
   RunningBackend running;
@@ -46,7 +46,7 @@ struct LanguageModel::Impl {
     return resolve_options(options, model->desc(), canvas);
   }
 
-  /// `result`, unless it was computed from files that changed meanwhile.
+  /// `result`, or an error if it was computed from files that have changed since.
   template <class T>
   Expected<T> checked(Expected<T> result) const {
     DLLM_CHECK_OK(model->check());
@@ -89,7 +89,7 @@ struct LanguageModel::Impl {
                                         on_answer, std::move(stop), second));
   }
 
-  /// What steps cost, if the request asks for it or a part of its method does; else null.
+  /// The cost of steps, if the request or one of its methods needs it; else null.
   Expected<const LatencyTable*> latency_table(const ResolvedOptions& resolved, std::stop_token stop) {
     const std::string name = latency_name(resolved);
     if (name.empty()) return nullptr;
@@ -102,7 +102,7 @@ struct LanguageModel::Impl {
     return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 
-  /// The thread group of the second path, made at its first use; null if the request keeps to one.
+  /// The runner of the second path, made at its first use; null if the request uses no second path.
   Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
     if (model->desc().canvas.length > 0) return nullptr;
     DLLM_TRY(const Method method, make_method(resolved, model->desc()));
@@ -118,7 +118,7 @@ struct LanguageModel::Impl {
     return runner.get();
   }
 
-  /// Ids of a prompt, with the special tokens that the metadata asks for.
+  /// Ids of a prompt, with the special tokens that the metadata requires.
   /// `special`: texts of control tokens in content become those tokens too.
   Expected<std::vector<TokenId>> encode_prompt(const MarkedText& text, bool special) const {
     DLLM_TRY(const Tokenizer* const tok, tokenizer());

@@ -38,7 +38,7 @@ Json json_of(const LatencyKey& key) {
           {"version", key.version}};
 }
 
-/// Paths need not be UTF-8; what is not is replaced rather than thrown at.
+/// Paths need not be UTF-8; invalid bytes are replaced, because the JSON library would throw.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', true, Json::error_handler_t::replace);
 }

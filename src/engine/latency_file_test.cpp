@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Steps take as many seconds as they have rows, on a clock of its own.
+/// On a simulated clock, a step takes as many seconds as it has rows.
 class CountingBackend : public Backend {
  public:
   const ModelDesc& desc() const override { return desc_; }

@@ -23,7 +23,7 @@ Expected<void> check(const ModelDesc& desc, const MaskedText& text, double cfg_s
     if (id < 0 || id >= desc.vocab)
       return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", id, desc.vocab), "",
                    ""};
-  Position last = desc.logit_shift - 1;  // a shifted model predicts nothing at position 0
+  Position last = desc.logit_shift - 1;  // in a shifted model nothing predicts position 0
   for (const Position p : text.masked) {
     if (p <= last || p >= size)
       return Error{ErrorCode::kUsage, fmt::format("position {} cannot be scored or is out of order", p), "", ""};
@@ -53,7 +53,7 @@ SequenceStep step_of(const ModelDesc& desc, const MaskedText& text, KvCache* cac
 std::vector<double> logs_of(const Scores& scores) {
   std::vector<double> logs;
   for (std::size_t i = 0; i < scores.queried.size(); ++i) {
-    // The reduction knows the best token's probability and logit; the target's differs by its logit alone.
+    // The reduction reports the best token's probability and logit; the target's follows from the difference of logits.
     const RowScore& row = scores.rows[i];
     logs.push_back(std::log(row.confidence) + static_cast<double>(scores.queried[i]) - static_cast<double>(row.logit));
   }
@@ -67,7 +67,7 @@ Expected<std::vector<std::vector<double>>> masked_log_probs(Backend& backend, co
   const ModelDesc& desc = backend.desc();
   std::vector<SequenceStep> batch;
   std::vector<std::unique_ptr<KvCache>> caches;
-  std::vector<std::size_t> step_of_text;  // an index into the batch, or nothing for texts without masks
+  std::vector<std::size_t> step_of_text;  // an index into the batch; nullopt for texts without masks
   constexpr auto kNone = static_cast<std::size_t>(-1);
   for (const MaskedText& text : texts) {
     DLLM_CHECK_OK(check(desc, text, cfg_scale));

@@ -12,17 +12,17 @@
 
 namespace dllm {
 
-/// Which latency table the options ask for: a file's path, or "auto"; empty: no method asks what steps cost.
+/// The latency table that the options name: a file's path, or "auto"; empty: no method uses the cost of steps.
 std::string latency_name(const ResolvedOptions& resolved);
 
-/// The parts that resolved options name. `latency`: borrowed; nullptr: unknown.
+/// The methods that resolved options name. `latency`: borrowed; nullptr: unknown.
 Expected<Method> make_method(const ResolvedOptions& resolved, const ModelDesc& desc,
                              const LatencyTable* latency = nullptr);
 
-/// The second path that the decoder asks for; nullopt: none.
+/// The second path that the decoder needs; nullopt: none.
 std::optional<SecondPathOptions> second_path_of(Decoder& decoder);
 
-/// The loop's own share of resolved options.
+/// Options of the loop itself.
 Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const ModelDesc& desc,
                                          const LatencyTable* latency = nullptr);
 

@@ -30,7 +30,7 @@ OptionInfo selector(std::string key, std::vector<std::string> flags, std::string
   return info;
 }
 
-/// Of a canvas there is one window and one cache policy, under the names of what they most resemble.
+/// Models that refine canvases have one window and one cache policy, named after the closest equivalents.
 const std::vector<MethodDeclaration>& canvas_only(std::size_t which) {
   const auto plain = [](const char* name, const char* meaning) {
     return MethodDeclaration{{name, {}, meaning, {}}, {}, [](const OptionMap&, const ModelDesc&, const MethodContext&) {
@@ -97,7 +97,7 @@ Error unknown_key(std::string_view key) {
           near.empty() ? "" : "did you mean '" + near + "'?"};
 }
 
-/// The method's own name, of a name or alias.
+/// The method's own name, from a name or alias.
 Expected<std::string> method_name(const OptionPart& part, std::string_view text) {
   std::vector<MethodDeclaration> all;
   for (const auto* list : {&part.methods, &part.canvas_methods})

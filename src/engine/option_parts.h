@@ -9,7 +9,7 @@
 
 namespace dllm {
 
-/// A part of the decoding: its field of the options and its methods.
+/// A part of the decoding: its field in the options and its methods.
 struct OptionPart {
   std::string name;     ///< "decoder"
   OptionInfo selector;  ///< the option that chooses the method; no key: there is one method only
@@ -19,9 +19,9 @@ struct OptionPart {
   std::vector<const MethodDeclaration*> canvas_methods;  ///< of models that refine whole canvases; may be empty
   std::string (*standard)(const ModelDesc&);             ///< the default's name
 
-  /// Names of the methods that have an option of this key.
+  /// Names of the methods that have an option with this key.
   std::vector<std::string> readers(std::string_view key) const;
-  /// How some method declares the option; nullptr: none does.
+  /// A method's declaration of the option; nullptr: none has it.
   const OptionInfo* find(std::string_view key_or_flag) const;
 };
 

@@ -1,5 +1,5 @@
-// Options belong to methods: what belongs together is taken, everything else is refused by name. All cases come from
-// the registry.
+// Options belong to methods: valid combinations are accepted, all others are refused by name. All cases come from the
+// registry.
 #include "dllm/options.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace dllm {
 namespace {
 
-/// A model that fills masks, without a file. Shifted, so that --keep-front means something.
+/// A model that fills masks, without a file. Shifted, so that --keep-front has an effect.
 ModelDesc masked_model() {
   ModelDesc desc;
   desc.vocab = 100;
@@ -26,7 +26,7 @@ ModelDesc masked_model() {
   return desc;
 }
 
-/// ... that the method is for: of full attention, else block-causal.
+/// ... that the method supports: full attention, else block-causal.
 ModelDesc model_of(const MethodInfo& method) {
   ModelDesc desc = masked_model();
   for (const OptionPart& part : option_parts())
@@ -53,7 +53,7 @@ bool has(const MethodInfo& method, const std::string& key) {
   return false;
 }
 
-// With the default value, too: to give it is to give it.
+// The default value, given explicitly, counts as given.
 TEST(Options, EveryPairThatDoesNotBelongTogetherIsRefused) {
   int refused = 0, taken = 0;
   for (const PartInfo& part : options_info().parts)
@@ -65,7 +65,7 @@ TEST(Options, EveryPairThatDoesNotBelongTogetherIsRefused) {
           field(options, part.name) = {method.name, {{option.key, allowed(option)}}};
           const auto resolved = resolve_options(options, model_of(method));
           if (has(method, option.key)) {
-            if (!resolved) {  // only its condition may speak against it
+            if (!resolved) {  // only its condition may prevent it
               EXPECT_NE(resolved.error().what.find("read only with"), std::string::npos) << resolved.error().message();
             }
             ++taken;
@@ -133,7 +133,7 @@ TEST(Options, WhatNothingReadsIsNamed) {
   options.temperature = 0.5;
   EXPECT_EQ(error_of(options), "");
   options.temperature = 0;
-  options.decoder.name = "origin";  // measures confidence on the filtered distribution
+  options.decoder.name = "origin";  // computes confidence on the filtered distribution
   EXPECT_EQ(error_of(options), "");
 }
 

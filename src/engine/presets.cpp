@@ -1,5 +1,5 @@
-// Presets: `exact` is the default, spelled out. The others trade accuracy for passes; their figures and how they were
-// chosen are in docs/lab/methods.md.
+// Presets: `exact` is the default, spelled out. The others trade accuracy for fewer passes; docs/lab/methods.md has
+// their figures and how they were chosen.
 #include "engine/presets.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 bool every_model(const ModelDesc&) { return true; }
 
-/// Models that fill masks and attend to the whole canvas: on others these caches approximate nothing that costs time.
+/// Models that fill masks with full attention: on others these caches save nothing.
 bool full_attention(const ModelDesc& desc) {
   return desc.mask.has_value() && desc.causal_block == 0 && desc.canvas.length == 0;
 }

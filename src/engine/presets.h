@@ -11,7 +11,7 @@ namespace dllm {
 /// A named set of options.
 struct Preset {
   PresetInfo info;
-  bool (*fits)(const ModelDesc&);  ///< the kinds of models that it was chosen for
+  bool (*fits)(const ModelDesc&);  ///< the models that it was chosen for
 };
 
 const std::vector<Preset>& presets();
@@ -19,8 +19,8 @@ const std::vector<Preset>& presets();
 /// Errors: kUsage.
 Expected<const Preset*> preset_named(std::string_view name);
 
-/// `given` on top of the preset that it names. A part for which another method is given drops the preset's options of
-/// that part. Errors: kUsage (unknown name, a preset that is not for this kind of model).
+/// `given` on top of its preset. If another method is given for a part, the preset's options of that part are dropped.
+/// Errors: kUsage (unknown name, a preset that does not support this model).
 Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelDesc& desc);
 
 }  // namespace dllm

@@ -29,7 +29,7 @@ std::vector<std::size_t> Recording::spread(std::size_t count) const {
   });
   if (count >= order.size()) return order;
   if (count == 1) {
-    // The median can be far from the rate of all where answers differ much.
+    // Where answers differ much, the median can be far from the overall rate.
     double tokens = 0, passes = 0;
     for (const RecordedAnswer& answer : answers) tokens += answer.answer_tokens, passes += answer.nfe;
     const auto distance = [&](std::size_t i) { return std::abs(answers[i].tokens_per_pass() - tokens / passes); };

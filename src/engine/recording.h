@@ -17,7 +17,7 @@ namespace dllm {
 struct RecordedAnswer {
   std::int32_t prompt_tokens = 0;
   std::int32_t answer_tokens = 0;  ///< up to and including the token that ends it
-  bool stops = false;              ///< such a token was committed; false: every position was
+  bool stops = false;              ///< a stop token was committed; false: every position was
   std::int32_t nfe = 0;
   std::int64_t rows_forwarded = 0, rows_scored = 0;
   std::vector<std::int32_t> commit_step;  ///< as in Generation
@@ -25,29 +25,29 @@ struct RecordedAnswer {
   double tokens_per_pass() const { return static_cast<double>(answer_tokens) / nfe; }
 };
 
-/// Which pass committed which position in the answers of a trained model: what `dllm eval --record` writes and `dllm
-/// bench --replay` plays on other models. The format is in docs/guide/benchmarking.md.
+/// Which pass committed which position in the answers of a trained model: `dllm eval --record` writes it, and `dllm
+/// bench --replay` replays it on other models. The format is in docs/guide/benchmarking.md.
 struct Recording {
   std::string program, command, model;  ///< how it was made, for people
-  std::int32_t items = 0, correct = 0;  ///< answers, and how many of them were right
+  std::int32_t items = 0, correct = 0;  ///< answers, and how many were right
   std::int32_t length = 0, block_length = 0;
-  GenerateOptions options;  ///< the others that were given; what was not is the default of the model that replays
+  GenerateOptions options;  ///< all others given at recording; absent ones take the defaults of the replaying model
   std::vector<RecordedAnswer> answers;
 
-  /// With length and block length, as a replay of `positions` positions takes them.
+  /// With length and block length, for a replay of `positions` positions.
   GenerateOptions replay_options(std::int32_t positions) const;
-  /// Indices of `count` answers, spread evenly over the answers in the order of their tokens per pass; of one: the
-  /// nearest to the tokens per pass of all together. All, if there are fewer.
+  /// Indices of `count` answers, spread evenly over the answers sorted by tokens per pass; for one: the answer nearest
+  /// to the overall tokens per pass. All, if there are fewer.
   std::vector<std::size_t> spread(std::size_t count) const;
   /// The passes of an answer's first `positions` positions. Errors: kUsage unless these are whole blocks that are
-  /// decided before what follows them.
+  /// decided before the rest.
   Expected<CommitSchedule> schedule(std::size_t answer, std::int32_t positions) const;
 };
 
-/// The options of a generation that are given, by key, length, block length, seed and context left out.
+/// The given options of a generation by key, without length, block length, seed and context.
 OptionMap given_options(const GenerateOptions& options);
 
-/// Adds a finished answer. Errors: kUsage, as schedule_of(); another length or block length than the answers before.
+/// Adds a finished answer. Errors: kUsage, as schedule_of(); a length or block length other than that of the others.
 Expected<void> add_answer(Recording& recording, const Generation& generation);
 
 /// JSON. `file`: for messages. Errors (kInvalidFile): not JSON, another version, an unknown or missing key, a value out

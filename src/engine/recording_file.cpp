@@ -1,4 +1,4 @@
-// The file of a recording. Reading is strict: the figures that rest on it are as good as the file.
+// The file of a recording. Reading is strict, because benchmark figures depend on the file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -25,7 +25,7 @@ constexpr std::int64_t kMostLength = 1 << 20;  // as --predict
 constexpr std::int64_t kMostCount = std::numeric_limits<std::int32_t>::max();
 constexpr const char* kHint = "`dllm eval --record` writes such files; docs/guide/benchmarking.md describes them";
 
-/// An object whose every key is read. `place`: "file, answers[2]".
+/// An object all of whose keys must be read. `place`: "file, answers[2]".
 class StrictObject {
  public:
   static Expected<StrictObject> of(const Json& json, std::string place) {
@@ -152,7 +152,7 @@ nlohmann::ordered_json options_of(const Recording& recording) {
   return json;
 }
 
-/// Paths and names need not be UTF-8; what is not is replaced rather than thrown at.
+/// Paths and names need not be UTF-8; invalid bytes are replaced, because the JSON library would throw.
 std::string compact(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

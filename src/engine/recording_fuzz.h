@@ -6,8 +6,8 @@
 
 namespace dllm {
 
-/// The body of fuzz/fuzz_recording.cpp, which a test replays over its corpus: any text is a recording whose answers can
-/// be played and which is read as it is written, or an error that says something.
+/// The body of fuzz/fuzz_recording.cpp, which a test replays over its corpus: any text is a recording that can be
+/// replayed and that survives writing and reading, or gives a meaningful error.
 inline void fuzz_recording(std::string_view text) {
   const auto recording = parse_recording(text, "input");
   if (!recording) {

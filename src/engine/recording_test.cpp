@@ -1,4 +1,4 @@
-// Recordings: what is written is read again, damaged files are refused with the place, and a replay commits what was
+// Recordings: what is written can be read again, damaged files are refused with the place, and a replay commits as
 // recorded.
 #include "engine/recording.h"
 
@@ -29,7 +29,7 @@ GenerateOptions recorded_with(const std::string& name) {
   return options;
 }
 
-/// Every other prompt of this length gives other predictions.
+/// Any other prompt of this length gives other predictions.
 Generation with_other_prompt(Generation answer) {
   for (std::size_t i = 0; i < answer.prompt_ids.size(); ++i)
     answer.prompt_ids[i] = static_cast<std::int32_t>(7 * i + 300) % 700;

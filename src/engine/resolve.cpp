@@ -40,7 +40,7 @@ class Resolution {
   }
 
  private:
-  /// Values and ranges of the typed fields.
+  /// Sets the typed fields and checks their ranges.
   Expected<void> common() {
     resolved_.preset = given_.preset;
     for (const std::string& text : given_.stop)
@@ -60,7 +60,7 @@ class Resolution {
     return {};
   }
 
-  /// What the model says about an answer's blocks.
+  /// The model's recommendation for an answer's blocks.
   Expected<void> answer() {
     if (!desc_.mask && !desc_.autoregressive() && !is_canvas(desc_))
       return Error{ErrorCode::kInvalidFile, "the model names no mask token", "tokenizer.ggml.mask_token_id",
@@ -84,7 +84,7 @@ class Resolution {
     return unread_by_model();
   }
 
-  /// Typed fields that change nothing with this model.
+  /// Typed fields that have no effect with this model.
   Expected<void> unread_by_model() {
     if (desc_.autoregressive())
       for (const char* key : {"block_origin", "defer_eos", "compat"})
@@ -96,7 +96,7 @@ class Resolution {
     return {};
   }
 
-  /// Notes that nothing reads a common option here; an error if it is given.
+  /// Records that a common option is not read here; an error if it is given.
   Expected<void> unread(const std::string& key, const std::string& why,
                         const std::string& hint = "leave the option out") {
     unread_.insert(key);
@@ -127,7 +127,7 @@ class Resolution {
     return {};
   }
 
-  /// The name of a part's method where none is given. What the decoder's options ask for, its declaration says.
+  /// The default method of a part. The decoder's declaration says what its options imply.
   std::string standard(const OptionPart& part) const {
     if (part.name == "window" && !given_.block_length && !chosen_.empty())
       if (const MethodDeclaration& decoder = *chosen_.front().method; decoder.implied_window)
@@ -173,7 +173,7 @@ class Resolution {
                         fmt::format("read by {} {}", part.selector.flags.front(), fmt::join(part.readers(key), ", ")));
   }
 
-  /// Common options and parts that a chosen method has no use for.
+  /// Common options and parts that a chosen method does not use.
   Expected<void> unread_by_methods() {
     for (const auto& [part, method] : chosen_)
       for (const std::string& key : method->unread) {
@@ -195,7 +195,7 @@ class Resolution {
     return {};
   }
 
-  /// What one part asks of another, or of the model.
+  /// Requirements of one part on another, or on the model.
   Expected<void> between_parts() {
     const MethodContext context = method_context(resolved_, desc_);
     DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, context));
@@ -225,7 +225,7 @@ class Resolution {
                  "leave the option out");
     if (resolved_.cfg_scale != 0 && !desc_.mask)
       return bad("classifier-free guidance needs a masked model", "--cfg-scale", "leave the option out");
-    // Where the likeliest token is taken and confidence is that of the model itself, the filters change nothing.
+    // With arg-max tokens and the model's own confidence, the filters have no effect.
     if (resolved_.temperature > 0 || request.distribution == ScoreDistribution::kSampled) return {};
     for (const char* key : {"top_k", "top_p"})
       DLLM_CHECK_OK(unread(key, "it has no effect at temperature 0, where the likeliest token is taken",
@@ -233,7 +233,7 @@ class Resolution {
     return {};
   }
 
-  /// An autoregressive model has one mask per pass: every decoder commits it, whatever its options say.
+  /// An autoregressive model has one mask per pass: every decoder commits it, whatever its options.
   Expected<void> one_token_per_pass() {
     if (!desc_.autoregressive()) return {};
     for (const OptionPart& part : option_parts())
@@ -282,7 +282,7 @@ class Resolution {
   std::int32_t canvas_length_;
   ResolvedOptions resolved_;
   std::set<std::string> given_keys_;  ///< of common options
-  std::set<std::string> unread_;      ///< keys of common options and parts that nothing reads here
+  std::set<std::string> unread_;      ///< keys of common options and parts that are not read here
   struct Chosen {
     const OptionPart* part;
     const MethodDeclaration* method;
@@ -294,7 +294,7 @@ class Resolution {
 
 MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
   return {.origin = resolved.block_origin == "absolute" ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd,
-          // Blocks of a causal model are single tokens wherever the grid begins.
+          // Blocks of a causal model are single tokens on any grid.
           .block_length = desc.mask ? resolved.block_length : 1,
           .latency = latency,
           .length = resolved.length,

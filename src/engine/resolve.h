@@ -7,14 +7,14 @@
 
 namespace dllm {
 
-/// The only place where options are settled: the preset applied, methods chosen, every default filled in, everything
-/// checked against its declaration, the other options and the model. An option that nothing reads is an error that says
-/// which methods read it. `canvas`: the length that the model's file recommends (canvas_length()), 0: none. Errors:
-/// kUsage, with the option's flag; kInvalidFile (a model without what decoding needs).
+/// The only place where options are resolved: applies the preset, chooses methods, fills in every default, and checks
+/// everything against its declaration, the other options and the model. An option that is not read is an error that
+/// names the methods that read it. `canvas`: the length that the model's file recommends (canvas_length()), 0: none.
+/// Errors: kUsage, with the option's flag; kInvalidFile (the model lacks something that decoding needs).
 Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc,
                                           std::int32_t canvas = 0);
 
-/// What the methods are told of resolved options. `latency`: borrowed; nullptr: unknown.
+/// The methods' view of resolved options. `latency`: borrowed; nullptr: unknown.
 MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc,
                              const LatencyTable* latency = nullptr);
 

@@ -18,16 +18,16 @@ struct Scheduler::Impl {
   LanguageModel::Impl& model;
   SchedulerOptions options;
 
-  mutable std::mutex mutex{};  ///< of everything in this paragraph
+  mutable std::mutex mutex{};  ///< guards the members of this paragraph
   std::condition_variable_any wake{};
   std::deque<SchedulerJob> waiting{};
   std::deque<std::function<void()>> jobs{};
   std::set<RequestId> to_cancel{};  ///< running ones
   RunningRequests shown{};
-  SchedulerCounters totals{};  ///< without what is only so at a moment: counters() adds it
+  SchedulerCounters totals{};  ///< without momentary counts, which counters() adds
   RequestId next_id = 1;
 
-  std::vector<SchedulerJob> running{};  ///< of the thread that steps
+  std::vector<SchedulerJob> running{};  ///< owned by the thread that steps
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
@@ -56,7 +56,7 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     made.push_back({0, std::move(requests[i]), std::move(resolved)});
   }
   const std::lock_guard lock(mutex);
-  // A place that is free in the next round is no place in the queue.
+  // A request slot that is free in the next round does not add to the queue's capacity.
   const auto places = static_cast<std::size_t>(options.queue) + static_cast<std::size_t>(options.parallel);
   if (waiting.size() + shown.size() + made.size() > places) {
     totals.refused += made.size();
@@ -84,7 +84,7 @@ bool Scheduler::Impl::cancel(RequestId id) {
   return known;
 }
 
-/// Tells the caller, when the counts are right.
+/// Notifies the caller, once the counters are right.
 void Scheduler::Impl::end(SchedulerJob& job, Expected<Generation> result) {
   {
     const std::lock_guard lock(mutex);
@@ -96,7 +96,7 @@ void Scheduler::Impl::end(SchedulerJob& job, Expected<Generation> result) {
       totals.committed_tokens += static_cast<std::uint64_t>(result->stats.committed_tokens);
     }
     to_cancel.erase(job.id);
-    shown.leave(job.id);  // a caller that has its answer finds the request in no list
+    shown.leave(job.id);  // when a caller has its answer, no list contains the request
   }
   if (job.request.on_done) job.request.on_done(std::move(result));
 }
@@ -105,7 +105,7 @@ void Scheduler::Impl::finish(SchedulerJob& job, bool cancelled) {
   end(job, model.checked(Expected<Generation>(job.sequence->finish(cancelled, job.seconds))));
 }
 
-/// Running requests that are cancelled or late. True if there was one.
+/// Ends running requests that are cancelled or late. True if there was one.
 bool Scheduler::Impl::leave() {
   std::set<RequestId> cancelled;
   {
@@ -126,7 +126,7 @@ bool Scheduler::Impl::leave() {
   return left;
 }
 
-/// The same for those that wait.
+/// The same for waiting requests.
 void Scheduler::Impl::drop_waiting() {
   std::vector<SchedulerJob> gone;
   {
@@ -138,7 +138,7 @@ void Scheduler::Impl::drop_waiting() {
       else
         staying.push_back(std::move(job));
     waiting = std::move(staying);
-    // Who had ended when cancel() came is in no list any more.
+    // Requests that had ended when cancel() was called are in no list any more.
     const auto has = [](const auto& list, RequestId id) {
       return std::ranges::any_of(list, [id](const SchedulerJob& job) { return job.id == id; });
     };
@@ -166,7 +166,7 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   return {};
 }
 
-/// Starts the request that waits longest. False: there is none, or no place.
+/// Starts the request that has waited longest. False: none is waiting, or no slot is free.
 bool Scheduler::Impl::admit() {
   if (running.size() >= static_cast<std::size_t>(options.parallel)) return false;
   SchedulerJob job;
@@ -176,7 +176,7 @@ bool Scheduler::Impl::admit() {
     job = std::move(waiting.front());
     waiting.pop_front();
     totals.prompt_tokens += job.request.prompt.size();
-    shown.join(job);  // no moment between the two lists: submit() counts both
+    shown.join(job);  // atomically between the two lists: submit() counts both
   }
   if (const auto started = start(job); !started)
     end(job, started.error());
@@ -185,8 +185,8 @@ bool Scheduler::Impl::admit() {
   return true;
 }
 
-/// The steps of the next round. Requests that have nothing more to do leave, and others take their places in this
-/// round already.
+/// The steps of the next round. Finished requests leave, and others take their slots in the same
+/// round.
 std::vector<SequenceStep> Scheduler::Impl::gather() {
   std::vector<SequenceStep> steps;
   std::vector<SchedulerJob> staying;
@@ -202,7 +202,7 @@ std::vector<SequenceStep> Scheduler::Impl::gather() {
       append_steps(steps, mine);
       staying.push_back(std::move(job));
     }
-    // From here on `running` holds only those that have not been asked in this round.
+    // From here on `running` contains only requests that have not been prepared in this round.
     running.clear();
     const std::size_t asked = staying.size();
     while (asked + running.size() < static_cast<std::size_t>(options.parallel) && admit()) {
@@ -236,7 +236,7 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
   for (SchedulerJob& job : running) {
     job.seconds += share;
     nfe += job.count;
-    // A pass that failed tells nobody whose rows were too many.
+    // A failed pass does not tell whose rows were too many.
     if (!scores) {
       end(job, scores.error());
       continue;

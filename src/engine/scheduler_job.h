@@ -9,24 +9,24 @@
 
 namespace dllm {
 
-/// A request of a scheduler from its submission to its end.
+/// A scheduler's request from submission to end.
 struct SchedulerJob {
   RequestId id = 0;
   ScheduledRequest request;
   ResolvedOptions resolved;
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
-  std::unique_ptr<Sequence> sequence{};  ///< null while it waits
+  std::unique_ptr<Sequence> sequence{};  ///< null while waiting
   std::size_t first = 0, count = 0;      ///< its steps in the round's batch
   double seconds = 0;                    ///< its share of the rounds
 
   bool late() const;
   Error late_error() const;
-  std::int64_t positions() const;  ///< of K and V that it holds
+  std::int64_t positions() const;  ///< K and V rows that it holds
   RequestState state() const;      ///< RequestState::running is false
 };
 
-/// What other threads see of the running requests: each from the moment in which it leaves the queue until its end, as
-/// it was after the last round. Every count of what runs comes from here.
+/// Other threads' view of the running requests: each from the moment it leaves the queue until its end, with its state
+/// after the last round. All counts of running requests come from here.
 class RunningRequests {
  public:
   void join(const SchedulerJob& job);

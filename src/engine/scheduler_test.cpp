@@ -1,4 +1,4 @@
-// Many requests on one model, on the embedded model: answers against those of requests alone, and who leaves when.
+// Many requests on the embedded model: answers equal those of separate requests, and requests leave when they should.
 #include "dllm/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(SchedulerTest, AnswersAreThoseOfRequestsAlone) {
   }
 }
 
-/// In every callback, too.
+/// Also in every callback.
 TEST_F(SchedulerTest, CountsAreThoseOfTheList) {
   const auto all = scheduler(/*parallel=*/2);
   const std::vector<Question> questions = mixed();
@@ -144,7 +144,7 @@ TEST_F(SchedulerTest, ACancelledRequestIsNoPartOfTheNextRound) {
     EXPECT_TRUE(number == 0 || number == 2);
     EXPECT_EQ(answer.finish, FinishReason::kCancelled);
   }
-  // Request 3 has taken the place: the round had the rows of two again, not of three.
+  // Request 3 has taken the slot: the round had the rows of two requests, not of three.
   EXPECT_EQ(all->counters().rows, 2 * rows);
   std::vector<RequestId> left;
   for (const RequestState& state : all->requests()) left.push_back(state.id);
@@ -223,7 +223,7 @@ TEST_F(SchedulerTest, RefusesWhatGenerateRefuses) {
   EXPECT_FALSE(all->step());
 }
 
-/// What has been told of an answer is never taken back, whatever the method revises, and ends as the answer.
+/// Reported text is never taken back, whatever the method revises, and ends up as the answer.
 TEST_F(SchedulerTest, TextGrowsUnderEveryDecoder) {
   const auto all = scheduler(6);
   const MethodInfo* first = options_info().parts.front().methods.data();
@@ -330,7 +330,7 @@ TEST_F(SchedulerTest, RunsOnAThreadOfItsOwnDuringOtherWork) {
   for (std::thread& caller : callers) caller.join();
   std::atomic<bool> posted = false;
   all->post([&] { posted = true; });
-  // Both: the answers may all have been there before the job was, and a job that no round came for is not run.
+  // Both: the answers may have been complete before the job was submitted, and a job without a round is not run.
   while (all->counters().finished < 12 || !posted) std::this_thread::yield();
   runner.request_stop();
   runner.join();

@@ -13,8 +13,8 @@
 
 namespace dllm {
 
-/// Runs passes on a thread of its own, by a backend that may run at the same time as the sequences' own. Passes of
-/// several sequences wait for each other.
+/// Runs passes on its own thread, with a backend that may run concurrently with the sequences' own. Passes of several
+/// sequences wait for each other.
 class ThreadedPassRunner final : public PassRunner {
  public:
   /// Copies rows that `from` holds at these ascending positions, between caches of equal capacities.
@@ -22,7 +22,7 @@ class ThreadedPassRunner final : public PassRunner {
 
   /// Errors: kResource.
   static Expected<std::unique_ptr<ThreadedPassRunner>> create(std::unique_ptr<Backend> backend, CopyRows copy_rows);
-  /// Waits for what has been started.
+  /// Waits for running passes.
   ~ThreadedPassRunner() override;
 
   std::future<Expected<std::vector<Scores>>> start(SequenceStep step) override;

@@ -24,7 +24,7 @@ GenerateOptions revision() {
   options.decoder.name = "revision";
   options.cache.name = "dual";
   options.decoder.options["visible_threshold"] = 0.3;
-  options.decoder.options["stable_threshold"] = 2;  // nothing is ever final, so there is always something to look at
+  options.decoder.options["stable_threshold"] = 2;  // nothing ever becomes stable, so there is always work
   options.decoder.options["refresh_path"] = "second";
   return options;
 }

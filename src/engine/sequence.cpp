@@ -36,7 +36,7 @@ Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& 
   return {};
 }
 
-/// Bytes at the end of `text` that may be the beginning of a stop text: not to be shown before the next step.
+/// Bytes at the end of `text` that may be the beginning of a stop text; they are not reported before the next step.
 std::size_t unfinished_stop(const std::string& text, const std::vector<std::string>& stops) {
   std::size_t longest = 0;
   for (const std::string& stop : stops)
@@ -45,8 +45,8 @@ std::size_t unfinished_stop(const std::string& text, const std::vector<std::stri
   return longest;
 }
 
-/// Generated positions of the canvas. LLaDA2's generate() fills the last block of its grid up, and the model sees the
-/// masks that nobody asked for: under --compat they are there, and cut off in the end.
+/// Generated positions of the canvas. LLaDA2's generate() fills the last block of its grid, and the model sees the
+/// extra masks: under --compat they exist too, and are cut off at the end.
 Position filled_length(const ModelDesc& desc, std::size_t prompt, const ResolvedOptions& resolved) {
   if (!resolved.compat || !desc.mask || resolved.block_origin != "absolute") return resolved.length;
   const Position end = static_cast<Position>(prompt) + resolved.length, block = resolved.block_length;
@@ -61,7 +61,7 @@ Position needed_capacity(const ModelDesc& desc, std::size_t prompt, const Resolv
                                  : Refiner::capacity(end, resolved.length, desc.canvas.length);
 }
 
-/// Who can answer in front of a given text: models that see it, methods that leave it as it is.
+/// Whether an answer can precede a given text: the model must see it, and the method must not change it.
 Expected<void> check_suffix(const ModelDesc& desc, const ResolvedOptions& resolved,
                             const std::vector<TokenId>& suffix) {
   DLLM_CHECK_OK(check_ids(desc, suffix, "suffix"));
@@ -165,7 +165,7 @@ Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
   return step;
 }
 
-/// What is recorded of positions moves with their tokens.
+/// The records of positions move with their tokens.
 void Sequence::move_record(const Edit& edit) {
   const Position prompt = canvas().prompt_end();
   const std::ptrdiff_t first = edit.position - prompt, last = edit.end - prompt;
@@ -267,7 +267,7 @@ std::optional<Position> Sequence::stop_position() const {
   return in_loop([](const auto& loop) { return loop.stop_position(); });
 }
 
-/// Behind the stop token, or behind the committed prefix.
+/// The end of the answer: after the stop token, or after the committed prefix.
 Position Sequence::answer_end() const {
   const Canvas& canvas = this->canvas();
   const auto stop = stop_position();
@@ -293,8 +293,8 @@ std::optional<Sequence::StopText> Sequence::find_stop_text(Position end) const {
   return std::nullopt;
 }
 
-/// Text of the answer up to `end`, cut in front of the stop token. A UTF-8 character that `end` cuts apart is left
-/// out, unless the answer is complete.
+/// Text of the answer up to `end`, cut before the stop token. A UTF-8 character that `end` splits is left out, unless
+/// the answer is complete.
 std::string Sequence::text(Position end, bool complete) const {
   if (!tokenizer_) return {};
   const Canvas& canvas = this->canvas();

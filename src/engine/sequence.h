@@ -20,38 +20,38 @@
 
 namespace dllm {
 
-/// One request while it is denoised: its caches, its loop, and what is recorded for the result. Whoever drives it owns
-/// the batch: prepare(), forward, absorb(), until prepare() has nothing more.
+/// One request while it is denoised: its caches, its loop, and the records for the result. The caller owns the batch:
+/// prepare(), forward, absorb(), until prepare() returns nothing.
 class Sequence {
  public:
-  /// What start() would refuse, without starting. Errors: kUsage; kUnsupported (a suffix).
+  /// The checks of start(), without starting. Errors: kUsage; kUnsupported (a suffix).
   static Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
                               const ResolvedOptions& resolved, const std::vector<TokenId>& suffix = {});
 
-  /// `tokenizer` may be null (no text then); `latency` and `second` too. `resolved` comes from resolve_options(). All
-  /// are borrowed. `suffix`: tokens after the answer, which are given and never change; the model sees them from the
-  /// first step on. `replay`: which pass commits what, in place of the method's choice; null: the method chooses.
-  /// Errors: kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
+  /// `tokenizer` may be null (no text), and so may `latency` and `second`. `resolved` comes from resolve_options(). All
+  /// are borrowed. `suffix`: tokens after the answer, which never change; the model sees them from the first step on.
+  /// `replay`: which pass commits what, instead of the method's choice; null: the method chooses. Errors: kUsage (an id
+  /// outside the vocabulary, too long for the context), kResource, kUnsupported.
   static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                    const LatencyTable* latency, PassRunner* second = nullptr,
                                                    const std::vector<TokenId>& suffix = {},
                                                    const CommitSchedule* replay = nullptr);
 
-  /// See Denoiser::prepare() and Refiner::prepare(). Empty also when a stop text is final.
+  /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final.
   std::span<const SequenceStep> prepare();
-  /// See their absorb(). The step is then in the record.
+  /// See their absorb(). Records the step.
   Expected<DenoiseStep> absorb(std::span<const Scores> scores);
 
-  /// `with_canvas`: false leaves StepEvent::canvas empty, which costs less.
+  /// `with_canvas`: false leaves StepEvent::canvas empty, which is cheaper.
   StepEvent event(const DenoiseStep& step, bool with_canvas = true) const;
   DenoiseCounters counters() const;
   Position capacity() const { return cache_->capacity(); }  ///< K/V positions held, without those of guidance
   Position length() const { return length_; }
-  /// End of the answer's prefix that is final, without the prompt.
+  /// End of the final prefix of the answer, without the prompt.
   Position settled() const;
   Position decided() const { return length_ - std::min(length_, canvas().masked_count()); }
-  /// The result so far; the sequence must not be used afterwards. `cancelled`: stopped from outside.
+  /// The result so far; the sequence must not be used afterwards. `cancelled`: the caller stopped it.
   Generation finish(bool cancelled, double seconds);
 
  private:
@@ -72,7 +72,7 @@ class Sequence {
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
-  /// Masks are filled, or canvases refined: the two have the same calls.
+  /// The loop, which fills masks or refines canvases: both have the same interface.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>>;
   template <class F>
   auto in_loop(F call) const {
@@ -83,13 +83,13 @@ class Sequence {
 
   Loop loop_;
   std::vector<std::string> stop_texts_;
-  bool stopped_ = false;   ///< by one of these
-  Position length_ = 0;    ///< positions that were asked for; the canvas may end after them
+  bool stopped_ = false;   ///< by a stop text
+  Position length_ = 0;    ///< requested positions; the canvas may end after them
   std::int32_t pass_ = 0;  ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;
 };
 
-/// Adds one sequence's steps to a batch, whose indices its guidance then has.
+/// Adds one sequence's steps to a batch; guidance steps get indices into the batch.
 void append_steps(std::vector<SequenceStep>& batch, std::span<const SequenceStep> steps);
 
 }  // namespace dllm

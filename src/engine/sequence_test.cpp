@@ -24,7 +24,7 @@ TEST(Sequence, RecordsMoveWithTheTokensOfAShiftedBlock) {
   ASSERT_TRUE(words && words->size() >= 2);
   GenerateOptions options = levenshtein();
   options.exact_length = true;
-  // Tokens of the text stand for the edits that this model does not know.
+  // Text tokens take the part of the edit tokens that this model does not have.
   options.decoder.options["delete_token"] = words->front();
   options.decoder.options["insert_token"] = words->back();
   std::int32_t steps = 0, grown = 0, masks = 64;
@@ -87,7 +87,7 @@ TEST(Sequence, StopTextsEndTheAnswerInFrontOfThem) {
     EXPECT_LT(answer.stats.answer_tokens, whole->stats.answer_tokens);
     EXPECT_TRUE(answer.text.starts_with(streamed));
   }
-  // A text that only begins like a stop text is part of the answer.
+  // A text that merely begins like a stop text is part of the answer.
   options.stop = {whole->text.substr(whole->text.size() - 2) + "?"};
   EXPECT_EQ(model.generate(kPrompt, options)->text, whole->text);
   options.stop = {""};
@@ -105,7 +105,7 @@ TEST(Sequence, LengthsComeFromTheModelAndContextsFromTheRequest) {
   options.length = 16;
   options.context = 400;
   EXPECT_TRUE(model.generate(kPrompt, options));
-  options.context = 1 << 20;  // more than the model has: the model's counts
+  options.context = 1 << 20;  // more than the model's context, which then counts
   options.length = 500;
   EXPECT_FALSE(model.generate(kPrompt, options));
 }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds one file to the identity. A file that cannot be examined adds nothing: opening the model has its own errors.
+/// Adds one file to the key. A file that cannot be examined adds nothing: opening the model reports it.
 void add_file(const fs::path& path, SourceIdentity& identity) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return;

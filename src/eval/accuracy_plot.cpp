@@ -11,14 +11,14 @@
 namespace dllm {
 namespace {
 
-// One line per configuration, cheapest first. Left its name, in the middle the paired difference to the first
-// configuration with its 95 % interval, right what it costs. A scatter of accuracy against cost was tried first: most
-// configurations are within each other's intervals, so their points and labels covered each other, and a frontier
-// through them joined differences that the items cannot tell from none.
+// One line per configuration, cheapest first: its name on the left, in the middle the paired difference to the first
+// configuration with its 95 % interval, on the right its cost. A scatter plot of accuracy against cost was tried first,
+// but most configurations are within each other's intervals: points and labels overlapped, and a frontier through them
+// joined differences that are not significant.
 constexpr double kLine = 17, kTop = 74, kBelow = 52;
 constexpr double kLetter = 6.6;  // of the names' font
 constexpr double kGap = 44, kDifference = 330, kCost = 230, kValue = 54;
-constexpr double kMostPoints = 20;  // differences beyond are drawn at the edge, with their value
+constexpr double kMostPoints = 20;  // larger differences are drawn at the edge, with their value
 constexpr std::string_view kBetter = "#2f7d4f", kWorse = "#c04020", kSame = "#8a97a5", kBar = "#b9cbe0";
 
 struct AxisText {

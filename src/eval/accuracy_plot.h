@@ -8,7 +8,7 @@
 
 namespace dllm {
 
-/// What a configuration costs.
+/// The measure of cost.
 enum class PlotAxis { kTokensPerSecond, kMilliseconds, kPasses, kRows };
 
 /// Names for flags, in the order of the enumeration.

@@ -1,4 +1,4 @@
-// Extraction of results from answers, and Python literals: the cases that lm-evaluation-harness' patterns decide.
+// Extraction of results from answers, and Python literals: cases decided by lm-evaluation-harness' patterns.
 #include "eval/answer_text.h"
 
 #include <gtest/gtest.h>

@@ -10,20 +10,20 @@
 
 namespace dllm {
 
-/// What one configuration did; every configuration of a comparison answers the same items in the same order.
+/// The results of one configuration; all configurations of a comparison answer the same items in the same order.
 struct Contender {
   std::string name;
   std::string options;  ///< as given
   EvalReport report;
 };
 
-/// A contender's figures, and how it differs from the first one item by item.
+/// A contender's figures, and its item-by-item difference from the first one.
 struct ComparisonRow {
   std::string name, options;
   TaskScore score;
   Interval accuracy;
   PairedDifference against_first;  ///< all zero for the first
-  double agreement = 0;            ///< share of items answered with the first one's text
+  double agreement = 0;            ///< share of items with the same text as the first one's answer
 
   double per_item(double sum) const { return score.items > 0 ? sum / static_cast<double>(score.items) : 0; }
   double milliseconds() const { return 1e3 * per_item(score.seconds); }
@@ -31,7 +31,7 @@ struct ComparisonRow {
   double rows_scored() const { return per_item(static_cast<double>(score.rows_scored)); }
 };
 
-/// Precondition: every contender has the same number of records, and at least one contender is given.
+/// Precondition: all contenders have the same number of records, and there is at least one.
 std::vector<ComparisonRow> compare(const std::vector<Contender>& contenders);
 
 /// name, correct % with interval, difference to the first in points with interval, NFE, TPF, rows forwarded and scored,

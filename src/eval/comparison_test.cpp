@@ -99,7 +99,7 @@ TEST(AccuracyPlot, HoldsEveryConfiguration) {
   EXPECT_EQ(plot_axis("nfe"), PlotAxis::kPasses);
 }
 
-/// One line each, cheapest first, coloured where the interval excludes zero; what is off the scale has its value.
+/// One line each, cheapest first, coloured if the interval excludes zero; values off the scale are printed.
 TEST(AccuracyPlot, SortsByCostAndColoursWhatDiffers) {
   std::vector<ComparisonRow> rows(4);
   const auto set = [&rows](std::size_t i, const char* name, std::int64_t passes, double difference, double half) {

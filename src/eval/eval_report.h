@@ -8,7 +8,7 @@
 
 namespace dllm {
 
-/// One row per task, then all; the columns are those that the scoring fills.
+/// One row per task, then the total; the columns are those that the scoring fills.
 TextTable score_table(const EvalReport& report);
 
 /// {"tasks": {...}, "all": {...}, "complete": ..., "records": [...]}; the caller adds the configuration.

@@ -29,7 +29,7 @@ Expected<RawItem> raw_item(Json json, std::int64_t number, std::string where) {
 
 Expected<std::vector<RawItem>> array_items(std::string_view text, const std::string& name) {
   Json array = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  // A line that holds a list is no array of items, and its error should name the line.
+  // If a line contains an array, it is not an array of items, and the error should name the line.
   if (array.is_discarded() || !array.is_array()) return Error{ErrorCode::kInvalidFile, "not a JSON array", name, ""};
   std::vector<RawItem> items;
   for (Json& json : array) {
@@ -77,8 +77,8 @@ std::size_t required_count(const TaskKind& kind) {
       std::count_if(kind.fields.begin(), kind.fields.end(), [](const Field& f) { return f.required; }));
 }
 
-/// The kind with the most required fields, all of which the object has. Fields beyond it are reported by the reading,
-/// which then can say which one is not known.
+/// The kind with the most required fields that the object has. Extra fields are reported later, when the item is read,
+/// by an error that can name them.
 Expected<const TaskKind*> detect(const RawItem& item) {
   const TaskKind* best = nullptr;
   for (const TaskKind* kind : task_kinds())

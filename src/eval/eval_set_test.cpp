@@ -1,4 +1,4 @@
-// Item files in the shapes in which benchmarks are published (small invented items).
+// Item files in the formats of published benchmarks (small invented items).
 #include "eval/eval_set.h"
 
 #include <gtest/gtest.h>

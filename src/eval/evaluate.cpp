@@ -40,7 +40,7 @@ std::size_t best_of(const std::vector<double>& values) {
   return static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
-/// Likelihoods of `targets`, and the work they took; nullopt if cancelled.
+/// Likelihoods of `targets`, and their cost; nullopt if cancelled.
 MaybeRecord likelihoods(const EvalItem& item, const std::vector<std::string>& targets, std::uint32_t number,
                         const EvalModel& model) {
   EvalRecord record{.item = item, .text = {}};

@@ -12,7 +12,7 @@
 
 namespace dllm {
 
-/// How likely a model finds a continuation of a prompt.
+/// The likelihood of a continuation under the model.
 struct TargetLikelihood {
   double log_likelihood = 0;  ///< nats
   std::int32_t tokens = 0;
@@ -20,9 +20,9 @@ struct TargetLikelihood {
   bool cancelled = false;  ///< ends the evaluation; the item is not counted
 };
 
-/// What an evaluation asks of a model. `item` numbers the request, so that random draws differ between items. The
-/// likelihoods of an item's targets are asked for together, so that they can share forward passes; a cancelled one
-/// ends the list.
+/// The model's interface to an evaluation. `item` numbers the request, so that random draws differ between items. The
+/// likelihoods of an item's targets are requested together, so that they can share forward passes; if one is cancelled,
+/// the list ends there.
 struct EvalModel {
   std::function<Expected<Generation>(const std::string& prompt)> answer;
   std::function<Expected<std::vector<TargetLikelihood>>(const std::string& prompt,
@@ -36,7 +36,7 @@ struct EvalRecord {
   std::string text;  ///< generated, or the chosen continuation
   bool correct = false;
   std::string extracted = {};
-  std::optional<bool> strict = {};           ///< by the stricter rule of the kind
+  std::optional<bool> strict = {};           ///< by the kind's stricter rule
   std::optional<bool> per_byte = {};         ///< choices: right by likelihood per byte (acc_norm)
   std::vector<double> log_likelihoods = {};  ///< of the choices, or of the expected answer
   std::int32_t target_tokens = 0;            ///< of the expected answer (likelihood scoring)

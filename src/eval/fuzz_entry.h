@@ -7,8 +7,8 @@
 
 namespace dllm {
 
-/// The body of fuzz/fuzz_eval_set.cpp, which a test replays over its corpus: any text is a set of items or an error
-/// that names a place; every item can be judged (programs are not run).
+/// The body of fuzz/fuzz_eval_set.cpp, which a test replays over its corpus: any text is a set of items or gives an
+/// error with a place; every item can be judged (programs are not run).
 inline void fuzz_eval_set(std::string_view text) {
   auto set = parse_eval_set(std::string(text), "input", "");
   if (!set) {

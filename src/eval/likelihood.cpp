@@ -44,7 +44,7 @@ LikelihoodEstimate mean_of_groups(std::span<const double> values, std::int32_t g
   return estimate;
 }
 
-/// Masks are numbered by their bits: mask of sample i is i + 1.
+/// Masks are numbered by their bits: the mask of sample i is i + 1.
 std::size_t masked_of(std::size_t sample) { return static_cast<std::size_t>(std::popcount(sample + 1)); }
 
 }  // namespace

@@ -72,7 +72,7 @@ class Reader {
            (text_[at_ + 1] == '\'' || text_[at_ + 1] == '"');
   }
 
-  /// Values up to `close`, and whether a comma stood behind the last.
+  /// Values up to `close`, and whether a comma followed the last.
   std::optional<std::pair<std::vector<std::string>, bool>> sequence(char close, int depth) {
     std::vector<std::string> items;
     bool comma = false;
@@ -122,7 +122,7 @@ class Reader {
         if (!value) return std::nullopt;
         item += ":" + *value;
       }
-      // A repeated key keeps its first place and its last value; a repeated element counts once.
+      // A repeated key keeps its first position and its last value; a repeated element counts once.
       const auto known = std::find(keys.begin(), keys.end(), *key);
       if (known == keys.end()) {
         keys.push_back(std::move(*key));
@@ -188,7 +188,7 @@ class Reader {
     }
     const std::size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (digits == 0) {
-      (value += '\\') += c;  // Python keeps an escape that it does not know
+      (value += '\\') += c;  // Python keeps an unknown escape unchanged
       return true;
     }
     std::uint32_t code = 0;

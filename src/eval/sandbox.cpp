@@ -103,8 +103,9 @@ Expected<std::array<Descriptor, 2>> pipe_ends() {
   return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// What the processes may not call: to make or join namespaces and mounts, to watch or change other processes, to reach
-/// devices of the kernel that no program of an evaluation needs. Everything else stays, since interpreters differ.
+/// System calls that the processes may not use: those that create or join namespaces and mounts, trace or change other
+/// processes, or reach kernel devices that no evaluated program needs. All others are allowed, since interpreters
+/// differ.
 constexpr const char* kForbidden[] = {"unshare",
                                       "setns",
                                       "mount",
@@ -177,10 +178,10 @@ Expected<std::vector<sock_filter>> forbidden_calls() {
   if (!filter) return failed(-ENOMEM);
   for (const char* name : kForbidden) {
     const int call = seccomp_syscall_resolve_name(name);
-    if (call == __NR_SCMP_ERROR) continue;  // a library older than the call
+    if (call == __NR_SCMP_ERROR) continue;  // the library is older than the call
     if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0); code != 0) return failed(code);
   }
-  // clone3 hides its flags behind a pointer; the C library falls back to clone.
+  // clone3 passes its flags through a pointer, so they cannot be filtered; the C library falls back to clone.
   if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0); code != 0)
     return failed(code);
   for (std::uint64_t flag = 1; flag <= kNewSpaces; flag <<= 1)
@@ -189,7 +190,7 @@ Expected<std::vector<sock_filter>> forbidden_calls() {
                                             SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
           code != 0)
         return failed(code);
-  // Sockets that a network namespace does not hold back: virtual machines, key rings, raw packets.
+  // Sockets that a network namespace does not confine: virtual machines, key rings, raw packets.
   for (const int family : {AF_NETLINK, AF_PACKET, AF_KEY, AF_ALG, AF_VSOCK, AF_BLUETOOTH, AF_CAN, AF_TIPC, AF_XDP})
     if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
                                           SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
@@ -212,7 +213,7 @@ bool is_mapped(const char* map, std::uint64_t id) {
   return false;
 }
 
-/// A user of its own for each sandbox, whose processes the kernel counts; only root may give one away.
+/// A separate user for each sandbox, so that the kernel counts its processes; only root may assign one.
 std::optional<std::uint64_t> spare_user(pid_t child) {
   if (geteuid() != 0) return std::nullopt;
   for (const std::uint64_t id : {std::uint64_t{0x60000000} + static_cast<std::uint64_t>(child), std::uint64_t{65534}})
@@ -225,7 +226,7 @@ bool put(const std::string& path, const std::string& text) {
   return file.get() >= 0 && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-/// Names the child's users. Setting up needs a user who may read the interpreter; running, one with no rights at all.
+/// Maps the child's users. Setting up needs a user who may read the interpreter; running, one without any rights.
 bool name_users(pid_t child, bool several) {
   const std::string place = fmt::format("/proc/{}/", child);
   if (several) {
@@ -263,7 +264,7 @@ Error missing(Step step, int code) {
           kUnsafeHint};
 }
 
-/// The processes of one run, from the outside.
+/// The processes of one run, seen from outside.
 class Run {
  public:
   Run(Plan& plan, double seconds) : plan_(plan), seconds_(seconds) {}
@@ -276,10 +277,10 @@ class Run {
         plan_.isolated ? CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS : 0;
     plan_.several_users = plan_.isolated && spare_user(getpid()).has_value();
     go_ = std::move(go);
-    // A raw clone: fork() knows no namespaces. The copy only makes system calls.
+    // A raw clone: fork() does not support namespaces. The copy only makes system calls.
     child_ = static_cast<pid_t>(syscall(SYS_clone, spaces | SIGCHLD, 0, 0, 0, 0));
     if (child_ == 0) {
-      close(go_.get());  // or the child would wait for itself
+      close(go_.get());  // otherwise the child would wait for itself
       sandbox::run_child(plan_);
     }
     if (child_ < 0) return missing(Step::kNamespaces, errno);
@@ -322,7 +323,7 @@ class Run {
     char text[4096];
     const ssize_t count = read(fd, text, sizeof text);
     if (count <= 0) {
-      fd = -1;  // poll() leaves it out from now on
+      fd = -1;  // poll() ignores it from now on
       return false;
     }
     if (verdict.size() < kMostVerdict) verdict.append(text, static_cast<std::size_t>(count));
@@ -344,7 +345,7 @@ class Run {
     return {false, who + "ended early"};
   }
 
-  /// With the first process of a PID namespace the kernel ends all others. Without one, that process does it itself.
+  /// When the first process of a PID namespace ends, the kernel kills all others. Without one, that process does it.
   void end() {
     if (child_ <= 0) return;
     go_.reset();
@@ -376,7 +377,7 @@ Expected<SandboxResult> run_python(const std::string& program, const std::string
   plan.user = kInsideUser;
   plan.memory = static_cast<rlim_t>(options.memory_mb) << 20;
   plan.cpu_seconds = static_cast<rlim_t>(std::ceil(options.seconds)) + 1;
-  plan.processes = static_cast<rlim_t>(options.processes) + 3;  // and the three of the sandbox
+  plan.processes = static_cast<rlim_t>(options.processes) + 3;  // and the sandbox's own three
   plan.mount_options = fmt::format("mode=0777,size={}m,nr_inodes=4096", options.disk_mb);
   plan.directory = "/tmp";
   std::optional<Directory> directory;

@@ -20,14 +20,14 @@
 #include <cstdlib>
 #include <cstring>
 
-// Everything here runs in a copy of a process that may have had threads: no memory is allocated, no lock taken.
+// This code runs in a copy of a process that may have had threads: it allocates no memory and takes no lock.
 
 namespace dllm::sandbox {
 namespace {
 
-/// /proc: a directory that every system has, and that the sandbox has no use for.
+/// /proc: a directory that every system has, and that the sandbox does not need.
 constexpr const char* kRoot = "/proc";
-constexpr int kStep = 5;  // ms between looks at the children
+constexpr int kStep = 5;  // ms between checks of the children
 
 [[noreturn]] void give_up(const Plan& plan, Step step, int error) {
   Report report;
@@ -37,7 +37,7 @@ constexpr int kStep = 5;  // ms between looks at the children
   _exit(1);
 }
 
-/// Paths are bounded: entries are made of PATH_MAX at most.
+/// Paths are bounded: entries have at most PATH_MAX.
 void inside(char* buffer, std::size_t size, const std::string& path) {
   const std::size_t root = std::strlen(kRoot), length = path.size() < size - root - 1 ? path.size() : size - root - 1;
   std::memcpy(buffer, kRoot, root);
@@ -45,7 +45,7 @@ void inside(char* buffer, std::size_t size, const std::string& path) {
   buffer[root + length] = '\0';
 }
 
-/// Read-only with everything mounted below it; kernels before 5.12 know that for one mount only.
+/// Read-only, including everything mounted below it; kernels before 5.12 support that for one mount only.
 bool seal(const char* path) {
   mount_attr attributes{};
   attributes.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
@@ -73,7 +73,7 @@ bool make(const Entry& entry) {
 
 bool enter_file_system(const Plan& plan) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
-  // Sources below kRoot do not exist, so hiding it loses none.
+  // No source is below kRoot, so hiding it loses nothing.
   if (mount("tmpfs", kRoot, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0) return false;
   for (const Entry& entry : plan.entries)
     if (!make(entry)) return false;
@@ -112,9 +112,9 @@ bool set_limits(const Plan& plan) {
 /// Moves `from` to the number `to`. Sources have been moved out of the way first, see start().
 bool place(int from, int to) { return dup2(from, to) == to; }
 
-/// One of the two processes, in its final form.
+/// Becomes one of the two processes.
 [[noreturn]] void start(const Plan& plan, const char* role, int source, int socket, bool verdict) {
-  constexpr int kAbove = 32;  // above the numbers that are given below
+  constexpr int kAbove = 32;  // above the numbers assigned below
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = fcntl(plan.null, F_DUPFD, kAbove), text = fcntl(source, F_DUPFD, kAbove),
             talk = fcntl(socket, F_DUPFD, kAbove), tell = fcntl(plan.verdict, F_DUPFD, kAbove),
@@ -158,7 +158,7 @@ pid_t begin(const Plan& plan, const char* role, int source, int socket, bool ver
   return process;
 }
 
-/// Kills what this process is the parent of, adopted processes included, until nothing is left.
+/// Kills the children of this process, including adopted ones, until none is left.
 void end_descendants() {
   for (int round = 0; round < 200; ++round) {
     const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
@@ -180,7 +180,7 @@ void end_descendants() {
   }
 }
 
-/// Waits for the test; a while longer for the program if the test says that it has ended.
+/// Waits for the test, and a little longer for the program if the test reports that it has ended.
 void watch(const Plan& plan, pid_t program, pid_t test) {
   constexpr int kPatience = 400;  // ms
   Report report;
@@ -194,7 +194,7 @@ void watch(const Plan& plan, pid_t program, pid_t test) {
       continue;
     }
     pollfd go{plan.go, POLLIN, 0};
-    if (poll(&go, 1, kStep) > 0 && go.revents != 0) break;  // the caller has enough, or is gone
+    if (poll(&go, 1, kStep) > 0 && go.revents != 0) break;  // the caller has enough, or has ended
     if (report.test_status >= 0) left -= kStep;
   }
   if (write(plan.report, &report, sizeof report) < 0) return;
@@ -208,7 +208,7 @@ void run_child(const Plan& plan) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   char byte = 0;
-  if (read(plan.go, &byte, 1) != 1) _exit(1);  // our user has a name now
+  if (read(plan.go, &byte, 1) != 1) _exit(1);  // our user is mapped now
   setsid();
   if (plan.isolated) {
     if (!enter_file_system(plan)) give_up(plan, Step::kMounts, errno);
@@ -217,11 +217,11 @@ void run_child(const Plan& plan) {
   }
   if (!drop_privileges(plan)) give_up(plan, Step::kPrivileges, errno);
   if (chdir(plan.directory.c_str()) != 0) give_up(plan, Step::kDirectory, errno);
-  // A change of user clears the wish. If the caller is gone already, `go` has ended, which watch() finds.
+  // A change of user clears this setting. If the caller has already ended, `go` is closed, which watch() detects.
   if (plan.isolated) prctl(PR_SET_PDEATHSIG, SIGKILL);
   const pid_t program = begin(plan, "program", plan.program, plan.program_socket, false);
   const pid_t test = begin(plan, "test", plan.test, plan.test_socket, true);
-  // Whoever has ended shall leave no other holder of its socket.
+  // A process that has ended must leave no other holder of its socket.
   close(plan.program_socket);
   close(plan.test_socket);
   close(plan.verdict);

@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-/// The side of the sandbox that runs between clone() and exec: system calls only, on what was prepared before.
+/// The side of the sandbox that runs between clone() and exec: only system calls, on data prepared before.
 namespace dllm::sandbox {
 
-/// One entry of the file system that the program sees.
+/// One entry of the file system visible to the program.
 struct Entry {
-  enum Kind { kDirectory, kFile, kLink, kBind } kind;  ///< kBind: `source`, read-only, onto a directory or file made
+  enum Kind { kDirectory, kFile, kLink, kBind } kind;  ///< kBind: mounts `source` read-only on a new file or directory
   std::string path;                                    ///< "/usr/lib"
   std::string source{};                                ///< of kBind: a path outside; of kLink: its content
 };
 
-/// What could not be done, in the order of doing.
+/// The step that failed, in order of execution.
 enum class Step : int {
   kNone,
   kNamespaces,
@@ -30,12 +30,12 @@ enum class Step : int {
   kStart,
 };
 
-/// What the first process of the sandbox tells its maker, once.
+/// The report of the sandbox's first process to its creator, sent once.
 struct Report {
   Step failed = Step::kNone;
   int error = 0;            ///< errno of `failed`
   int test_status = -1;     ///< as of waitpid()
-  int program_status = -1;  ///< the same; -1: was running
+  int program_status = -1;  ///< the same; -1: still running
 };
 
 /// Everything that the child needs, made by the parent. Descriptors are the parent's.
@@ -43,14 +43,14 @@ struct Plan {
   bool isolated = true;
   std::vector<Entry> entries;
   std::string mount_options;   ///< of the directory in memory
-  std::string directory;       ///< where the processes begin; inside, if isolated
+  std::string directory;       ///< initial directory of the processes; inside, if isolated
   uid_t user = 0;              ///< inside, once everything is mounted
-  bool several_users = false;  ///< whether the first user inside is another than `user`
+  bool several_users = false;  ///< whether the first user inside differs from `user`
   std::string python;
   const char* runner = nullptr;
   std::vector<sock_filter> filter;
   rlim_t memory = 0, cpu_seconds = 0, processes = 0;
-  int go = -1;      ///< a byte: begin; its end: stop
+  int go = -1;      ///< one byte: start; closed: stop
   int report = -1;  ///< a Report
   int verdict = -1;
   int program = -1, test = -1;  ///< sources
@@ -58,7 +58,7 @@ struct Plan {
   int null = -1;  ///< /dev/null
 };
 
-/// Of the first process. Never returns.
+/// Main function of the first process. Never returns.
 [[noreturn]] void run_child(const Plan& plan);
 
 }  // namespace dllm::sandbox

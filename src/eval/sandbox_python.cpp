@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first line is the interpreter, the others are directories. Imports what the runner does, so that the libraries
-/// of those modules are among the mapped ones.
+/// The first line is the interpreter, the others are directories. It imports the runner's modules, so that their
+/// libraries are among the mapped ones.
 constexpr const char* kQuestion = R"python(
 import json, os, socket, sys, sysconfig, types
 paths = sysconfig.get_paths()
@@ -37,7 +37,7 @@ for one in sorted(found):
     if os.path.isdir(one): print(os.path.realpath(one))
 )python";
 
-/// Programs and libraries of the system, as far as they are there.
+/// Programs and libraries of the system, as far as they exist.
 constexpr const char* kSystem[] = {"/usr", "/bin", "/lib", "/lib64", "/lib32", "/nix/store", "/gnu/store"};
 constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
 
@@ -57,7 +57,7 @@ std::optional<std::string> in_path() {
   return std::nullopt;
 }
 
-/// What the command prints; nullopt if it fails.
+/// The output of a command; nullopt if it fails.
 std::optional<std::string> output_of(const std::string& program, const char* code) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
@@ -137,7 +137,7 @@ class FileSystem {
   std::vector<Entry> take() { return std::move(entries_); }
 
  private:
-  /// Every directory in front of the last slash.
+  /// Every directory before the last slash.
   void parents(const std::string& path) {
     for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
       if (std::string parent = path.substr(0, at); made_.insert(parent).second)
@@ -149,7 +149,7 @@ class FileSystem {
   std::set<std::string> made_;
 };
 
-/// A directory that holds more than an interpreter: somebody's home, or the root.
+/// A directory with more than an interpreter in it: a home directory, or the root.
 bool too_wide(const std::string& path) {
   const char* home = std::getenv("HOME");
   std::error_code failure;
@@ -162,7 +162,7 @@ bool too_wide(const std::string& path) {
 
 Expected<Python> find_python() {
   static std::mutex mutex;
-  static std::optional<Python> known;  // asking takes as long as a program
+  static std::optional<Python> known;  // querying takes as long as running a program
   const std::lock_guard lock(mutex);
   if (!known) {
     DLLM_TRY(known, ask());
@@ -174,7 +174,7 @@ std::vector<Entry> file_system(const Python& python) {
   FileSystem result;
   for (const char* path : kSystem) result.system(path);
   result.file("/etc/ld.so.cache");
-  // Wider ones first, so that those within them are left out.
+  // Outer ones first, so that those inside them are skipped.
   std::vector<std::string> directories = python.directories;
   std::sort(directories.begin(), directories.end());
   for (const std::string& path : directories)

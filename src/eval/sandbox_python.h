@@ -8,16 +8,16 @@
 
 namespace dllm::sandbox {
 
-/// An interpreter and what it reads.
+/// An interpreter and the files that it reads.
 struct Python {
-  std::string executable;                ///< no symbolic link, no script that starts another
+  std::string executable;                ///< not a symbolic link, not a script that starts another
   std::vector<std::string> directories;  ///< of its modules and shared libraries, absolute
 };
 
-/// python3 of PATH, which is asked where it is; once per process. Errors: kUnsupported.
+/// python3 of PATH, which is queried for its location once per process. Errors: kUnsupported.
 Expected<Python> find_python();
 
-/// What a program sees: the system's programs and libraries, the interpreter, four devices; all read-only.
+/// The file system of a program: system programs and libraries, the interpreter, four devices; all read-only.
 std::vector<Entry> file_system(const Python& python);
 
 }  // namespace dllm::sandbox

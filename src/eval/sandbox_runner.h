@@ -2,8 +2,8 @@
 
 namespace dllm {
 
-/// What python3 -c gets: the two ends of a conversation, told apart by their argument. Descriptors: 3 is the source, 4
-/// the socket to the other end, 5 (of the test) takes the verdict.
+/// The source for python3 -c. Its argument selects one of the two ends of a conversation. Descriptors: 3 is the source,
+/// 4 the socket to the other end, 5 (only the test's) receives the verdict.
 inline constexpr const char* kSandboxRunner = R"python(
 import builtins, json, os, socket, sys, types
 if hasattr(sys, 'set_int_max_str_digits'): sys.set_int_max_str_digits(0)

@@ -23,7 +23,7 @@ SandboxResult run(const std::string& program, const std::string& test = "", Sand
   return result ? *result : SandboxResult{};
 }
 
-/// Both forms where the system grants them; what is said of isolation is asked of the first only.
+/// Both modes if the system permits them; isolation is tested in the first only.
 class Sandbox : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -73,7 +73,7 @@ TEST_P(Sandbox, TheTestCallsTheProgram) {
   EXPECT_EQ(run(program, "missing()").reason.substr(0, 9), "NameError");
 }
 
-// What decides is a process that the program is no part of.
+// The verdict comes from a process that the program cannot reach.
 TEST_P(Sandbox, TheVerdictIsOutOfReach) {
   const std::string test = "assert f() == 1";
   EXPECT_FALSE(run("import os\nos.write(3, b'passed')\nos._exit(0)\n", test).passed);
@@ -106,7 +106,7 @@ TEST_P(Sandbox, HasNoInputAndNoEnvironment) {
   unsetenv("DLLM_SANDBOX_TEST");
 }
 
-/// Processes of this machine whose command line has the mark.
+/// Processes of this machine whose command line contains the mark.
 int processes_with(const std::string& mark) {
   int count = 0;
   std::error_code failure;
@@ -161,7 +161,7 @@ TEST_P(Sandbox, LeavesNothingBehind) {
   fs::remove_all(own);
 }
 
-/// What only namespaces give.
+/// Properties that only namespaces provide.
 class Isolation : public ::testing::Test {
  protected:
   void SetUp() override {

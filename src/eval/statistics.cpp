@@ -6,7 +6,7 @@
 namespace dllm {
 namespace {
 
-/// Newcombe's phi: the correlation of the two results, with a continuity correction where it is positive.
+/// Newcombe's phi: the correlation of the two results, with a continuity correction if it is positive.
 double correlation(double a, double b, double c, double d) {
   const double product = (a + b) * (c + d) * (a + c) * (b + d);
   if (product == 0) return 0;
@@ -15,7 +15,7 @@ double correlation(double a, double b, double c, double d) {
 }
 
 double binomial_two_sided(std::int64_t k, std::int64_t n) {
-  // P(X <= min(k, n-k)) twice, in logarithms: n may be thousands.
+  // P(X <= min(k, n-k)) twice, in logarithms, because n may be thousands.
   const std::int64_t low = std::min(k, n - k);
   const auto log_factorial = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1); };
   double tail = 0;
@@ -38,7 +38,7 @@ Interval wilson_interval(std::int64_t successes, std::int64_t trials, double z) 
 PairedDifference paired_difference(const PairedCounts& counts, double z) {
   const std::int64_t n = counts.total();
   if (n == 0) return {0, {-1, 1}, 1};
-  // Newcombe writes the first minus the second; here the gain of the second is wanted, so the two trade places.
+  // Newcombe computes first minus second; we want the gain of the second, so the two are exchanged.
   const std::int64_t second = counts.both + counts.second_only, first = counts.both + counts.first_only;
   const double p1 = static_cast<double>(second) / static_cast<double>(n);
   const double p2 = static_cast<double>(first) / static_cast<double>(n);

@@ -8,7 +8,7 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-/// 97.5 % point of the normal distribution: two-sided intervals of 95 %.
+/// 97.5 % quantile of the normal distribution: two-sided intervals of 95 %.
 constexpr double kNormal95 = 1.959963984540054;
 
 /// Wilson's score interval of a proportion (Wilson 1927): unlike the usual p +- z s it does not collapse at 0 and 1.
@@ -24,7 +24,7 @@ struct PairedCounts {
 struct PairedDifference {
   double difference = 0;  ///< second minus first, as proportions
   Interval interval;      ///< Newcombe's hybrid score interval, method 10 (Stat. Med. 17, 1998, 2635)
-  double p_value = 1;     ///< two-sided exact McNemar test: the discordant items against a fair coin
+  double p_value = 1;     ///< two-sided exact McNemar test: whether the discordant items fit a fair coin
 };
 
 PairedDifference paired_difference(const PairedCounts& counts, double z = kNormal95);

@@ -11,31 +11,31 @@
 
 namespace dllm {
 
-/// How a model's part of an item is obtained.
+/// How an item is scored.
 enum class Scoring {
-  kGenerate,    ///< it writes an answer, from which the result is extracted
-  kChoices,     ///< the likeliest of given continuations is its answer
-  kLikelihood,  ///< how likely it finds the expected answer
+  kGenerate,    ///< the model writes an answer, from which the result is extracted
+  kChoices,     ///< its answer is the likeliest of the given continuations
+  kLikelihood,  ///< the likelihood of the expected answer
 };
 
-/// One question. Which of the fields matter depends on the scoring.
+/// One question. The scoring determines which fields matter.
 struct EvalItem {
-  std::string task = "default";  ///< groups the report
+  std::string task = "default";  ///< groups items in the report
   std::string prompt;
-  std::string answer;         ///< what counts as right, as the kind's judge reads it
+  std::string answer;         ///< the right answer, in the form that the kind's judge reads
   std::int64_t line = 0;      ///< 1-based line, or element of a JSON array
-  std::string solution = {};  ///< the answer as an example shows it; empty: `answer`
+  std::string solution = {};  ///< the answer as shown in an example; empty: `answer`
   std::vector<std::string> choices = {};
   std::int32_t label = -1;                                 ///< index of the right choice
   std::string entry_point = {}, test = {}, preamble = {};  ///< of programs: see tasks/humaneval.cpp
 };
 
-/// What a judge found in an answer.
+/// A judge's result for an answer.
 struct Verdict {
   bool correct = false;
   std::string extracted = {};       ///< the part of the text that was compared
-  std::optional<bool> strict = {};  ///< by the stricter of two rules, where a kind has two
-  std::string note = {};            ///< why it is wrong, where that is not plain (a program's error)
+  std::optional<bool> strict = {};  ///< by the stricter of two rules, if a kind has two
+  std::string note = {};            ///< why it is wrong, if that is not obvious (a program's error)
 };
 
 /// Whether a model's programs may run, and where (sandbox.h).
@@ -72,7 +72,7 @@ class Fields {
   std::string where_;
 };
 
-/// A form of benchmark items: one file in src/eval/tasks and one line in its registry.
+/// A format of benchmark items: one file in src/eval/tasks and one line in its registry.
 struct TaskKind {
   std::string_view name;
   std::string_view summary;
@@ -84,7 +84,7 @@ struct TaskKind {
   Expected<Verdict> (*judge)(const EvalItem& item, std::string_view text, const JudgeOptions& options) = nullptr;
 };
 
-/// In the order in which detection prefers them among equals.
+/// Detection prefers earlier entries among equals.
 const std::vector<const TaskKind*>& task_kinds();
 std::vector<std::string> task_kind_names();
 /// nullptr for an unknown name.

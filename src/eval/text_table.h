@@ -6,11 +6,11 @@
 
 namespace dllm {
 
-/// Cells as strings; every row has as many as there are columns.
+/// Cells as strings; every row has one per column.
 struct TextTable {
   struct Column {
     std::string title;
-    bool left = false;  ///< text; numbers stand right
+    bool left = false;  ///< text; numbers are aligned right
   };
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;

@@ -18,7 +18,7 @@ namespace dllm {
 static_assert(std::endian::native == std::endian::little, "values are read and written as they lie in memory");
 
 /// Reads little-endian values from a file's bytes, never past their end. `what` names the value in the error, which
-/// tells the offset too. Borrows bytes and file name.
+/// includes the offset. Borrows bytes and file name.
 class ByteCursor {
  public:
   ByteCursor(std::span<const std::byte> bytes, std::string_view file) : bytes_(bytes), file_(file) {}
@@ -51,7 +51,7 @@ class ByteCursor {
     return std::string_view(reinterpret_cast<const char*>(taken.data()), taken.size());
   }
 
-  /// An error at `offset`, or where the next value would be read.
+  /// An error at `offset`, or at the next value.
   Error error(ErrorCode code, std::string what, std::string hint = "") const {
     return error_at(offset_, code, std::move(what), std::move(hint));
   }

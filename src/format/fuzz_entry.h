@@ -10,15 +10,15 @@
 #include "format/safetensors.h"
 #include "format/safetensors_index.h"
 
-/// The bodies of the fuzz targets, which the tests replay over the corpus: parse, and use all that was accepted.
+/// The bodies of the fuzz targets, which tests replay over the corpus: parse, and use everything that was accepted.
 namespace dllm {
 
-/// Any file must either parse or give a reason; a violation stops the process, which is what a fuzzer looks for.
+/// Any file must either parse or give a reason; a violation ends the process, which is how a fuzzer detects it.
 inline void fuzz_require(bool condition) {
   if (!condition) __builtin_trap();
 }
 
-/// Decodes the first and the last block, so that sanitizers see whether `data` is all there.
+/// Decodes the first and the last block, so that sanitizers check that `data` is complete.
 inline void fuzz_decode(TensorType type, const Shape& shape, std::span<const std::byte> data) {
   const Codec& format = codec(type);
   fuzz_require(static_cast<std::int64_t>(data.size()) == format.row_bytes(element_count(shape)));

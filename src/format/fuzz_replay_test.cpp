@@ -1,5 +1,5 @@
-// Runs the bodies of the fuzz targets over the corpus and over mutations of it, so that what a fuzzer once found stays
-// found in builds without one.
+// Runs the bodies of the fuzz targets over the corpus and over mutations of it, so that builds without a fuzzer also
+// test what it once found.
 
 #include <gtest/gtest.h>
 

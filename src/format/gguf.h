@@ -28,9 +28,9 @@ struct GgufTensor {
 
 /// A parsed GGUF v2/v3 file (little endian). Everything is checked on open: counts and lengths against the file size
 /// before memory is reserved for them, duplicate keys and tensor names, known tensor types, row lengths against block
-/// sizes, alignment (`general.alignment`, a power of two from 8 to 2^30), offsets aligned, inside the file and not
-/// overlapping. Bytes that belong to nothing are allowed. Unsupported: version 1, big endian, arrays of arrays, models
-/// split over files.
+/// sizes, alignment (`general.alignment`, a power of two from 8 to 2^30), and that offsets are aligned, inside the file
+/// and not overlapping. Unused bytes are allowed. Unsupported: version 1, big endian, arrays of arrays, models split
+/// over files.
 class GgufFile {
  public:
   static Expected<GgufFile> open(const std::string& path);
@@ -54,27 +54,27 @@ class GgufFile {
   std::vector<std::size_t> by_name_;  ///< positions in tensors_, sorted by name
 };
 
-/// Writes GGUF v3. Tensors are declared first (the header holds their offsets), then their bytes are produced one
-/// after the other, so a 16 GB model needs one tensor of memory.
+/// Writes GGUF v3. Tensors are declared first (the header contains their offsets), then their bytes are produced one
+/// after the other, so a 16 GB model needs memory for one tensor only.
 class GgufWriter {
  public:
   /// Produces the bytes of one tensor; the span must stay valid until the next call.
   using Producer = std::function<Expected<std::span<const std::byte>>()>;
   /// Takes the next bytes of a tensor; they are written before it returns.
   using Sink = std::function<Expected<void>(std::span<const std::byte>)>;
-  /// Hands the bytes of one tensor to `sink` piece by piece, for tensors that shall never be in memory as a whole.
+  /// Passes the bytes of one tensor to `sink` piece by piece, for tensors that must never be in memory as a whole.
   using Stream = std::function<Expected<void>(const Sink& sink)>;
 
-  /// `general.alignment` is obeyed; 32 if the key is absent.
+  /// Uses `general.alignment`; 32 if the key is absent.
   explicit GgufWriter(Metadata metadata);
   /// `name` unique, at most 63 bytes (llama.cpp's limit); `shape` 1-4 dims; the row length fits the type's block.
   Expected<void> add(std::string name, TensorType type, Shape shape, Producer producer);
   Expected<void> add_stream(std::string name, TensorType type, Shape shape, Stream stream);
-  /// Bytes of the file that write() will make, for a look at the free space beforehand. Errors: as write()'s.
+  /// Size of the file that write() will make, to check free space in advance. Errors: as write()'s.
   Expected<std::uint64_t> file_bytes() const;
-  /// Replaces the file by a complete one or leaves it alone (OutputFile). The bytes depend on metadata, tensors and
-  /// their order only. Errors: of OutputFile; kUsage (a metadata value that its declared type cannot hold); kMismatch
-  /// (a producer's bytes are not as many as the tensor's); the producers'.
+  /// Replaces the file by a complete one or leaves it unchanged (OutputFile). The bytes depend only on metadata,
+  /// tensors and their order. Errors: those of OutputFile and of the producers; kUsage (a metadata value does not fit
+  /// its declared type); kMismatch (a producer's number of bytes is not the tensor's).
   Expected<void> write(const std::string& path, OutputOptions options = {});
 
  private:

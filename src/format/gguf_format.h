@@ -8,13 +8,13 @@
 #include "dllm/error.h"
 #include "format/metadata.h"
 
-/// What reader and writer of GGUF share (ggml, gguf.md of its docs).
+/// Common to the reader and writer of GGUF (ggml, gguf.md of its docs).
 namespace dllm::gguf {
 
 inline constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::uint64_t kDefaultAlignment = 32;
-inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 30;  ///< keeps paddings within reason
+inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 30;  ///< limits padding
 inline constexpr std::size_t kMaxKeyBytes = 65535;
 inline constexpr std::string_view kAlignmentKey = "general.alignment";
 

@@ -34,7 +34,7 @@ std::string supported_types() {
   return names;
 }
 
-/// Bytes of an element, the least that it can take for strings; 0 for what is no element type.
+/// Bytes of an element, for strings the minimum; 0 if it is not an element type.
 std::uint64_t element_bytes(MetaType type) {
   switch (type) {
     case MetaType::kU8:
@@ -79,7 +79,7 @@ double float_value(MetaType type, const std::byte* from) {
   return type == MetaType::kF32 ? load_float<float>(from) : load_float<double>(from);
 }
 
-/// Of any integer type or bool; u64 wraps.
+/// The value of any integer type or bool; u64 wraps.
 std::int64_t integer_value(MetaType type, const std::byte* from) {
   switch (type) {
     case MetaType::kI8:
@@ -102,7 +102,7 @@ std::int64_t integer_value(MetaType type, const std::byte* from) {
 
 }  // namespace
 
-/// Fills a GgufFile from front to back: header, metadata, tensor infos, tensor data.
+/// Fills a GgufFile in file order: header, metadata, tensor infos, tensor data.
 class GgufParser {
  public:
   explicit GgufParser(std::shared_ptr<const MappedFile> file) : bytes_(file->bytes()), cursor_(bytes_, file->name()) {
@@ -132,7 +132,7 @@ class GgufParser {
     error.where = cursor_.error_at(offset, error.code, "").where;
     return error;
   }
-  /// Where the entry of a key that was read begins.
+  /// Offset of a key's entry.
   std::uint64_t key_offset(std::string_view key) const {
     const auto& entries = result_.metadata_.entries();
     for (std::size_t i = 0; i < entries.size(); ++i)
@@ -268,7 +268,7 @@ Expected<MetaValue> GgufParser::parse_array(std::string_view name) {
   return value;
 }
 
-/// `from` lies inside the file.
+/// `from` is inside the file.
 Expected<std::int64_t> GgufParser::checked_integer(MetaType type, const std::byte* from, std::string_view name) const {
   const std::int64_t value = integer_value(type, from);
   const auto offset = static_cast<std::uint64_t>(from - bytes_.data());
@@ -377,7 +377,7 @@ Expected<void> GgufParser::refuse_overlaps() const {
 Expected<GgufFile> GgufFile::open(const std::string& path) {
   DLLM_TRY(auto file, MappedFile::open(path));
   auto parsed = parse(file);
-  DLLM_CHECK_OK(file->check());  // first: a file that changed may look damaged
+  DLLM_CHECK_OK(file->check());  // first: a file that has changed may look damaged
   return parsed;
 }
 

@@ -25,11 +25,11 @@ std::string info(std::string_view name, const std::vector<std::uint64_t>& dims, 
   return out + u32(type) + u64(offset);
 }
 
-/// The parts of a small good file; a test spoils one of them.
+/// The parts of a small valid file; tests damage one of them.
 struct Spec {
   std::string magic = "GGUF";
   std::uint32_t version = 3;
-  std::uint64_t extra_tensors = 0;  ///< claimed beyond those there
+  std::uint64_t extra_tensors = 0;  ///< claimed in addition to those present
   std::uint64_t extra_keys = 0;
   std::vector<std::string> keys = {
       kv("general.architecture", MetaType::kString, text("llada")),
@@ -147,7 +147,7 @@ TEST(GgufReader, ReadsAFileOfTheGgufPackage) {
 TEST(GgufReader, EveryTruncationIsAnError) {
   const std::string bytes = Spec().bytes();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    // A copy of its own size, so that address sanitizers see a read past the end.
+    // A copy of exact size, so that the address sanitizer sees reads past the end.
     const std::string cut = bytes.substr(0, size);
     const auto file = parse(cut);
     ASSERT_FALSE(file) << size;

@@ -77,7 +77,7 @@ bool put_text(std::string& out, MetaType type, std::string_view text) {
   return true;
 }
 
-/// Appends what a payload holds as a value of `type`; false if the type cannot hold it.
+/// Appends a payload as a value of `type`; false if the type cannot hold it.
 struct ScalarWriter {
   std::string& out;
   MetaType type;
@@ -200,7 +200,7 @@ Expected<std::string> GgufWriter::header(std::uint64_t alignment) const {
 Expected<std::uint64_t> GgufWriter::file_bytes() const {
   DLLM_TRY(const std::uint64_t alignment, gguf::alignment_of(metadata_));
   DLLM_TRY(const std::string head, header(alignment));
-  // header() has refused sizes that overflow.
+  // header() has rejected sizes that overflow.
   std::uint64_t size = gguf::align_up(head.size(), alignment).value_or(0);
   for (const Entry& entry : entries_)
     size += gguf::align_up(data_bytes(entry.type, entry.shape), alignment).value_or(0);

@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-/// Hands out `bytes`, which lives in the closure.
+/// Produces `bytes`, which the closure owns.
 GgufWriter::Producer produce(std::string bytes) {
   return [bytes = std::move(bytes)]() -> Expected<std::span<const std::byte>> { return as_bytes(bytes); };
 }

@@ -59,8 +59,8 @@ void MappedFile::Range::release() {
   taken = false;
 }
 
-/// Async-signal-safe: atomics and system calls. Replacing the rest of the map at once spares a truncated model a fault
-/// per page; it is worthless as a whole.
+/// Async-signal-safe: atomics and system calls only. Replaces the rest of the map at once, which saves a fault per
+/// page: a truncated model is unusable anyway.
 void MappedFile::Range::on_sigbus(int signal, siginfo_t* info, void*) {
   const int kept = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -77,9 +77,9 @@ void MappedFile::Range::on_sigbus(int signal, siginfo_t* info, void*) {
       return;
     }
   errno = kept;
-  // Somebody else's fault: what the process had before us decides, as if we had never been there.
+  // Not our fault: do what the previous handler would have done.
   ::sigaction(SIGBUS, &previous, nullptr);
-  if (info->si_code <= 0) ::raise(signal);  // one that was sent; a fault happens again when we return
+  if (info->si_code <= 0) ::raise(signal);  // a sent signal; a fault repeats when we return
 }
 
 void MappedFile::Range::install() {

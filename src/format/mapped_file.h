@@ -12,19 +12,19 @@
 
 namespace dllm {
 
-/// Bytes that live as long as the object: a read-only memory map of a file, or memory that belongs to someone else
-/// (the embedded model, a fuzzer's input). Shared between threads.
+/// Bytes that live as long as the object: a read-only memory map of a file, or borrowed memory (the embedded model, a
+/// fuzzer's input). Shared between threads.
 ///
-/// The bytes of a file may change under its map: another program writes into it or truncates it. (A file that is
-/// replaced by a rename does not: the map keeps the old one.) Reading a page that is gone raises SIGBUS; the handler
-/// that the first open() installs puts zeroes in its place and remembers, so readers go on and check() tells. What was
-/// read counts only if check() succeeds afterwards.
+/// The bytes of a file may change while it is mapped: another program writes into it or truncates it. (Replacing a file
+/// by a rename is harmless: the map keeps the old one.) Reading a missing page raises SIGBUS; the handler that the
+/// first open() installs substitutes zeros and records it, so readers continue and check() reports it. What was read is
+/// valid only if check() succeeds afterwards.
 class MappedFile {
  public:
-  /// Maps the whole file read-only. Errors: kIo (missing, unreadable, no regular file), kResource.
+  /// Maps the whole file read-only. Errors: kIo (missing, unreadable, not a regular file), kResource.
   static Expected<std::shared_ptr<const MappedFile>> open(const std::string& path);
 
-  /// Wraps bytes that outlive the object; `name` stands for the path in messages.
+  /// Wraps bytes that outlive the object; messages show `name` instead of a path.
   static std::shared_ptr<const MappedFile> wrap(std::span<const std::byte> bytes, std::string name);
 
   ~MappedFile();
@@ -33,17 +33,17 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
-  /// Whether the bytes are a map of a file, rather than somebody's memory.
+  /// Whether the bytes are a mapped file rather than borrowed memory.
   bool mapped() const { return range_ != nullptr; }
-  /// Of the file that was mapped; zeroes for other memory.
+  /// Identity of the mapped file; zeros for other memory.
   FileIdentity identity() const { return identity_; }
 
-  /// Whether the bytes are still those that were mapped: size and modification time are, and no page was missing.
-  /// Errors: kIo, "the file changed while it was read".
+  /// Whether the bytes are still those that were mapped: size and modification time are unchanged, and no page was
+  /// missing. Errors: kIo, "the file changed while it was read".
   Expected<void> check() const;
 
-  /// Gives back the memory of the pages that lie wholly inside `bytes`, a part of a map of a file: they are read again
-  /// when they are touched. Never call it on other memory, whose content would be lost.
+  /// Releases the memory of the pages that are entirely inside `bytes`, a part of a mapped file: they are read again on
+  /// access. Never call it for other memory, whose content would be lost.
   static void drop_pages(std::span<const std::byte> bytes);
 
  private:
@@ -55,7 +55,7 @@ class MappedFile {
   FileIdentity identity_;
   std::int64_t modified_ = 0;  ///< in ns
   int fd_ = -1;                ///< of the map, for check()
-  Range* range_ = nullptr;     ///< what the handler knows of the map; null for other memory
+  Range* range_ = nullptr;     ///< the handler's record of the map; null for other memory
 };
 
 /// The first error of check() among `files`.

@@ -91,7 +91,7 @@ TEST(MappedFile, ARewrittenFileIsFoundAReplacedOneKept) {
   ASSERT_TRUE(next);
   EXPECT_FALSE((*file)->identity() == (*next)->identity());
   std::fstream(dir / "file", std::ios::in | std::ios::out | std::ios::binary) << "cccc";
-  const timespec times[2] = {{1, 0}, {1, 0}};  // the clock of file systems may be coarser than this test is quick
+  const timespec times[2] = {{1, 0}, {1, 0}};  // the file system's clock may be coarser than this test is fast
   ASSERT_EQ(::utimensat(AT_FDCWD, (dir / "file").c_str(), times, 0), 0);
   EXPECT_FALSE((*next)->check());
   const std::shared_ptr<const MappedFile> files[] = {*file, *next};

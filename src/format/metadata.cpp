@@ -7,7 +7,7 @@
 namespace dllm {
 namespace {
 
-/// Human name of what a value holds: "array of i32".
+/// Human-readable name of a value's type: "array of i32".
 std::string stored_type(const MetaValue& value) {
   if (value.type != MetaType::kArray) return std::string(meta_type_name(value.type));
   return fmt::format("array of {}", meta_type_name(value.element));

@@ -14,7 +14,7 @@
 
 namespace dllm {
 
-/// GGUF value types, with the numbers that stand in files.
+/// GGUF value types, with their numbers in files.
 enum class MetaType : std::uint32_t {
   kU8 = 0,
   kI8 = 1,
@@ -34,7 +34,7 @@ enum class MetaType : std::uint32_t {
 /// "u8", "string", ...
 std::string_view meta_type_name(MetaType type);
 
-/// One metadata value. `type` is what the file declares (and a writer writes back); the payload is widened: all
+/// One metadata value. `type` is the type in the file (which a writer writes back); the payload is widened: all
 /// integers to int64 (uint64 above 2^63-1 is an error at parse time), floats to double. Arrays are homogeneous and
 /// one-dimensional; `type` is then kArray and `element` the type of the elements (bools are stored as integers 0 and
 /// 1).
@@ -59,8 +59,8 @@ struct MetaValue {
   friend bool operator==(const MetaValue&, const MetaValue&) = default;
 };
 
-/// Ordered key -> value map of a model file. Typed getters answer nullopt when the key is absent and an error (naming
-/// key, stored type and wanted type) when it is there with another type.
+/// Ordered key -> value map of a model file. Typed getters return nullopt if the key is absent and an error (with key,
+/// stored type and wanted type) if it has another type.
 class Metadata {
  public:
   /// Replaces the value of an existing key in place, else appends.

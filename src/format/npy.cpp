@@ -15,7 +15,7 @@ Error damaged(const std::string& name, std::string what) {
   return {ErrorCode::kInvalidFile, std::move(what), name, ""};
 }
 
-/// What follows `'key':` in the header's Python dictionary.
+/// The text after `'key':` in the header's Python dictionary.
 std::string_view entry(std::string_view header, std::string_view key) {
   const std::string quoted = "'" + std::string(key) + "':";
   const std::size_t at = header.find(quoted);

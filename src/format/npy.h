@@ -9,7 +9,7 @@
 
 namespace dllm {
 
-/// An array of a NumPy file. Every supported type fits into double exactly, except 64-bit integers beyond 2^53.
+/// An array from a NumPy file. Every supported type fits into double exactly, except 64-bit integers beyond 2^53.
 struct NpyArray {
   std::vector<std::size_t> shape;
   std::vector<double> values;  ///< row-major

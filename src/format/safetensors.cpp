@@ -70,7 +70,7 @@ class FileParser {
   std::uint64_t data_begin_ = 0;
 };
 
-/// The member, if `object` is an object that has it.
+/// The member, or null if `object` is not an object that has it.
 const Json* member(const Json& object, const char* key) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);
@@ -126,7 +126,7 @@ Expected<Shape> FileParser::parse_shape(const std::string& subject, const Json& 
   return shape;
 }
 
-/// The format wants every byte of the data to belong to exactly one tensor.
+/// The format requires that every byte of the data belongs to exactly one tensor.
 Expected<void> FileParser::check_cover(const std::vector<SafeTensor>& tensors) const {
   std::vector<const SafeTensor*> order;
   for (const SafeTensor& tensor : tensors) order.push_back(&tensor);

@@ -24,8 +24,8 @@ struct SafeTensor {
 /// One file, or the shards that a `model.safetensors.index.json` names.
 class Safetensors {
  public:
-  /// `path`: a .safetensors file, an index JSON, or a directory that holds either (`model.safetensors.index.json`
-  /// wins over `model.safetensors`). Checks header length, JSON form, offsets (inside the file, no overlap, no hole,
+  /// `path`: a .safetensors file, an index JSON, or a directory that contains either (`model.safetensors.index.json` is
+  /// preferred to `model.safetensors`). Checks header length, JSON form, offsets (inside the file, no overlap, no hole,
   /// size = product of dims x element size), duplicate names between shards, and that index and shards agree.
   static Expected<Safetensors> open(const std::string& path);
   static Expected<Safetensors> parse(std::shared_ptr<const MappedFile> file);

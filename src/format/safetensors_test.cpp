@@ -187,7 +187,7 @@ TEST_F(DamagedIndex, IsExplained) {
   expect_error(map(R"("matrix":"missing.safetensors")"), ErrorCode::kIo, "missing.safetensors");
   expect_error(map(first), ErrorCode::kInvalidFile, "'half'");  // in the shard, not in the index
   expect_error(map(first + "," + half + R"(,"x":"model-00001-of-00002.safetensors")"), ErrorCode::kInvalidFile, "'x'");
-  // The same tensor in two shards, which the index cannot say.
+  // The same tensor in two shards, which an index cannot express.
   std::filesystem::copy_file(fixture("sharded/model-00001-of-00002.safetensors"), dir_ / "copy.safetensors");
   expect_error(map(first + R"(,"half":"copy.safetensors")"), ErrorCode::kInvalidFile, "but the index has it in");
 }

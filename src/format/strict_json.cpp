@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxDepth = 16;
 
-/// Deepest nesting of brackets outside of strings; what is not JSON is found by the parser.
+/// Deepest nesting of brackets outside of strings; the parser rejects what is not JSON.
 int nesting_depth(std::string_view text) {
   int depth = 0, deepest = 0;
   bool in_string = false;

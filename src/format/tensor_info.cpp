@@ -24,7 +24,7 @@ std::optional<std::string> shape_problem(const Shape& shape, const Codec& codec)
   if (shape.empty() || shape.size() > kMaxDims)
     return fmt::format("has {} dimensions instead of 1 to {}", shape.size(), kMaxDims);
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  std::int64_t bytes = codec.block_bytes;  // of the tensor, were each element a block: an upper bound
+  std::int64_t bytes = codec.block_bytes;  // of the tensor, if each element were a block: an upper bound
   for (const std::int64_t dim : shape) {
     if (dim <= 0) return fmt::format("has the shape {}, but every dimension must be positive", to_string(shape));
     if (dim > kMax / bytes) return fmt::format("has the shape {}, which is too large for any file", to_string(shape));

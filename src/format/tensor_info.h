@@ -10,8 +10,8 @@
 
 namespace dllm {
 
-/// Shape with GGML's convention: dims[0] is the contiguous one (row length), the slowest comes last. 1 to 4 entries,
-/// all positive; a matrix that maps K inputs to N outputs has dims {K, N}.
+/// Shape in GGML's convention: dims[0] is the contiguous one (row length), the slowest comes last. 1 to 4 entries, all
+/// positive; a matrix that maps K inputs to N outputs has dims {K, N}.
 using Shape = std::vector<std::int64_t>;
 
 inline constexpr std::size_t kMaxDims = 4;
@@ -21,14 +21,14 @@ std::int64_t element_count(const Shape& shape);
 /// "[128, 768]"
 std::string to_string(const Shape& shape);
 
-/// Rows = product of all dims but the first.
+/// Number of rows: product of all dims but the first.
 std::int64_t row_count(const Shape& shape);
 
-/// What keeps `shape` from being stored in this format, as the rest of a sentence about the tensor ("has 5 dimensions
-/// instead of 1 to 4"); nullopt if nothing does, and then element and byte counts fit in an int64.
+/// Why `shape` cannot be stored in this format, as the rest of a sentence about the tensor ("has 5 dimensions instead
+/// of 1 to 4"); nullopt if it can, and then element and byte counts fit in an int64.
 std::optional<std::string> shape_problem(const Shape& shape, const Codec& codec);
 
-/// A name from a file, for messages: in quotes, control characters escaped, cut after 96 bytes.
+/// A name from a file, for messages: in quotes, control characters escaped, truncated to 96 bytes.
 std::string quote_name(std::string_view name);
 
 }  // namespace dllm

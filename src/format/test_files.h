@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-/// Helpers of the format tests: raw little-endian bytes, so that files are built without the code under test.
+/// Helpers of the format tests: raw little-endian bytes, so that files are built without the tested code.
 namespace dllm::test {
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {
@@ -42,7 +42,7 @@ inline void write_file(const std::filesystem::path& path, std::string_view bytes
 
 inline std::string fixture(const std::string& name) { return DLLM_SOURCE_DIR "/src/format/testdata/" + name; }
 
-/// A directory of its own, removed at the end of the test.
+/// A temporary directory, removed at the end of the test.
 class TempDir {
  public:
   TempDir() {

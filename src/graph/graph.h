@@ -13,43 +13,43 @@ using ValueId = std::int32_t;   ///< index into Graph::values
 using WeightId = std::int32_t;  ///< index into Graph::weights
 inline constexpr std::int32_t kNoId = -1;
 
-/// Numbers of rows of one denoising step, over all sequences of the batch.
+/// Row counts of one denoising step, over all sequences of the batch.
 struct StepShape {
   std::int64_t rows = 0;    ///< rows forwarded
   std::int64_t scored = 0;  ///< rows that reach the LM head, <= rows
 };
 
-/// An activation: `rows` x `width` float32, row-major. Which rows: all of the step, or the scored ones.
+/// An activation: `rows` x `width` float32, row-major, for all rows of the step or only the scored ones.
 struct Value {
   std::string name;  ///< "blk.3.attn_q", for dumps and traces
   std::int64_t rows = 0;
   std::int64_t width = 0;
 };
 
-/// A weight the graph reads, by its canonical (GGUF) name.
+/// A weight that the graph reads, by its canonical (GGUF) name.
 struct WeightDecl {
   std::string name;
-  Shape shape;           ///< what the metadata promises; a file with another shape is an error
-  bool required = true;  ///< optional ones that the file lacks are passed over by the operator (bias, factors)
+  Shape shape;           ///< according to the metadata; a file with another shape is an error
+  bool required = true;  ///< if an optional one (bias, factors) is missing, the operator skips it
 };
 
 /// RoPE pairs: half-split (j, j + dims/2) as in Hugging Face checkpoints, or interleaved (2j, 2j+1) as in GGUFs whose
 /// Q/K rows were permuted by llama.cpp's converter.
 enum class RopeLayout { kHalfSplit, kInterleaved };
 
-/// What turns a router's logits into scores: softmax over the experts, or a sigmoid of each (LLaDA-MoE, arXiv
-/// 2509.24389; LLaDA2.0, arXiv 2512.15745).
+/// How a router's logits become scores: softmax over the experts, or a sigmoid of each (LLaDA-MoE, arXiv 2509.24389;
+/// LLaDA2.0, arXiv 2512.15745).
 enum class GateScore { kSoftmax, kSigmoid };
 
-/// What gates a product: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016),
-/// x/2 (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
+/// The activation of a gate: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016), x/2 (1 + tanh
+/// u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
 enum class Activation { kSilu, kGeluTanh };
 
-/// What of a plan's row an embedding reads (StepPlan::mixtures).
+/// Which part of a plan's row an embedding reads (StepPlan::mixtures).
 enum class EmbedPart {
-  kRow,      ///< the token, and what is mixed into it
-  kToken,    ///< the token alone
-  kMixture,  ///< what is mixed in; zeros for rows without a mixture
+  kRow,      ///< the token and its mixture
+  kToken,    ///< only the token
+  kMixture,  ///< only the mixture; zeros for rows without one
 };
 
 namespace op {
@@ -101,10 +101,10 @@ struct StoreKv {
   std::int32_t layer;
 };
 
-/// out = softmax(q k^T * scale) v per head over the positions the plan makes visible; kv head = head /
-/// (heads/kv_heads). Under a window of W a row sees the W - 1 positions in front of its attention block and what
-/// follows them: j > first - W, where `first` begins the row's block of StepPlan::causal_block positions (with 1, the
-/// row itself), or, without such blocks, is the first row of the plan.
+/// out = softmax(q k^T * scale) v per head over the positions that the plan makes visible; kv head = head /
+/// (heads/kv_heads). With a window of W, a row sees the W - 1 positions before its attention block and everything after
+/// them: j > first - W. Here `first` begins the row's block of StepPlan::causal_block positions (if 1, the row itself);
+/// without such blocks, it is the first row of the plan.
 struct Attention {
   ValueId q;
   std::int32_t layer;
@@ -131,7 +131,7 @@ struct Add {
   ValueId out;
 };
 
-/// out[r] = factor * s * x[r], s the one element of `canvas` in rows of a canvas, of `context` in others
+/// out[r] = factor * s * x[r], where s is the one element of `canvas` in rows of a canvas, of `context` in other rows
 /// (StepPlan::region).
 struct Scale {
   ValueId x;
@@ -141,24 +141,24 @@ struct Scale {
   ValueId out;
 };
 
-/// out[r] = canvas[r] in rows of a canvas, context[r] in others (StepPlan::region).
+/// out[r] = canvas[r] in rows of a canvas, context[r] in other rows (StepPlan::region).
 struct Select {
   ValueId canvas;
   ValueId context;
   ValueId out;
 };
 
-/// Chooses `used` experts for every row and gives each its weight.
+/// Chooses `used` experts for every row and weights them.
 ///
 ///   s = score(logits);  t = s + bias;  the `used` largest t of those allowed;  w = scale * s [ / (sum of chosen s) ]
 ///
-/// Which are allowed: with a group limit, the experts of the `groups_used` groups (of `groups` equal ones, in order)
-/// whose two largest t have the largest sum; with block routing, those among the `capacity` largest of max t over the
-/// rows of the step that belong to one sequence and one block of `block` positions; else all. Equal values: the lower
-/// index first, everywhere. Sources: LLaDA2.0 report 2.1 and its gate (group limit), LLaDA2.2 report (block routing).
+/// Allowed are: with a group limit, the experts of the `groups_used` groups (of `groups` equal ones, in order) whose
+/// two largest t have the largest sum; with block routing, those among the `capacity` largest of max t over the rows of
+/// the step that belong to one sequence and one block of `block` positions; else all. Ties: the lower index wins,
+/// everywhere. Sources: LLaDA2.0 report 2.1 and its gate (group limit), LLaDA2.2 report (block routing).
 struct Route {
   ValueId logits;     ///< {rows, experts}
-  WeightId bias;      ///< kNoId, or optional {experts}: counts in the choice, not in the weights
+  WeightId bias;      ///< kNoId, or optional {experts}: affects the choice, not the weights
   std::int32_t used;  ///< experts per row
   GateScore score;
   std::int32_t groups;  ///< 0 or 1: no group limit
@@ -168,14 +168,14 @@ struct Route {
   bool normalize;  ///< divide by the sum of the chosen scores (+ 1e-20)
   float scale;
   ValueId out;                    ///< {rows, 2 used}: the experts by ascending index, as floats, then their weights
-  WeightId expert_scale = kNoId;  ///< or {experts}: multiplies the weight of each, after normalization
+  WeightId expert_scale = kNoId;  ///< or {experts}: multiplies each expert's weight, after normalization
 };
 
 /// out = sum over the row's experts e, by ascending e, of w_e down_e(activation(gate_e x) * up_e x). The weights are
 /// stacks of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}.
 struct Experts {
   ValueId x;
-  ValueId route;  ///< of a Route
+  ValueId route;  ///< output of a Route
   WeightId gate;
   WeightId up;
   WeightId down;
@@ -189,9 +189,9 @@ struct GatherScored {
   ValueId out;
 };
 
-/// LM head and reduction in one operator: logits z = x W^T + bias, or softcap * tanh(z / softcap), reduced to Scores as
-/// each sequence's request asks.
-/// It has no output value: rows x vocabulary logits exist only where a request wants them.
+/// LM head and reduction in one operator: logits z = x W^T + bias, or softcap * tanh(z / softcap), reduced to
+/// Scores as each sequence requests. It has no output value: rows x vocabulary logits exist only if a request wants
+/// them.
 struct ScoreHead {
   ValueId x;
   WeightId weight;
@@ -213,10 +213,10 @@ struct Graph {
 };
 
 std::string_view op_name(const Op& op);
-/// What an operator asks for beyond the plain transformer of one region, silu and whole attention: "a window of
-/// attention", ...; empty: nothing. For readers of graphs that do not know it and must say so.
+/// What an operator needs beyond a plain transformer with one region, SiLU and whole attention: "a window of
+/// attention", ...; empty: nothing. For readers of graphs that do not support it and must report that.
 std::string_view beyond_plain(const Op& op);
-/// Values read / written by an operator.
+/// Values that an operator reads / writes.
 std::vector<ValueId> inputs(const Op& op);
 std::vector<ValueId> outputs(const Op& op);
 
@@ -227,8 +227,8 @@ struct Lifetime {
 };
 std::vector<Lifetime> lifetimes(const Graph& graph);
 
-/// Checks that every value is written once before it is read and that widths fit the operators; empty if sound, else
-/// what is wrong. For tests and for new architectures.
+/// Checks that every value is written once before it is read and that widths fit the operators; empty if valid, else
+/// the problem. For tests and for new architectures.
 std::string validate(const Graph& graph);
 
 }  // namespace dllm

@@ -69,7 +69,7 @@ std::vector<std::string> RepositoryCache::files(std::string_view commit) const {
   std::error_code failure;
   for (fs::recursive_directory_iterator entry(root, failure), end; !failure && entry != end; entry.increment(failure)) {
     std::error_code dangling;
-    // Follows the link: what it names must be there.
+    // Follows the link: its target must exist.
     if (fs::is_regular_file(entry->path(), dangling)) result.push_back(entry->path().lexically_relative(root).string());
   }
   std::ranges::sort(result);

@@ -21,18 +21,18 @@ class RepositoryCache {
   RepositoryCache(const std::string& root, std::string_view repository);
 
   std::string blob(std::string_view etag) const;
-  /// Where a download grows.
+  /// Path of the partial download.
   std::string incomplete(std::string_view etag) const { return blob(etag) + ".incomplete"; }
   std::string lock(std::string_view etag) const;
   std::string snapshot(std::string_view commit) const;
 
-  /// The commit of a branch, tag or commit, as of the last time that the hub was asked.
+  /// The commit of a branch, tag or commit, as of the last query to the hub.
   std::optional<std::string> commit_of(std::string_view revision) const;
   Expected<void> set_commit(std::string_view revision, std::string_view commit) const;
 
-  /// Paths of a snapshot's files that are complete, sorted.
+  /// Paths of a snapshot's complete files, sorted.
   std::vector<std::string> files(std::string_view commit) const;
-  /// Puts `path` of the snapshot in place as a link to the blob. Errors: kIo.
+  /// Makes `path` of the snapshot a link to the blob. Errors: kIo.
   Expected<void> link(std::string_view commit, std::string_view path, std::string_view etag) const;
 
   Expected<void> make_folders(std::string_view commit) const;
@@ -41,7 +41,7 @@ class RepositoryCache {
   std::string folder_, locks_;
 };
 
-/// Held from construction to destruction; waits for other processes, which are asked about by `go_on`.
+/// Held from construction to destruction; waits for other processes while `go_on` returns true.
 class FileLock {
  public:
   template <class GoOn>
@@ -58,7 +58,7 @@ class FileLock {
  private:
   explicit FileLock(const std::string& path);
   bool opened() const { return descriptor_ >= 0; }
-  bool try_take() const;  ///< waits a little where it fails
+  bool try_take() const;  ///< if it fails, waits a little
   Error failure() const;
 
   std::string path_;

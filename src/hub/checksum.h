@@ -10,15 +10,16 @@
 namespace dllm::hub {
 
 enum class DigestKind {
-  kNone,     ///< the tag is no digest
-  kSha256,   ///< of the bytes: what large files are called on a hub
-  kGitBlob,  ///< SHA-1 of "blob SIZE\0" and the bytes: what git calls a file
+  kNone,     ///< the tag is not a digest
+  kSha256,   ///< of the bytes: a hub's tag for large files
+  kGitBlob,  ///< SHA-1 of "blob SIZE\0" and the bytes: git's name for a file
 };
 
-/// What a hub's tag of a file is, by its length.
+/// The kind of a hub's tag for a file, by its length.
 DigestKind digest_kind(std::string_view etag);
 
-/// The digest of a file, in lower-case hex. `progress` is told the bytes read; false ends it (kCancelled). Errors: kIo.
+/// The digest of a file, in lower-case hex. Calls `progress` with the bytes read; false cancels (kCancelled). Errors:
+/// kIo.
 Expected<std::string> file_digest(const std::string& path, DigestKind kind,
                                   const std::function<bool(std::uint64_t)>& progress);
 

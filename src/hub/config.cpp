@@ -22,7 +22,7 @@ bool is_true(std::string_view value) {
   return text == "1" || text == "true" || text == "yes" || text == "on";
 }
 
-/// ~/.cache/huggingface, wherever the variables put it; empty if none of them is set.
+/// ~/.cache/huggingface, or where environment variables move it; empty if none of them is set.
 std::string hf_home(const Environment& environment) {
   if (const std::string home = value_of(environment, "HF_HOME"); !home.empty()) return home;
   if (const std::string cache = value_of(environment, "XDG_CACHE_HOME"); !cache.empty()) return cache + "/huggingface";
@@ -44,7 +44,7 @@ Expected<std::string> read_token(const Environment& environment, const std::stri
 bool is_name(std::string_view text) {
   constexpr std::string_view marks = "._-";
   if (text.empty() || text.size() > 96 || text.front() == '.' || text.front() == '-') return false;
-  // The cache's folders are called models--org--name.
+  // Folders of the cache are named models--org--name.
   if (text.find("--") != text.npos || text.find("..") != text.npos) return false;
   return std::ranges::all_of(
       text, [&](unsigned char c) { return std::isalnum(c) != 0 || marks.find(static_cast<char>(c)) != marks.npos; });

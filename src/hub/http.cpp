@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxBody = std::size_t{64} << 20;
 constexpr std::size_t kMaxErrorBody = 4096;
 
-/// Headers that matter wherever on the way they come: a hub names the file, its content delivery network does not.
+/// Headers that count from any hop: the hub identifies the file, its content delivery network does not.
 constexpr std::array<std::string_view, 5> kLasting = {"x-linked-etag", "x-linked-size", "x-repo-commit", "x-error-code",
                                                       "x-error-message"};
 
@@ -27,7 +27,7 @@ void start_libcurl() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-/// One request on its way.
+/// One request in progress.
 struct Exchange {
   CURL* handle = nullptr;
   Response response;
@@ -116,7 +116,7 @@ struct HttpClient::Impl {
     if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sends another part than asked for", url, ""};
     if (code != CURLE_OK)
       return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url, ""};
-    // A file of no bytes has no body.
+    // An empty file has no body.
     if (exchange.download != nullptr && exchange.succeeded() && !begin_download(exchange))
       return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
     return std::move(exchange.response);
@@ -129,12 +129,12 @@ HttpClient::HttpClient(const Config& config) : impl_(std::make_unique<Impl>()) {
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(handle, CURLOPT_MAXREDIRS, 10L);
-  // What begins encrypted stays so.
+  // Once encrypted, stay encrypted.
   const char* const protocols = config.endpoint.starts_with("https") ? "https" : "http,https";
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, protocols);
   curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, 20L);
-  // A connection over which nothing comes for a minute is dead.
+  // A connection that transfers nothing for a minute is considered dead.
   curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, 60L);
   curl_easy_setopt(handle, CURLOPT_USERAGENT, "dllm/" DLLM_VERSION);
@@ -143,7 +143,7 @@ HttpClient::HttpClient(const Config& config) : impl_(std::make_unique<Impl>()) {
   curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
-  // libcurl keeps this header from other hosts when it follows a redirect.
+  // On redirects, libcurl does not send this header to other hosts.
   if (!config.token.empty())
     impl_->headers = curl_slist_append(nullptr, fmt::format("Authorization: Bearer {}", config.token).c_str());
   curl_easy_setopt(handle, CURLOPT_HTTPHEADER, impl_->headers);

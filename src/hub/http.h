@@ -15,8 +15,8 @@ namespace dllm::hub {
 
 struct Response {
   long status = 0;
-  std::string body;  ///< of errors: its beginning
-  /// By lower-case name; of the last hop, and x-linked-*, x-repo-commit and x-error-* of any.
+  std::string body;  ///< for errors: the beginning of it
+  /// By lower-case name; those of the last hop, and x-linked-*, x-repo-commit and x-error-* of any hop.
   std::map<std::string, std::string, std::less<>> headers;
 
   std::string_view header(std::string_view name) const {
@@ -25,16 +25,16 @@ struct Response {
   }
 };
 
-/// What a transfer hands over.
+/// Callbacks of a transfer.
 struct Download {
-  /// The server's answer begins at this byte: what is there behind it is thrown away. False ends the transfer.
+  /// The server's response starts at this byte: local bytes from there on are discarded. False cancels the transfer.
   std::function<bool(std::uint64_t from)> begin;
   std::function<bool(std::span<const char>)> write;
-  /// Asked about ten times a second, also while nothing comes; false ends the transfer.
+  /// Called about ten times a second, even if nothing is received; false cancels the transfer.
   std::function<bool()> go_on;
 };
 
-/// GET and HEAD over one connection, by libcurl. Redirects are followed; the token is not sent to other hosts. Not
+/// GET and HEAD over one connection, with libcurl. Follows redirects; the token is not sent to other hosts. Not
 /// thread-safe.
 class HttpClient {
  public:
@@ -43,15 +43,15 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  /// Any status is a value. Errors: kIo (no connection, or it broke: `where` is the URL), kCancelled, kResource (a body
-  /// of more than 64 MiB).
+  /// Any HTTP status is a result. Errors: kIo (no connection, or it broke: `where` is the URL), kCancelled, kResource
+  /// (a body of more than 64 MiB).
   Expected<Response> get(const std::string& url, const std::function<bool()>& go_on);
   Expected<Response> head(const std::string& url, const std::function<bool()>& go_on);
-  /// From byte `offset` on, where the server can. Bodies of errors go to the response. Errors: as get(), and kIo if
-  /// fewer bytes come than were announced.
+  /// Starts at byte `offset`, if the server supports it. Bodies of errors go to the response. Errors: as get(), and kIo
+  /// if fewer bytes arrive than announced.
   Expected<Response> download(const std::string& url, std::uint64_t offset, const Download& to);
 
-  /// `text` with everything escaped that has a meaning in a path; `/` stays unless `slash`.
+  /// `text` with all characters escaped that have a meaning in a path; `/` is kept unless `slash`.
   static std::string escaped(std::string_view text, bool slash = false);
 
  private:

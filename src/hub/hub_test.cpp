@@ -1,4 +1,4 @@
-// Names, choices and the cache's layout. What goes over the network is tested against a server
+// Names, choices and the cache's layout. Network transfers are tested against a server
 // (src/app/cli_hub_test.py).
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -137,7 +137,7 @@ TEST_F(HubTest, CacheHasHuggingFacesLayout) {
   EXPECT_EQ(cache.commit_of("c0ffee"), "c0ffee") << "a commit is its own name";
   ASSERT_TRUE(cache.link("c0ffee", "b.gguf", "gone"));
   EXPECT_EQ(cache.files("c0ffee"), std::vector<std::string>{"sub/a.gguf"}) << "links to nothing are not files";
-  // What a link named before is replaced.
+  // The link's previous target is replaced.
   write(cache.blob("def"), "other");
   ASSERT_TRUE(cache.link("c0ffee", "sub/a.gguf", "def"));
   EXPECT_EQ(fs::read_symlink(folder / "snapshots/c0ffee/sub/a.gguf"), "../../../blobs/def");

@@ -37,7 +37,7 @@ std::uint64_t size_of(const std::string& path) {
   return absent ? 0 : size;
 }
 
-/// A file that grows at its end.
+/// A file that is appended to.
 class GrowingFile {
  public:
   explicit GrowingFile(std::string path)
@@ -91,7 +91,7 @@ class Puller {
 
   Expected<Pulled> run() {
     if (config_.offline) return from_cache();
-    // Who has the model already need not wait for a hub that does not answer.
+    // If the model is complete in the cache, do not wait for a hub that does not respond.
     const int tries = cache_.commit_of(request_.revision) ? 0 : config_.retries;
     auto listing = retried([this] { return repository_.list([this] { return tell(); }); }, tries);
     if (listing) return fetch(*std::move(listing));
@@ -161,7 +161,7 @@ class Puller {
                  config_.cache, "make room, or name another folder in HF_HUB_CACHE"};
   }
 
-  /// The blob is in place behind it.
+  /// On return the blob is complete.
   Expected<void> bring(const RemoteFile& file, const std::string& commit) {
     state_.file = file.path;
     DLLM_TRY(const FileLock lock, FileLock::take(cache_.lock(file.etag), [this] { return tell(); }));
@@ -180,7 +180,7 @@ class Puller {
     return {};
   }
 
-  /// One transfer; goes on behind what is there.
+  /// One transfer; continues the partial file.
   Expected<void> download(const RemoteFile& file, const std::string& url) {
     const std::string path = cache_.incomplete(file.etag);
     GrowingFile out(path);
@@ -204,7 +204,7 @@ class Puller {
     if (!response) return response.error();
     if (response->status == 200 || response->status == 206) return complete(file, path);
     if (response->status != 416) return repository_.refusal(*response, url);
-    // The server has no such part: what is there cannot be a part of this file.
+    // The server does not have this range, so the partial file cannot be a part of this file.
     if (!out.begin(0)) return *out.failure();
     return Error{ErrorCode::kIo, "the file at the hub is shorter than what was kept of it", url, "pull again"};
   }
@@ -234,7 +234,7 @@ class Puller {
 
   bool tell() { return !listener_.progress || listener_.progress(state_); }
 
-  /// Calls `attempt` anew while it fails for want of a connection; the count begins again when bytes have come.
+  /// Repeats `attempt` while connections fail; the count restarts whenever bytes were received.
   template <class Attempt>
   auto retried(Attempt attempt, int retries) -> decltype(attempt()) {
     std::int64_t wait = config_.first_wait_ms;
@@ -269,8 +269,8 @@ class Puller {
   HttpClient http_;
   Repository repository_;
   PullProgress state_;
-  std::uint64_t base_ = 0;    ///< bytes of the files that are complete
-  bool disk_failed_ = false;  ///< no new attempt would help
+  std::uint64_t base_ = 0;    ///< bytes of the completed files
+  bool disk_failed_ = false;  ///< further attempts would not help
 };
 
 }  // namespace

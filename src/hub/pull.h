@@ -22,12 +22,12 @@ enum class PullPhase { kDownload, kCheck };
 struct PullProgress {
   PullPhase phase = PullPhase::kDownload;
   std::string_view file;
-  std::uint64_t done = 0, total = 0;  ///< bytes of all files; of the one that is checked. total 0: not known
-  std::uint64_t fetched = 0;          ///< bytes that came over the network
+  std::uint64_t done = 0, total = 0;  ///< bytes of all files; or of the file being verified. total 0: unknown
+  std::uint64_t fetched = 0;          ///< bytes received over the network
 };
 
 struct PullListener {
-  std::function<bool(const PullProgress&)> progress{};  ///< false stops (kCancelled); what has come is kept
+  std::function<bool(const PullProgress&)> progress{};  ///< false cancels (kCancelled); received bytes are kept
   Log log{};
 };
 
@@ -35,15 +35,15 @@ struct Pulled {
   std::string path;  ///< the GGUF file, or the folder of a checkpoint
   std::string commit;
   std::uint64_t bytes = 0;    ///< of the model's files
-  std::uint64_t fetched = 0;  ///< of them over the network now
+  std::uint64_t fetched = 0;  ///< of these, received over the network now
   bool asked = true;          ///< false: answered from the cache alone
 };
 
-/// Brings a model from the hub into the cache, and says where it is. A download that breaks off goes on where it was,
-/// at once and in later calls; a file is in place only when its digest is right. Without a connection, what an earlier
-/// call brought is found, with a warning; with Config::offline, the hub is not asked at all. Errors: kUsage (no such
-/// model, a choice of files is open, not in the cache), kIo, kMismatch (a digest is wrong: the file is removed),
-/// kResource (the disk is too small), kCancelled, kUnsupported.
+/// Downloads a model from the hub into the cache, and returns its path. An interrupted download continues where it
+/// stopped, at once and in later calls; a file appears only after its digest was verified. Without a connection, uses
+/// the result of an earlier call, with a warning; with Config::offline, does not contact the hub at all. Errors: kUsage
+/// (no such model, an ambiguous choice of files, not in the cache), kIo, kMismatch (a wrong digest: the file is
+/// removed), kResource (disk full), kCancelled, kUnsupported.
 Expected<Pulled> pull(const Config& config, const PullRequest& request, const PullListener& listener);
 
 }  // namespace dllm::hub

@@ -12,7 +12,7 @@
 namespace dllm::hub {
 namespace {
 
-/// A name that may become that of a file in the cache.
+/// A name that is safe as a file name in the cache.
 bool is_tag(std::string_view text) {
   return !text.empty() && text.size() <= 128 && text.front() != '.' && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
@@ -39,7 +39,7 @@ std::uint64_t number_of(const nlohmann::json& object, const char* key) {
 RemoteFile remote_file(const nlohmann::json& sibling) {
   RemoteFile file{text_of(sibling, "rfilename"), number_of(sibling, "size"), text_of(sibling, "blobId")};
   if (const auto lfs = sibling.find("lfs"); lfs != sibling.end() && lfs->is_object()) {
-    // The blob is then git's pointer to the file; the file itself goes by its SHA-256.
+    // The blob is git's pointer to the file; the file itself is identified by its SHA-256.
     file.etag = text_of(*lfs, "sha256");
     if (const std::uint64_t size = number_of(*lfs, "size"); size > 0) file.size = size;
   }

@@ -13,7 +13,7 @@ namespace dllm::hub {
 
 struct RemoteFile {
   std::string path;
-  std::uint64_t size = 0;  ///< 0: not told
+  std::uint64_t size = 0;  ///< 0: unknown
   std::string etag;        ///< the name of its blob: a digest where the hub has one
 };
 
@@ -23,22 +23,22 @@ struct Listing {
   std::vector<RemoteFile> files;
 };
 
-/// What a hub tells of a repository.
+/// Queries to a hub.
 class Repository {
  public:
-  /// All are borrowed.
+  /// All arguments are borrowed.
   Repository(const Config& config, HttpClient& http, std::string name, std::string revision)
       : config_(config), http_(http), name_(std::move(name)), revision_(std::move(revision)) {}
 
   /// GET /api/models/NAME/revision/REVISION?blobs=true. Errors: kIo (no hub there), kUsage (no such repository or
-  /// revision, or it wants a token), kInvalidFile (an answer that cannot be used).
+  /// revision, or it requires a token), kInvalidFile (an unusable response).
   Expected<Listing> list(const std::function<bool()>& go_on);
 
-  /// Fills in etag and size by HEAD, where list() did not bring them.
+  /// Fills in etag and size by HEAD where list() did not return them.
   Expected<void> complete(RemoteFile& file, const std::string& commit, const std::function<bool()>& go_on);
 
   std::string url_of(const RemoteFile& file, std::string_view commit) const;
-  /// What a status that is no success means to the user.
+  /// The user's error for a status other than success.
   Error refusal(const Response& response, const std::string& url) const;
 
   static bool may_pass(long status) { return status == 408 || status == 429 || status >= 500; }

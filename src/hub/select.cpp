@@ -25,13 +25,13 @@ bool is_part(std::string_view path) {
 
 bool is_gguf(std::string_view path) { return lower(path).ends_with(".gguf"); }
 
-/// Image projectors and importance matrices come in the same container and are no models.
+/// Image projectors and importance matrices use the same container but are not models.
 bool is_model(std::string_view path) {
   const std::string name = lower(path.substr(path.rfind('/') + 1));
   return is_gguf(name) && name.find("mmproj") == name.npos && name.find("imatrix") == name.npos;
 }
 
-/// The name, less ".gguf" and the numbers of a part, ends in the tag behind - . _ or a folder.
+/// The name, without ".gguf" and part numbers, ends in the tag after one of - . _ or a folder.
 bool has_quant(std::string_view path, std::string_view quant) {
   std::string stem = lower(path);
   stem.resize(stem.size() - 5);
@@ -40,7 +40,7 @@ bool has_quant(std::string_view path, std::string_view quant) {
   if (stem == tag) return true;
   if (!stem.ends_with(tag)) return false;
   const char before = stem[stem.size() - tag.size() - 1];
-  // "_" is also within types: K_M is not what Q4_K_M ends in. Types have a digit in front of their first one.
+  // "_" also occurs within types: Q4_K_M does not end in a tag K_M. Types have a digit before their first underscore.
   if (before == '_') return tag.substr(0, tag.find('_')).find_first_of("0123456789") != std::string::npos;
   return std::string_view("-./").find(before) != std::string_view::npos;
 }
@@ -67,7 +67,7 @@ Expected<Selection> select_gguf(std::vector<std::string> paths, std::string_view
 
 bool is_checkpoint_file(std::string_view path, bool model_files) {
   constexpr std::array<std::string_view, 4> texts = {".json", ".jinja", "merges.txt", "vocab.txt"};
-  if (path.find('/') != path.npos) return false;  // other formats and originals live in folders of their own
+  if (path.find('/') != path.npos) return false;  // other formats and originals have their own folders
   if (path.ends_with(".safetensors")) return !model_files || path.starts_with("model");
   return std::ranges::any_of(texts, [path](std::string_view end) { return path.ends_with(end); });
 }

@@ -8,16 +8,16 @@
 
 namespace dllm::hub {
 
-/// The files that make a model.
+/// The files of a model.
 struct Selection {
   std::vector<std::string> files;
-  bool directory = false;  ///< a Hugging Face checkpoint: the files together; else one GGUF file
+  bool directory = false;  ///< a Hugging Face checkpoint: all the files; else one GGUF file
 };
 
-/// Chooses from a repository's files: the GGUF file that ends in `quant` ("Q4_K_M", in either case), or that is the
-/// only one; `file` by its path, if it is given; else, where there are no GGUF files, configuration, tokenizer and
-/// safetensors. `where`: the repository, for messages. Errors: kUsage, telling what there is; kUnsupported (a model
-/// split over several files).
+/// Chooses from a repository's files: the GGUF file that ends in `quant` ("Q4_K_M", case-insensitive), or the only
+/// one; `file` by its path, if given; if there are no GGUF files, configuration, tokenizer and safetensors. `where`:
+/// the repository, for messages. Errors: kUsage, listing the choices; kUnsupported (a model split over several
+/// files).
 Expected<Selection> select_files(const std::vector<std::string>& paths, std::string_view quant, std::string_view file,
                                  std::string_view where);
 

@@ -13,7 +13,7 @@ inline std::string lower(std::string_view text) {
   return result;
 }
 
-/// Without white space at its ends.
+/// Without leading and trailing white space.
 inline std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) return {};

@@ -1,4 +1,4 @@
-// This machine's processor.
+// The CPU backend.
 #include "engine/backend/cpu.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace dllm {
 namespace {
 
-/// What the names in `options` mean.
+/// Values of the names in `options`.
 Expected<CpuOptions> cpu_options(const LoadOptions& options) {
   CpuOptions cpu;
   if (options.threads < 0 || options.threads > 1024)
@@ -56,7 +56,7 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
   return cpu;
 }
 
-/// The weight cache names the model by what `path` leads to, but holds what was mapped. Asked before it is left behind.
+/// The weight cache is identified by the file at `path`, but holds what was mapped: check that they are still the same.
 Expected<void> check_unreplaced(const Model& model, const std::string& path) {
   DLLM_CHECK_OK(model.check());
   std::error_code ignored;

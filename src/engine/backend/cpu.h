@@ -15,13 +15,13 @@ namespace cpu {
 class Profile;
 }
 
-/// The model that came from `path` on this processor, as backends() makes it. `profile`: borrowed, gets the time of
+/// The CPU backend for the model loaded from `path`, as backends() makes it. `profile`: borrowed, records the time of
 /// every operator; nullptr: none. Errors: kUsage naming the flag, and those of CpuBackend::create().
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile = nullptr);
 
-/// Where the packed weights of the model at `path` are kept, and what identifies that model. No path in the result if
-/// the options ask for none. Errors: kUsage ("auto" for the embedded model).
+/// Where the packed weights of the model at `path` are stored, and the key that identifies the model. No path in the
+/// result if the options request none. Errors: kUsage ("auto" for the embedded model).
 Expected<WeightCacheOptions> weight_cache_options(const std::string& model, const LoadOptions& load, const Log& log);
 
 }  // namespace dllm

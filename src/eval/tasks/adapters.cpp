@@ -1,6 +1,6 @@
-// The instruction form in which LLM-Adapters publishes ARC, BoolQ and others: the instruction ends with
-// "Answer format: answer1/answer2/…". The option that an answer names first counts; by likelihood, "the correct answer
-// is OPTION" are the choices.
+// The instruction format in which LLM-Adapters publishes ARC, BoolQ and others: the instruction ends with "Answer
+// format: answer1/answer2/…". The first option in the answer counts; by likelihood, the choices are "the correct answer
+// is OPTION".
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Own multiple-choice items: the likeliest choice counts.
+// Custom multiple-choice items: the likeliest choice counts.
 #include <fmt/format.h>
 
 #include "base/try.h"

@@ -16,7 +16,7 @@ Expected<EvalItem> read_cruxeval(const Fields& fields) {
   return item;
 }
 
-/// The literal of an answer: behind the last "==" of its first [ANSWER] part, code block or line.
+/// The literal of an answer: after the last "==" of its first [ANSWER] part, code block or line.
 std::string_view literal_of(std::string_view text) {
   if (const auto open = text.find("[ANSWER]"); open != std::string_view::npos)
     text = before(text.substr(open + 8), {"[/ANSWER]"});
@@ -29,7 +29,7 @@ Expected<Verdict> judge_cruxeval(const EvalItem& item, std::string_view text, co
   const auto block = code_block(text);
   const std::string_view found = literal_of(block ? std::string_view(*block) : text);
   const auto value = canonical_python_literal(found), wanted = canonical_python_literal(item.answer);
-  // A few expected outputs are not literals of the subset; those are compared as text.
+  // A few expected outputs are not literals that we parse; those are compared as text.
   const bool correct = value && wanted ? *value == *wanted : found == strip(item.answer);
   return Verdict{.correct = correct, .extracted = std::string(found)};
 }

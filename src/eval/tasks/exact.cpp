@@ -1,4 +1,4 @@
-// Own items: the whole answer counts, or the last number in it.
+// Custom items: the whole answer counts, or the last number in it.
 #include "base/try.h"
 #include "eval/answer_text.h"
 #include "eval/task_kind.h"

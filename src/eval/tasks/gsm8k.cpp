@@ -1,4 +1,4 @@
-// GSM8K: the last number of a worked solution (lm-evaluation-harness' flexible match); strict: the number behind ####.
+// GSM8K: the last number of a worked solution (lm-evaluation-harness' flexible match); strict: the number after ####.
 #include "base/try.h"
 #include "eval/answer_text.h"
 #include "eval/task_kind.h"
@@ -18,7 +18,7 @@ Expected<EvalItem> read_gsm8k(const Fields& fields) {
 }
 
 Expected<Verdict> judge_gsm8k(const EvalItem& item, std::string_view text, const JudgeOptions&) {
-  // A model that goes on with another question has answered this one.
+  // A model that continues with another question has answered this one.
   const std::string_view answer = before(text, {"Question:", "</s>", "<|im_end|>"});
   const auto found = last_number(answer);
   return Verdict{

@@ -10,7 +10,7 @@
 namespace dllm {
 namespace {
 
-/// The harness' cleaning: WikiHow's " [title]" ends a sentence, other brackets are cut, double blanks become one.
+/// The harness' cleaning: WikiHow's " [title]" ends a sentence, other brackets are removed, double blanks become one.
 std::string cleaned(std::string_view raw) {
   std::string text(strip(raw)), result;
   for (auto at = text.find(" [title]"); at != std::string::npos; at = text.find(" [title]")) text.replace(at, 8, ". ");

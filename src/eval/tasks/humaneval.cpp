@@ -21,7 +21,7 @@ Expected<EvalItem> read_humaneval(const Fields& fields) {
   return item;
 }
 
-/// A whole program out of an answer: a function keeps the prompt's imports and helpers in front of it; anything else
+/// Makes a complete program from an answer: a function keeps the prompt's imports and helpers before it; anything else
 /// continues the prompt's function and ends where a new top-level statement begins.
 std::string program_of(const EvalItem& item, std::string_view text) {
   const auto block = code_block(text);

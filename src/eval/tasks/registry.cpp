@@ -2,7 +2,7 @@
 
 namespace dllm {
 
-// The kinds of this build, in the order in which detection prefers them. A new one is its file and its line here.
+// The kinds of this build; detection prefers earlier ones. A new kind needs its file and a line here.
 #define DLLM_TASK_KINDS(X) \
   X(exact_kind)            \
   X(number_kind)           \

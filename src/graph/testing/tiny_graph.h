@@ -8,10 +8,10 @@
 
 namespace dllm {
 
-/// A small dense transformer with every operator, for tests of whatever reads graphs. Shape: dimensions vocab, width,
-/// layers, heads, kv_heads, head_dim, ffn, rope_dims; layout; head_norms (norms of q and k by head); and
-/// bias(builder, name, n), which declares the bias of q, k or the head, or says that there is none. A shape may have
-/// experts(builder, x, layer): a layer of experts, or kNoId where the layer is a dense one.
+/// A small dense transformer with every operator, for tests of code that reads graphs. Shape: dimensions vocab, width,
+/// layers, heads, kv_heads, head_dim, ffn, rope_dims; layout; head_norms (norms of q and k by head); and bias(builder,
+/// name, n), which declares the bias of q, k or the head, or returns that there is none. A shape may have
+/// experts(builder, x, layer): a layer of experts, or kNoId for a dense layer.
 template <class Shape>
 Graph tiny_transformer(const Shape& m, StepShape shape) {
   GraphBuilder b(shape);

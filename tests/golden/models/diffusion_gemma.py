@@ -58,12 +58,12 @@ def gumbel(seed, step, positions, vocab):
 
 
 def noise(seed, step, positions, vocab):
-    """What a position shows in pass `step` if nothing was accepted there."""
+    """The token shown at a position in pass `step` if nothing was accepted there."""
     return np.floor(uniform(seed, 2, step, positions, 0) * vocab).astype(np.int64)
 
 
 def turn(x, positions, theta, pairs):
-    """x [T, heads, d]: the first `pairs` of the pairs (j, j + d/2) turn by position * theta^(-2j/d)."""
+    """x [T, heads, d]: the first `pairs` of the pairs (j, j + d/2) rotate by position * theta^(-2j/d)."""
     half = x.shape[-1] // 2
     frequency = theta ** (-2.0 * torch.arange(half) / x.shape[-1]) * (torch.arange(half) < pairs)
     angle = (torch.as_tensor(positions)[:, None] * frequency)[:, None, :]
@@ -76,7 +76,7 @@ def gelu(x):
 
 
 class Model:
-    """Context passes append to the cache of K and V; canvas passes read it and leave it as it is."""
+    """Context passes append to the cache of K and V; canvas passes read it and do not change it."""
 
     def __init__(self, ck, ties):
         self.ck, self.ties = ck, ties
@@ -86,7 +86,7 @@ class Model:
         return rms_norm(x, self.ck.gain(name + ".weight", x.shape[-1]), TEXT["rms_norm_eps"])
 
     def damped(self, x, name):
-        """Small gains: what a layer adds leaves the embedding visible, so that some canvases come to rest."""
+        """Small gains: the embedding dominates what layers add, so that some canvases become stable."""
         gain = self.ck(name + ".weight", x.shape[-1], offset=DAMPING, scale=0.0625)
         return rms_norm(x, gain, TEXT["rms_norm_eps"])
 
@@ -185,7 +185,7 @@ class Sampler:
         self.narrowest = min(self.narrowest, float(value))
 
     def accept(self, entropy):
-        """Lowest entropies first, while those before sum to at most the bound."""
+        """Lowest entropies first, while the sum of the preceding ones is at most the bound."""
         order = np.argsort(entropy, kind="stable")
         before = np.cumsum(entropy[order]) - entropy[order]
         self.gap(np.abs(before - self.o["entropy_bound"]).min())
@@ -238,7 +238,7 @@ OPTIONS = [
 
 
 def single_passes(ties=True):
-    """Logits of the prompt, of a canvas behind it, and of the canvas once more with its own prediction fed back."""
+    """Logits of the prompt, of a canvas after it, and of the canvas again with its own prediction fed back."""
     chances = Ties()
     ck = Checkpoint(ties=ties)
     model = Model(ck, chances)
@@ -286,7 +286,7 @@ def load_transformers(ck):
 
 
 def transformers_generation(model, options, canvases):
-    """generate() with the engine's draws: multinomial() and the random canvas are all the randomness it has."""
+    """generate() with the engine's draws: its only randomness is multinomial() and the random canvas."""
     from transformers.models.diffusion_gemma import generation_diffusion_gemma as module
 
     state = {"step": 0, "first": len(IDS)}

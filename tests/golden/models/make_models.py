@@ -6,7 +6,7 @@ float64. Weights are a function of tensor name and index, exact in every float t
 builds the same Hugging Face checkpoint without a file of weights: only the configuration, the list of tensors and the
 logits are stored.
 
-    python3 tests/golden/models/make_models.py        # needs torch and numpy; rewrites *.json and *.npy beside it
+    python3 tests/golden/models/make_models.py        # needs torch and numpy; rewrites *.json and *.npy in its folder
     python3 tests/golden/models/make_models.py --transformers   # compares with transformers, where it has the model
 
 Routers have experts and groups of experts with equal rows, so that choices hang on the rule for ties (lower index
@@ -42,7 +42,7 @@ def values(name, count, offset, scale):
 
 
 class Checkpoint:
-    """Tensors in Hugging Face's names, in the order in which they are asked for the first time."""
+    """Tensors with Hugging Face's names, in the order of their first use."""
 
     def __init__(self, ties=True):
         self.listing = []
@@ -103,7 +103,7 @@ def swiglu(x, gate, up, down):
 
 
 class Ties:
-    """How many choices of one model hang on the rule for ties, and how wide the narrowest other one is."""
+    """How many choices of one model depend on the rule for ties, and the margin of the narrowest other one."""
 
     def __init__(self):
         self.count = 0
@@ -121,7 +121,7 @@ class Ties:
 
 
 def router_logits(x, weight):
-    """One sum per expert, so that equal rows give equal logits to the last bit; a product of matrices need not."""
+    """One sum per expert, so that equal rows give equal logits to the last bit, which a matrix product may not."""
     return (x[:, None, :] * weight[None]).sum(-1)
 
 
@@ -172,7 +172,7 @@ def mixture(x, routed, experts):
 
 
 def qwen_like(ck, config, ids, block, *, bias=False, qk_norm=False, ffn=None):
-    """Qwen2, Qwen3, LLaDA-MoE and what is made of them: tensors in Qwen's names."""
+    """Qwen2, Qwen3, LLaDA-MoE and their derivatives: tensors with Qwen's names."""
     c, eps = config, config["rms_norm_eps"]
     hidden, heads, kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
     d = c.get("head_dim", hidden // heads)
@@ -274,7 +274,7 @@ LLADA2 = {"num_hidden_layers": 3, "head_dim": 32, "intermediate_size": 96, "moe_
 
 
 def models():
-    """name, configuration, forward(checkpoint, ties, configuration, ids), and whether choices must hang on ties"""
+    """name, configuration, forward(checkpoint, ties, configuration, ids), and whether choices must depend on ties"""
 
     def qwen(block, **kind):
         return lambda ck, ties, c, ids: qwen_like(ck, c, ids, block, **kind)
@@ -305,7 +305,7 @@ def models():
 
 
 def compare_with_transformers():
-    """The autoregressive models as transformers has them, from the same tensors; without ties, which it leaves open."""
+    """transformers' autoregressive models, from the same tensors; without ties, whose order it does not define."""
     import tempfile
 
     from diffusion_gemma import compare_with_transformers as compare_diffusion_gemma
