@@ -103,9 +103,8 @@ Expected<std::array<Descriptor, 2>> pipe_ends() {
   return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// System calls that the processes may not use: those that create or join namespaces and mounts, trace or change other
-/// processes, or reach kernel devices that no evaluated program needs. All others are allowed, since interpreters
-/// differ.
+/// Forbidden system calls: those that create or join namespaces and mounts, trace or change other processes, or reach
+/// kernel devices that no evaluated program needs. All others are allowed, since interpreters differ.
 constexpr const char* kForbidden[] = {"unshare",
                                       "setns",
                                       "mount",
