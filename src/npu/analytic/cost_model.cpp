@@ -14,10 +14,10 @@
 namespace dllm::npu {
 namespace {
 
-/// Section of the device's keys that the models of time do not read.
+/// Section of the device's keys that the analytical models do not read.
 constexpr std::string_view kFrontEnd = "issue";
 
-/// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles one at a time.
+/// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles if serial.
 struct SlabWork {
   int instructions, passes;
   double serial;
@@ -30,7 +30,7 @@ SlabWork rope_work(const Device::Latency& t) { return {3, 1, static_cast<double>
 SlabWork swiglu_work(const Device::Latency& t) {  // negate, exp, add 1, reciprocal, times gate, times up
   return {6, 1, static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul)};
 }
-/// Scores and keys, a round per chosen expert (arg-max, its lane's mask, two minima), groups, weights; one row of
+/// Scores and keys, one round per chosen expert (arg-max, mask of its lane, two minima), groups, weights; one row of
 /// lanes.
 SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t experts) {
   const bool softmax = o.score == GateScore::kSoftmax;
@@ -55,7 +55,7 @@ SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
 }
 
-/// Of all parts of a step together.
+/// Total of all parts of a step.
 ExpertLoad load_of_parts(const StepLoad& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
                          std::int64_t block) {
   const std::int64_t parts = std::max<std::int64_t>(1, load.parts);
@@ -87,7 +87,7 @@ double attention_cycles(const Device& device, std::int64_t sequences, std::int64
                         std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
   const Device::Array& a = device.array;
   const std::int64_t m = ceil_div(rows * (heads / kv_heads), a.blen);
-  // Groups of heads whose contractions of length k lie side by side in the MLEN lanes.
+  // Groups of heads whose contractions of length k share the MLEN lanes.
   const auto groups = [&](std::int64_t k) {
     return k <= a.mlen ? ceil_div(kv_heads, a.mlen / k) : kv_heads * ceil_div(k, a.mlen);
   };
@@ -99,7 +99,7 @@ double attention_cycles(const Device& device, std::int64_t sequences, std::int64
 bool is_modelled(std::string_view key) { return key.substr(0, key.find('.')) != kFrontEnd; }
 
 Expected<void> check_modelled(const Device& device) {
-  Device given = device, usual;  // the accessors give references
+  Device given = device, usual;  // the accessors return references
   for (const DeviceField& field : device_fields()) {
     if (field.section != kFrontEnd) continue;
     assert(field.kind == DeviceField::kInteger);
@@ -127,14 +127,14 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
   return model;
 }
 
-/// Fills the units' cycles, bytes and `lower_bound` without the memory's; false for an unknown operator.
+/// Fills the units' cycles, bytes and `lower_bound` without memory; false for an unknown operator.
 bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
   const Device::Latency& t = device_.latency;
   const std::int64_t vlen = device_.array.vlen;
   const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
   const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
   const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
-  // Weights stream once per part of the step; where parts are not known, per half vector SRAM of activations.
+  // Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
     c.macs += m * n * k;
     c.matrix += gemm_cycles(device_, m, n, k);
@@ -174,7 +174,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
           const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
           add_vector(device_, c, softmax_work(t), packed, tiles);
-          // The running rescale of the output, one multiplication and one addition per further tile of keys.
+          // The running rescale of the output: one multiplication and one addition per further tile of keys.
           const double more = static_cast<double>(ceil_div(load.keys, a.mlen));
           const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen));
           c.vector += 2 * more * out / static_cast<double>(a.vector_units);
@@ -202,8 +202,8 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           const auto slab_pairs = [&](std::int64_t width) {
             return pairs * static_cast<double>(ceil_div(width, vlen));
           };
-          // Rows to their expert with the weight of the pair, SwiGLU, back with the weight. Only sums are new work: a
-          // schedule might read rows where they are.
+          // Gathers rows for their expert with the weight of the pair, SwiGLU, adds back with the weight. Only the sums
+          // are new work: a schedule might read rows in place.
           const double bound = std::max(
               c.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
           add_vector(device_, c, {1, 0, static_cast<double>(t.shift)}, slab_pairs(k), slab_pairs(k));
@@ -215,7 +215,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           if (device_.host.dequantize_gbps > 0)
             c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
         } else if constexpr (std::is_same_v<O, op::GatherScored>) {
-          // Addressing only: the rows stay where they are.
+          // Only addressing: the rows are not moved.
         } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
           const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
           const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
@@ -243,7 +243,7 @@ bool CostModel::whole_cost(const Graph& graph, const StepLoad& load, const Op& a
   c.own_bound = c.lower_bound;
   c.memory = bytes / achieved_gbps_ * ghz;
   c.host = (device_.host.dispatch_us + device_.host.batch_us / static_cast<double>(device_.host.batch_ops)) * ghz * 1e3;
-  // Reading every weight once is unavoidable; reading it again is the schedule's choice.
+  // Every weight must be read once; reading it again is the schedule's choice.
   c.least_memory = (std::holds_alternative<op::Linear>(any) ? c.weight_bytes : bytes) / device_.memory_gbps() * ghz;
   c.lower_bound = std::max(c.lower_bound, c.least_memory);
   c.serial += c.memory + c.host;
@@ -303,7 +303,7 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
   }
   sum.cycles += step.mapping;
   sum.serial += step.mapping;
-  // With one port, matrix SRAM is written while the array does not read it.
+  // With one port, matrix SRAM can be written only while the array does not read it.
   double array = sum.matrix;
   if (device_.sram.matrix_ports == 1) {
     array += sum.read_bytes / (static_cast<double>(device_.array.mlen) * device_.numerics.weight_bytes);
@@ -320,7 +320,7 @@ Expected<double> achieved_bandwidth(const Device& device) {
   DLLM_TRY(dram::MemorySystem memory, dram::MemorySystem::create(device.memory_config, device.period_fs()));
   dram::StreamSpec spec;
   spec.request_bytes = 4096;
-  // Four refresh intervals at peak, so that their share is right within a few percent of itself.
+  // Four refresh intervals at peak, so that the share of refresh is accurate to a few percent.
   const double intervals =
       4 * device.memory_config.standard.ticks_to_ns(static_cast<double>(device.memory_config.standard.timing.refi));
   spec.requests = static_cast<std::uint64_t>(std::max(64.0, intervals * device.memory_config.peak_gbps() / 4096));

@@ -13,24 +13,25 @@
 
 namespace dllm::npu {
 
-/// What a denoising step adds to its graph's shape.
+/// The parameters of a denoising step beyond its graph's shape.
 struct StepLoad {
   std::int64_t sequences = 1;     ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;          ///< positions that each row sees
   bool fused_head = true;         ///< the reduction follows the LM head on chip; else logits are written and read back
   ChoiceAssumption choices = {};  ///< how rows choose experts
-  /// In which the step runs, one after the other, each reading all weights (step_parts()); 0: not known, and weights
+  /// The parts in which the step runs in sequence, each reading all weights (step_parts()); 0: unknown, then weights
   /// are counted once for each half vector SRAM of activations.
   std::int64_t parts = 0;
 };
 
-/// Whether the models of time know the device's front end: they assume the shipped one. Without this check a narrower
-/// front end would save area in a sweep and cost no time. Errors: kUnsupported, naming the key and `dllm npu step`.
+/// Whether the analytical models support the device's front end: they assume the shipped one. Without this check a
+/// sweep could save area with a narrower front end at no cost in time. Errors: kUnsupported, naming the key and `dllm
+/// npu step`.
 Expected<void> check_modelled(const Device& device);
-/// Whether they read a key of a device. Not those that it asks for: "issue.width".
+/// Whether the models read a key of a device. False for those that they require: "issue.width".
 bool is_modelled(std::string_view key);
 
-/// What limits an operator.
+/// The limiting resource of an operator.
 enum class Bound { kMatrix, kVector, kMemory, kHost };
 std::string_view bound_name(Bound bound);
 
@@ -40,43 +41,43 @@ struct OperatorCost {
   std::int64_t macs = 0;
   double lane_ops = 0;                     ///< vector instructions x lanes, for energy
   double read_bytes = 0, write_bytes = 0;  ///< of DRAM
-  double weight_bytes = 0;                 ///< thereof weights
+  double weight_bytes = 0;                 ///< included above: of weights
 
   double matrix = 0;  ///< the array, in whole tiles
   double vector = 0;  ///< pipelined: a vector per cycle and instruction, rows packed into lanes
   double memory = 0;  ///< at the achieved bandwidth
   double host = 0;    ///< dispatch
 
-  double cycles = 0;  ///< max of the three units + host: they overlap within the operator
+  double cycles = 0;  ///< max of the three units + host, since they overlap within the operator
   double serial = 0;  ///< one instruction at a time with the published latencies, memory blocking
-  /// No schedule is faster: exact tiles, vector instructions chained into passes, peak bandwidth, nothing for the host.
+  /// A bound on every schedule: exact tiles, vector instructions chained into passes, peak bandwidth, no host time.
   double lower_bound = 0;
   double own_bound = 0, least_memory = 0;  ///< the units' share of it, and the memory's
   Bound bound = Bound::kMatrix;
 };
 
-/// A step: its operators and three ways to add them up.
+/// A step: its operators and three ways to sum them.
 struct StepCost {
   std::vector<OperatorCost> operators;
-  OperatorCost total;      ///< sums; `cycles`: operators one after the other, each overlapped within itself
+  OperatorCost total;      ///< sums; `cycles`: operators in sequence, with overlap only within each
   double overlapped = 0;   ///< units overlap across operators: max of their sums, + host
   double lower_bound = 0;  ///< max over units of the sums of lower bounds
-  double mapping = 0;      ///< of weights outside the address window, part of total.cycles and overlapped
+  double mapping = 0;      ///< of weights outside the address window, included in total.cycles and overlapped
   double seconds(const Device& device) const { return overlapped / (device.clock.ghz * 1e9); }
 };
 
-/// Borrows the device. Roofline of every operator of the project's graph (DART, arXiv 2601.20706, section on the
-/// analytical model; docs/design/npu-analytic.md). Construction resolves formats; an evaluation is arithmetic only:
+/// Roofline of every operator of a graph (DART, arXiv 2601.20706, section on the analytical model;
+/// docs/design/npu-analytic.md). Borrows the device. Construction resolves formats; an evaluation is arithmetic only:
 /// tens of nanoseconds per operator. Thread-safe.
 class CostModel {
  public:
-  /// `device` must outlive the model. `achieved_gbps`: memory bandwidth to count with, e.g. from achieved_bandwidth().
+  /// `device` must outlive the model. `achieved_gbps`: memory bandwidth to assume, e.g. from achieved_bandwidth().
   /// Errors: unknown formats.
   static Expected<CostModel> create(const Device& device, double achieved_gbps);
 
-  /// `alike`: by operator the number of its kind (GraphTemplate::alike()), kinds in the order in which they come; each
-  /// kind is then evaluated once, and StepCost::operators holds one of each. The sums are the same to the last bit.
-  /// Errors: kUnsupported for operators the model does not know; a load that does not fit the shape.
+  /// `alike`: each operator's kind (GraphTemplate::alike()), numbered in order of appearance; each kind is then
+  /// evaluated once, and StepCost::operators holds one of each. The sums are bit-identical. Errors: kUnsupported for
+  /// operators the model does not know; a load that does not fit the shape.
   Expected<StepCost> evaluate(const Graph& graph, const StepLoad& load, std::span<const std::int32_t> alike = {}) const;
 
   const Device& device() const { return device_; }

@@ -33,7 +33,7 @@ StepCost refine_cost(const Case& s, double gbps = 819.2) {
   return *std::move(cost);
 }
 
-/// One refinement step worked by hand: LLaDA-8B, B = 16, L = 32, S = 256, 128 x 2048 PEs.
+/// One refinement step computed by hand: LLaDA-8B, B = 16, L = 32, S = 256, 128 x 2048 PEs.
 TEST(CostModel, WorkedRefinementStep) {
   const Case s = make_case();
   const StepCost cost = refine_cost(s);
@@ -123,7 +123,7 @@ TEST(CostModel, AchievedBandwidthIsTheDramModels) {
   EXPECT_NEAR(*achieved_bandwidth(*load_device("mobile-v79")), 60, 1e-9);
 }
 
-/// A front end that the time does not know would be free in a sweep.
+/// A front end that the models do not know would be free in a sweep.
 TEST(CostModel, KnowsTheShippedFrontEndOnly) {
   for (const std::string& name : device_names()) EXPECT_TRUE(check_modelled(*load_device(name))) << name;
   for (const char* key : {"issue.width", "issue.queue", "issue.vector_starts", "issue.accumulators"}) {
@@ -137,7 +137,7 @@ TEST(CostModel, KnowsTheShippedFrontEndOnly) {
   EXPECT_TRUE(is_modelled("sram.vector_ports"));
 }
 
-/// Layers repeat: one operator of each kind tells the sums, to the last bit.
+/// Layers repeat: one operator of each kind gives the sums, to the last bit.
 TEST(CostModel, KindsOfOperatorsStandForAll) {
   for (const std::string& name : model_shape_names()) {
     const Case s = make_case("dart-2048", name, {.batch = 3, .block = 32, .context = 256});

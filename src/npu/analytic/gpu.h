@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// A GPU as a roofline: published peaks of its data sheet, and how much of them is taken as reached.
+/// A GPU as a roofline: published peaks of its data sheet, and the fraction of them that is assumed to be reached.
 struct GpuProfile {
   std::string name, summary, source;
   double tflops = 0;     ///< dense, BF16 (or FP16) matrix units, 1e12 operations per second
@@ -22,16 +22,16 @@ struct GpuProfile {
 Expected<GpuProfile> load_gpu(const std::string& name_or_path);
 std::vector<std::string> gpu_names();
 
-/// A block of a workload on a GPU: operators one after the other, each the larger of its operations at the peak and its
-/// bytes at the bandwidth; weights, keys, values and activations in BF16 (2 bytes), activations read and written once
-/// by every operator. Logits are written in BF16 and read by the sampling; nothing else is counted for it, and no
-/// launch of kernels.
+/// A block of a workload on a GPU. Operators run in sequence; each takes the larger of its operations at the peak and
+/// its bytes at the bandwidth. Weights, keys, values and activations are BF16 (2 bytes), and every operator reads and
+/// writes its activations once. Logits are written in BF16 and read by the sampling; the rest of sampling, and kernel
+/// launches, are not counted.
 struct GpuCost {
   double warm_seconds = 0, refine_seconds = 0;
   double seconds = 0, joules = 0;
   double tokens_per_second = 0, tokens_per_joule = 0;
 };
-/// Errors: a model with caches beyond the memory; operators as in CostModel.
+/// Errors: a model whose caches exceed the memory; operators as in CostModel.
 Expected<GpuCost> evaluate_gpu(const GpuProfile& gpu, const Graph& warm, const Graph& refine, const Workload& workload);
 
 }  // namespace dllm::npu

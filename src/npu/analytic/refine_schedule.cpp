@@ -8,8 +8,8 @@
 namespace dllm::npu {
 namespace {
 
-constexpr StepShape kMarkedRows = {1009, 17};  ///< rows that tell which values have which
-constexpr std::int64_t kShortLayers = 3;       ///< layers from which on each takes the same time
+constexpr StepShape kMarkedRows = {1009, 17};  ///< distinct counts, to see which values have which
+constexpr std::int64_t kShortLayers = 3;       ///< from this layer on, each takes the same time
 
 Graph marked_graph(const ModelShape& shape, std::int64_t layers) {
   ModelDesc desc = shape.desc;
@@ -21,7 +21,7 @@ std::int64_t short_layers(const ModelShape& shape) {
   return std::min(shape.desc.layers, shape.desc.experts.leading_dense + kShortLayers);
 }
 
-/// Everything of an operator that a cost depends on, for graphs of marked rows.
+/// Everything about an operator that its cost depends on, for graphs of marked rows.
 std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
   std::vector<std::int64_t> kind = {static_cast<std::int64_t>(any.index()), beyond_plain(any).empty() ? 0 : 1};
   for (const std::vector<ValueId>& ids : {inputs(any), outputs(any)})

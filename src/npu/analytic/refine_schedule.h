@@ -8,13 +8,13 @@
 
 namespace dllm::npu {
 
-/// A graph of a model whose numbers of rows can be set: building one takes a millisecond, setting rows a microsecond.
+/// A graph of a model with adjustable numbers of rows: building one takes a millisecond, setting rows a microsecond.
 class GraphTemplate {
  public:
-  /// `layers`: of the model, at most; 0: all.
+  /// `layers`: at most; 0: all of the model's.
   explicit GraphTemplate(const ModelShape& shape, std::int64_t layers = 0);
   const Graph& with(StepShape shape);
-  /// By operator the number of its kind: operators of a kind differ in their layer only.
+  /// The kind of each operator: operators of a kind differ in their layer only.
   std::span<const std::int32_t> alike() const { return alike_; }
 
  private:
@@ -23,15 +23,15 @@ class GraphTemplate {
   std::vector<std::size_t> of_all_, of_scored_;  ///< values
 };
 
-/// The scheduled time (schedule.h) of a workload's steps after the first. As layers repeat, two short models of which
-/// one has a layer more give the time of the whole one.
+/// The scheduled time (schedule.h) of a workload's steps after the first. As layers repeat, two short models that
+/// differ by one layer give the time of the whole one.
 class RefineSchedule {
  public:
   explicit RefineSchedule(const ModelShape& shape);
 
-  /// Cycles; nullopt where there is no schedule: operators without one, and devices whose weights are unpacked by
-  /// vector code, that a host dispatches operator by operator, or that see memory through a window.
-  /// `parts`: sequences of each part of the step (step_parts()); empty: all run at once.
+  /// Cycles; nullopt if there is no schedule: operators without one, and devices that unpack weights with vector code,
+  /// that a host dispatches operator by operator, or that see memory through a window. `parts`: sequences of each part
+  /// of the step (step_parts()); empty: all run at once.
   std::optional<double> cycles(const Device& device, const Workload& workload, double gbps,
                                std::span<const std::int64_t> parts = {});
 

@@ -8,8 +8,8 @@
 namespace dllm::npu {
 namespace {
 
-/// Expected ceil(X / block) of X ~ Binomial(n, p), 0 < p < 1: the distribution within 10 standard deviations of its
-/// mean, from its largest term outwards, as (1 - p)^n underflows where n is large.
+/// Expected ceil(X / block) of X ~ Binomial(n, p), 0 < p < 1. Sums the distribution within 10 standard deviations of
+/// its mean, from its largest term outwards, because (1 - p)^n underflows for large n.
 double expected_blocks(std::int64_t n, double p, std::int64_t block) {
   const auto trials = static_cast<double>(n);
   const double mean = trials * p, reach = 10 * std::sqrt(mean * (1 - p)) + 10, odds = p / (1 - p);

@@ -28,7 +28,7 @@ TEST(ExpertLoad, ExpectedUnion) {
   EXPECT_EQ(expert_load(32, 64, 64, 16, {}).blocks, 128) << "every row chooses everything";
 }
 
-/// Against draws.
+/// Comparison with random draws.
 TEST(ExpertLoad, ExpectedBlocks) {
   struct Case {
     std::int64_t rows, experts, used, block;
@@ -87,7 +87,7 @@ TEST(ExpertCost, BoundsHold) {
 }
 
 /// LLaDA-MoE, 16 x 32 rows on dart-2048: every expert is touched, and reading their weights takes longer than the
-/// array.
+/// array's work.
 TEST(ExpertCost, UnionSetsTheTraffic) {
   Workload workload;
   const Step all = cost_of("dart-2048", "llada-moe", workload);

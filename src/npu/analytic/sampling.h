@@ -10,7 +10,7 @@ namespace dllm::npu {
 struct SamplingLoad {
   std::int64_t batch = 16;
   std::int64_t block = 32;
-  std::int64_t vocab = 126976;  ///< padded by the caller, if it wants that
+  std::int64_t vocab = 126976;  ///< already padded by the caller, if wanted
   std::int64_t steps = 1;
   std::int64_t chunk = 0;    ///< Vchunk: logits in the vector SRAM at once; 0: the whole row
   std::int64_t preload = 1;  ///< R of Eq. 4: batch items whose logits are loaded together
@@ -25,7 +25,7 @@ struct SerialSampling {
 };
 SerialSampling serial_sampling(const Device& device, const SamplingLoad& load);
 
-/// Least cycles with overlap: memory at peak; vector instructions pipelined; chained into two passes.
+/// Lower bounds with overlap: memory at peak; vector instructions pipelined; chained into two passes.
 struct SamplingBounds {
   double bytes = 0;  ///< elements and all their scales
   double memory = 0;

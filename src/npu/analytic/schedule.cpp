@@ -39,7 +39,7 @@ class Scheduler {
         continue;
       }
       if (const auto* store = at<op::StoreKv>(i)) {
-        // V behind K, which was stored in a product's shadow; attention waits for it.
+        // V after K, which was stored in a product's shadow; attention waits for it.
         kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * kv_bytes_ / bytes_per_cycle_;
         ++i;
         continue;
@@ -79,7 +79,7 @@ class Scheduler {
     std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
     int matrices = 1;
     double tail = 0;        ///< accesses per row in the shadow of the last panel
-    double tail_alone = 0;  ///< cycles of all its rows behind the product, where there is no next block
+    double tail_alone = 0;  ///< cycles of all its rows after the product, where there is no next block
   };
 
   /// How a matrix is cut into panels of output lanes.
@@ -98,7 +98,7 @@ class Scheduler {
     return static_cast<double>(lanes * p.k_tiles * a_.mlen) * weight_bytes_ / bytes_per_cycle_;
   }
 
-  /// The order in which panels come from memory: each is asked for when the one before it begins to be multiplied.
+  /// The order of panels from memory: each is requested when the multiplication of the previous one begins.
   void list_panels() {
     const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
       const Panels p = panels_of(n, k);
@@ -114,15 +114,15 @@ class Scheduler {
       }
     }
   }
-  /// The next panel's transfer, into the buffer whose product is done.
+  /// The next panel's transfer, into the buffer whose product has finished.
   void ask() {
     if (asked_ == loads_.size()) return;
     dma_ = std::max({dma_, buffer_free_[asked_ % 2], alone_until_}) + loads_[asked_];
     there_[asked_++ % 2] = dma_;
   }
 
-  /// Panels stream through two buffers; a block of rows of a panel takes what its tiles, or the accesses of vector SRAM
-  /// beside them, take.
+  /// Panels stream through two buffers. A block of rows of a panel takes as long as the slower of its tiles and the
+  /// concurrent accesses of vector SRAM.
   void product(const Product& p) {
     const Panels shape = panels_of(p.n, p.k);
     const std::int64_t count = blocks(p.rows);
@@ -135,7 +135,7 @@ class Scheduler {
       const std::int64_t lanes = shape.lanes(index);
       const auto columns = static_cast<double>(lanes / a_.blen);
       const double tiles = columns * static_cast<double>(shape.k_tiles);
-      // With one port of matrix SRAM, arriving rows take turns with the array.
+      // With one port of matrix SRAM, arriving rows and the array alternate.
       const double arriving =
           d_.sram.matrix_ports > 1 ? 0 : static_cast<double>(lanes * shape.k_tiles) / static_cast<double>(count);
       const double array = tiles * a_.tile_cycles + arriving;
@@ -151,7 +151,7 @@ class Scheduler {
         } else if (last && b > 0) {
           shadow = p.tail * static_cast<double>(a_.blen);
         } else if (stream > 0) {
-          // Spread evenly, but no more rows in a block than the array has cycles for.
+          // Spread evenly, but a block gets no more rows than the array has cycles for.
           shadow = std::min(
               {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
           stream -= shadow;
@@ -165,15 +165,15 @@ class Scheduler {
       }
       const double load = loads_[panel_], there = there_[panel_ % 2];
       phase_.memory += load;
-      // A panel lies as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the last
-      // one the last rows. Later blocks of rows find all of it there.
+      // A panel is stored as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the
+      // last one the last rows. Later blocks of rows find all of it loaded.
       const double per_block = time / static_cast<double>(count);
       now_ = std::max({now_ + time, there - load / static_cast<double>(shape.k_tiles) + time,
                        there + time - per_block + per_block / columns});
       buffer_free_[panel_++ % 2] = now_;
     }
     leftover_ = stream;
-    // The front end has dispatched what waits in the array's queue, tiles and write-outs.
+    // The front end has dispatched everything in the array's queue, tiles and write-outs.
     const auto k_tiles = static_cast<double>(shape.k_tiles);
     ahead_ = static_cast<double>(load_.queue) * k_tiles / (k_tiles + 1) * a_.tile_cycles;
     if (p.tail > 0) {
@@ -184,12 +184,12 @@ class Scheduler {
       }
     }
   }
-  /// Work that no product has had room for.
+  /// Work that did not fit into any product's shadow.
   void flush() {
     now_ += (std::exchange(carry_ports_, 0) + std::exchange(leftover_, 0)) / ports() + std::exchange(tail_alone_, 0);
     alone_until_ = now_;
   }
-  /// What follows reads the product's last results.
+  /// Waits until the product's last results are there.
   void settle() {
     flush();
     now_ += std::exchange(streams_, 0) / ports();
@@ -201,7 +201,7 @@ class Scheduler {
     return d_.sram.matrix_tiles * a_.mlen * 3 / 8 / unit * unit;
   }
 
-  /// Constants, the first panel and the embedded rows come from memory one after the other.
+  /// Constants, the first panel and the embedded rows come from memory in sequence.
   void start() {
     double bytes = 0;
     for (const Op& any : graph_.ops) {
@@ -261,7 +261,8 @@ class Scheduler {
   }
 
   /// Heads of HLEN lanes in groups of four: their sums start every two cycles, as the front end sends four instructions
-  /// for each; then three scalar operations of all four, and the last reciprocal. The next group wants the registers.
+  /// for each. Then follow three scalar operations for all four, and the last reciprocal. The next group needs the
+  /// registers.
   bool norm_by_head(const op::RmsNorm& o) {
     if (wide(value(o.x).width / o.groups)) return false;
     settle();
@@ -297,7 +298,7 @@ class Scheduler {
       settle();
       now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
     }
-    // RoPE of the result runs behind the next products.
+    // RoPE of the result overlaps with the next products.
     for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
       if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
         done_[j] = true;
@@ -309,7 +310,7 @@ class Scheduler {
     return true;
   }
 
-  /// K and V come from memory behind V's stores, sequence by sequence; the work runs beside them.
+  /// K and V come from memory after V's stores, sequence by sequence; the work overlaps with them.
   bool attention(const op::Attention& o) {
     settle();
     const AttentionWork work = attention_work(d_, o,
@@ -322,8 +323,8 @@ class Scheduler {
     phase_.ports += work.accesses * sequences;
     const double keys_bytes = work.key_lanes * sequences * kv_bytes_ / bytes_per_cycle_;
     phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
-    // In front of everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix
-    // SRAM holds.
+    // Before everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix SRAM
+    // holds.
     const double begin = std::max(now_, dma_);
     const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
     const double moved = begin + phase_.memory;
@@ -343,7 +344,7 @@ class Scheduler {
                      : 0;
     const double weights = phase_.memory;
     phase_.memory += bytes / bytes_per_cycle_;
-    // Logits share the memory with the weights; the last slab's are stored behind everything.
+    // Logits share the memory with the weights; the last slab's are stored after everything else.
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
     now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
@@ -358,15 +359,15 @@ class Scheduler {
   ScheduleShapes shapes_;
   std::vector<bool> done_;
   double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
-  double now_ = 0;             ///< the array and the vector unit are done with what came before
-  double dma_ = 0;             ///< the load engine is
+  double now_ = 0;             ///< time at which the array and the vector unit have finished all earlier work
+  double dma_ = 0;             ///< the same for the load engine
   std::vector<double> loads_;  ///< cycles of memory of all panels
   std::size_t asked_ = 0, panel_ = 0;
   double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
   bool roped_ = false;
-  double ahead_ = 0;        ///< of the array, where the front end stands at the end of a phase
-  double alone_until_ = 0;  ///< the front end has not come further while the vector unit worked on its own
-  double tail_alone_ = 0;   ///< rows of the product before, where it has one block only
+  double ahead_ = 0;        ///< lead of the front end over the array at the end of a phase
+  double alone_until_ = 0;  ///< until then the front end waited for the vector unit's separate work
+  double tail_alone_ = 0;   ///< rows of the previous product, if it has only one block
   double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
   double kv_stored_ = 0;
   ScheduledPhase phase_;

@@ -11,21 +11,21 @@
 
 namespace dllm::npu {
 
-/// A step as the compiler arranges it (docs/design/npu-analytic.md, "As scheduled").
+/// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
 struct ScheduleLoad {
   std::int64_t sequences = 1;  ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;       ///< positions that each row sees
   bool logits = true;          ///< logits go to memory; false: reduced on chip, at no cost
-  double logit_bytes = 2;      ///< of one of them in memory, with its share of a scale
+  double logit_bytes = 2;      ///< per logit in memory, with its share of a scale
   double gbps = 0;             ///< achieved bandwidth of the memory
-  std::int64_t queue = 16;     ///< instructions that wait in front of the array (TimingOptions::queue)
+  std::int64_t queue = 16;     ///< instructions waiting for the array (TimingOptions::queue)
   bool phases = true;          ///< whether StepSchedule::phases is wanted
 };
 
-/// Several operators that run as one phase: a product with what its shadow holds, or work on its own.
+/// Several operators that run as one phase: a product with the work in its shadow, or separate work.
 struct ScheduledPhase {
   std::string name;   ///< of the compiled region
-  double cycles = 0;  ///< of the front end, as the simulator counts them for a region
+  double cycles = 0;  ///< of the front end, counted as the simulator does for a region
   double array = 0;   ///< tiles of the matrix unit
   double ports = 0;   ///< accesses of vector SRAM over its ports
   double memory = 0;  ///< bytes at the achieved bandwidth
@@ -36,8 +36,8 @@ struct StepSchedule {
 };
 
 /// The time of a step from the machine's parameters: which operators overlap, ports of vector SRAM, latencies of
-/// chains, fill and drain, panels that wait for the memory. No simulation, no fitted constants. Errors: kUnsupported
-/// for operators without a schedule; numbers that do not fit each other.
+/// chains, fill and drain, panels that wait for memory. No simulation, no fitted constants. Errors: kUnsupported for
+/// operators without a schedule; numbers that contradict each other.
 Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load);
 
 }  // namespace dllm::npu

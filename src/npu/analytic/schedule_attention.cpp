@@ -28,7 +28,7 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
   const double value_groups = is_wide ? pieces : groups;
   const double out_slabs = is_wide ? static_cast<double>(o.head_dim / array.vlen) : 1;
   const double units = is_wide ? static_cast<double>(o.heads) : load.query_slabs;
-  // Scores of two blocks may take an eighth of vector SRAM; more keys are worked on chunk by chunk.
+  // Scores of two blocks may take an eighth of vector SRAM; more keys are processed in chunks.
   const std::int64_t kv_rows = (device.sram.matrix_tiles * array.mlen - 2 * load.weight_buffer_rows) / 2;
   const std::int64_t kv_pieces = is_wide ? o.head_dim / array.mlen : array.vlen / array.mlen;
   const auto chunk = static_cast<double>(
@@ -36,11 +36,11 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
   const double chunks = std::ceil(all_tiles / chunk), tiles = std::min(all_tiles, chunk);
   const bool running = chunks > 1;
   // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two
-  // reductions; then the reciprocal and the product with each slab of values. Masks cost two operations on a tile,
-  // another chunk the new maximum and the rescaling of sum and output.
+  // reductions; then the reciprocal and the product with each slab of values. Masks add two operations per tile, each
+  // further chunk the new maximum and the rescaling of sum and output.
   const double row = (tiles > 1 ? 8 * tiles - 1 : 6) + (6 * masked + 2) / chunks + 2 * out_slabs + (running ? 14 : 0);
-  // One after the other: the maxima, the segment's maximum, subtraction, exponential, the sums; a row of a long
-  // softmax is alone, others are pairs.
+  // In sequence: the maxima, the segment's maximum, subtraction, exponential, the sums. A row of a long softmax runs
+  // alone; others run in pairs.
   const double chain =
       ((tiles - 1) * static_cast<double>(t.vector_max + t.vector_add) +
        static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_mul) +
@@ -61,7 +61,7 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
     const double block = std::max(
         {tiles_cycles, accesses / ports, chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
     time += block * chunks;
-    // A later chunk rescales what the one before has collected: its products are waited for.
+    // A later chunk rescales the results so far: it waits for the products of the chunk before.
     time += (chunks - 1) * (tiles_cycles / 2 + result_delay(array));
     blocks += chunks;
     work.array += tiles_cycles * chunks * units;

@@ -11,16 +11,16 @@ namespace dllm::npu {
 struct AttentionLoad {
   std::int64_t rows = 0, keys = 0;
   double query_slabs = 0;               ///< VLEN lanes each
-  std::int64_t weight_buffer_rows = 0;  ///< of matrix SRAM, one of two
+  std::int64_t weight_buffer_rows = 0;  ///< of one of the two buffers in matrix SRAM
 };
 struct AttentionWork {
-  double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (of one head longer than HLEN)
-  double array = 0, accesses = 0;       ///< tiles' cycles; of vector SRAM
-  double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they come from memory
-  double jobs = 1;                      ///< pieces that a buffer of matrix SRAM holds
+  double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (or one head longer than HLEN)
+  double array = 0, accesses = 0;       ///< cycles of tiles; accesses of vector SRAM
+  double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they are loaded
+  double jobs = 1;                      ///< pieces that fit a buffer of matrix SRAM
 };
 
-/// Blocks of a sequence's rows: the scores of one are multiplied while the block before is in softmax.
+/// Blocks of a sequence's rows: the scores of one are multiplied during the softmax of the previous one.
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load);
 
 /// Cycles from the array's last operand to a block's results in vector SRAM: skew, adder tree, write-out.

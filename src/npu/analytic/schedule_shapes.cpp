@@ -31,7 +31,7 @@ ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array)
     }
 }
 
-/// A value and what it is made from by RoPE and norms.
+/// The value that a value is computed from by RoPE and norms.
 void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
   lanes_[static_cast<std::size_t>(id)] = lanes;
   for (const Op& any : graph_.ops) {

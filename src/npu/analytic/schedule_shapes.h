@@ -12,14 +12,14 @@
 
 namespace dllm::npu {
 
-/// What of a graph the compiler's arrangement makes: lanes of its values, and operators that are lowered as one.
-/// Borrows both arguments.
+/// The compiler's layout of a graph: lanes of its values, and operators that are lowered as one. Borrows both
+/// arguments.
 class ScheduleShapes {
  public:
   ScheduleShapes(const Graph& graph, const Device::Array& array);
 
   const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
-  /// Of values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
+  /// For values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
   std::int64_t lanes(ValueId id) const {
     const std::int64_t found = lanes_[static_cast<std::size_t>(id)];
     return found == 0 ? value(id).width : found;
@@ -32,9 +32,9 @@ class ScheduleShapes {
   const O* at(std::size_t i) const {
     return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
   }
-  /// Whether gate, up and their unit begin there.
+  /// Whether gate, up and their unit begin at this operator.
   bool gated(std::size_t i) const { return patterns_.gated_at(i).has_value(); }
-  /// How many operators run as one from there on.
+  /// How many operators run as one from this one on.
   std::size_t group_at(std::size_t i) const;
   std::string name_of(const Op& any) const;
 

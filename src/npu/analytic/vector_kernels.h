@@ -8,15 +8,15 @@ namespace dllm::npu {
 
 /// Vector work on one row of a value, slab after slab, counted from the compiler's loops.
 struct RowKernel {
-  double accesses = 0;  ///< of vector SRAM per slab: operands that are not chained, and results
+  double accesses = 0;  ///< of vector SRAM per slab: unchained operands, and results
   double vector = 0;    ///< vector instructions per slab
   double integer = 0;   ///< pointer instructions per slab; the front end executes one per cycle
   double scalar = 0;    ///< cycles of scalar instructions per row
-  double fixed = 0;     ///< latency that a row waits for once, shared by the rows that take turns
+  double fixed = 0;     ///< latency that a row waits for once, shared by interleaved rows
 };
 
 /// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain. Two accesses for x x, one for the squares, three for
-/// each of the two products less the chained operand; the sum is chained.
+/// each of the two products minus the chained operand; the sum is chained.
 inline RowKernel norm_kernel(const Device::Latency& t) {
   return {.accesses = 7,
           .vector = 4,
@@ -36,13 +36,13 @@ inline RowKernel residual_norm_kernel(const Device::Latency& t) {
 inline RowKernel add_kernel() { return {.accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .fixed = 0}; }
 /// Shift, two products, sum: x twice, cos, sin, four results, one operand of the sum.
 inline RowKernel rope_kernel() { return {.accesses = 9, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0}; }
-/// Of heads whose halves are slabs: six instructions for two slabs.
+/// For heads whose halves are slabs: six instructions for two slabs.
 inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
 /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
 inline RowKernel swiglu_kernel() { return {.accesses = 9, .vector = 6, .integer = 2, .scalar = 0, .fixed = 0}; }
 
-/// Cycles of `rows` rows of `slabs` slabs with the machine to themselves; `together` rows take turns. Instructions
-/// start in order, one per cycle where each takes its predecessor's result.
+/// Cycles of `rows` rows of `slabs` slabs when nothing else runs; `together` rows are interleaved. Instructions start
+/// in order, one per cycle if each takes its predecessor's result.
 inline double row_cycles(const Device& device, const RowKernel& k, double rows, double slabs, double together) {
   const auto ports = static_cast<double>(device.sram.vector_ports);
   const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);

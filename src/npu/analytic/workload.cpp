@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kFolder = "models/";
 
-/// What the architecture does not fix: sizes, and switches that checkpoints set differently.
+/// What the architecture leaves open: sizes, and switches that differ between checkpoints.
 Expected<void> parse_experts(TomlTable& table, ExpertsDesc& experts) {
   struct Size {
     std::string_view key;

@@ -22,13 +22,13 @@ struct ModelShape {
 Expected<ModelShape> load_model_shape(const std::string& name_or_path);
 std::vector<std::string> model_shape_names();
 
-/// Decoding of one block of every sequence of a batch with a cache: a warm step over all positions, then refinement
+/// Decoding of one block for every sequence of a batch with a cache: a warm step over all positions, then refinement
 /// steps over the block (the phases of DART, arXiv 2601.20706).
-/// Which positions a step after the first of a block runs (Fast-dLLM, arXiv 2505.22618).
+/// Which positions the steps after the first of a block run (Fast-dLLM, arXiv 2505.22618).
 enum class CacheKind : std::uint8_t {
   kNone,    ///< all of the context
-  kPrefix,  ///< the block and what follows it; keys and values of what precedes it are kept
-  kDual,    ///< the block; those of all other positions are kept
+  kPrefix,  ///< the block and everything after it; keys and values before it are kept
+  kDual,    ///< the block; keys and values of all other positions are kept
 };
 std::string_view cache_name(CacheKind kind);
 /// "none", "prefix", "dual"; nullopt for others.
@@ -38,11 +38,11 @@ struct Workload {
   std::int64_t batch = 16;
   std::int64_t block = 32;     ///< positions decoded together, L
   std::int64_t context = 256;  ///< all positions of a sequence, prompt and answer
-  std::int64_t steps = 32;     ///< denoising steps per block, the warm one included
+  std::int64_t steps = 32;     ///< denoising steps per block, including the warm one
   bool fused_head = true;
   ChoiceAssumption choices = {};  ///< how rows choose experts
   CacheKind cache = CacheKind::kDual;
-  std::int64_t suffix = -1;  ///< positions after the block, which a prefix cache runs again; -1: usual_suffix()
+  std::int64_t suffix = -1;  ///< positions after the block, which a prefix cache recomputes; -1: usual_suffix()
 };
 Expected<void> check(const Workload& workload);
 
@@ -56,7 +56,7 @@ StepShape warm_shape(const Workload& workload);
 StepShape refine_shape(const Workload& workload);
 StepLoad step_load(const Workload& workload);
 
-/// The same work as the energy model wants it. Instructions are estimated: three per tile of the array, two per vector
+/// The same work in the energy model's terms. Instructions are estimated: three per tile of the array, two per vector
 /// instruction.
 Work work(const Device& device, const OperatorCost& cost);
 
@@ -65,13 +65,13 @@ struct BlockCost {
   StepCost warm, refine;
   StepEnergy warm_energy, refine_energy;
   double warm_seconds = 0, refine_seconds = 0;  ///< of a step
-  std::optional<double> scheduled;              ///< cycles of a refinement step, where it has a schedule
+  std::optional<double> scheduled;              ///< cycles of a refinement step, if it has a schedule
   double seconds = 0, joules = 0;
   double tokens_per_second = 0, tokens_per_joule = 0;
-  double serial_seconds = 0;  ///< no overlap at all
+  double serial_seconds = 0;  ///< without any overlap
 };
-/// `scheduled`: cycles of a step after the first as the compiler arranges it (refine_schedule.h); without, the bound
-/// with all units overlapped is taken. `parts`: of that step, as in StepLoad. `alike`: as in CostModel::evaluate(), the
+/// `scheduled`: cycles of a step after the first in the compiler's schedule (refine_schedule.h); without it, the bound
+/// with all units overlapped is used. `parts`: of that step, as in StepLoad. `alike`: as in CostModel::evaluate(), the
 /// same for both graphs.
 Expected<BlockCost> evaluate_block(const CostModel& model, const Graph& warm, const Graph& refine,
                                    const Workload& workload, std::optional<double> scheduled = std::nullopt,

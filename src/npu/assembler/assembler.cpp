@@ -29,7 +29,7 @@ std::string nearest_mnemonic(std::string_view word) {
   std::string upper(word.substr(0, 32)), best;
   for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  std::size_t distance = 3;  // more edits than 2 are no typing error
+  std::size_t distance = 3;  // more than 2 edits are not a typing error
   for (const InstructionInfo& row : instruction_table())
     if (const std::size_t d = edit_distance(upper, row.mnemonic); d < distance) {
       distance = d;
@@ -47,19 +47,19 @@ bool is_zero(std::string_view text) {
   return text == "0" || number == 0 || number == kFpBase;
 }
 
-/// Removes what PLENA's generators write for fields that the instruction has not: zeros at the end
-/// (S_EXP_FP f1, f1, 0), and in a row of a register and a literal a zero between them (M_MV_WO gp1, gp0, 64).
+/// Removes what PLENA's generators write for fields that the instruction does not have: trailing zeros (S_EXP_FP f1,
+/// f1, 0), and in a form with a register and a literal a zero between them (M_MV_WO gp1, gp0, 64).
 void remove_unused(const InstructionInfo& row, std::vector<Part>& parts) {
   const std::size_t count = row.operand_count;
   if (count == 2 && row.operands[1].kind == OperandKind::kUint && parts.size() == 3) {
-    // Of M_MV_WO gp1, 64, 0 PLENA's assembler takes the 0: neither is unused, and the line is refused.
+    // In M_MV_WO gp1, 64, 0 PLENA's assembler uses the 0: neither operand is unused, so the line is refused.
     if (is_zero(parts[1].text)) parts.erase(parts.begin() + 1);
     return;
   }
   while (parts.size() > count && is_zero(parts.back().text)) parts.pop_back();
 }
 
-/// A row of the table with the source's operands in its order.
+/// A table entry with the source's operands in its order.
 struct Match {
   const InstructionInfo* row = nullptr;
   std::vector<Part> parts;
@@ -72,8 +72,8 @@ struct Match {
   }
 };
 
-/// Rows of one mnemonic, and the orders of one row, differ in whether an operand is a register or a literal: the first
-/// that fits, else the first.
+/// Entries with one mnemonic, and the operand orders of one entry, differ in whether an operand is a register or a
+/// literal: takes the first that fits, else the first.
 Match choose(std::span<const InstructionInfo* const> rows, const std::vector<Part>& parts) {
   const auto match = [&parts](const InstructionInfo* row) {
     Match result{row, parts};
@@ -109,14 +109,14 @@ class Assembler {
       report(expander_.error(block.line, block.column, fmt::format("{} is never closed", block.kind)));
     for (const Fixup& fixup : fixups_)
       if (auto done = set_offset(fixup); !done) report(std::move(done).error());
-    // Lines that were refused left no instruction: loops and branches of what is left would be reported wrongly.
+    // Refused lines left no instruction, so errors about the remaining loops and branches would be wrong.
     if (errors_.empty())
       if (auto linked = link(program_); !linked) report(std::move(linked).error());
     return {std::move(program_), std::move(errors_)};
   }
 
  private:
-  /// A macro's body or a repetition may fail once per expansion: a place is reported once.
+  /// A macro's body or a repetition may fail in every expansion: each place is reported once.
   bool report(Error error) {
     for (const Error& earlier : errors_)
       if (earlier.where == error.where) return true;
@@ -155,7 +155,7 @@ class Assembler {
   Expected<void> line(const SourceLine& source) {
     const std::string_view text = source.text;
     std::size_t at = text.find_first_not_of(kBlanks);
-    // Labels: any number of "name:" in front of an instruction.
+    // Labels: any number of "name:" before an instruction.
     for (std::size_t end; at < text.size(); at = std::min(text.find_first_not_of(kBlanks, end + 1), text.size())) {
       end = text.find_first_of(" \t:", at);
       if (end == std::string_view::npos || text[end] != ':') break;
@@ -267,7 +267,7 @@ class Assembler {
 
   Expected<void> open_loop(const SourceLine& source, std::size_t column, std::string_view rest,
                            std::size_t rest_column) {
-    // The block is open even if the line is wrong, so that its end is not reported, too.
+    // The block is opened even if the line is wrong, so that its end is not reported too.
     open_.push_back({".loop", 0, source, column});
     const std::vector<Part> parts = split_operands(rest);
     if (parts.size() != 2) return expander_.error(source, rest_column, "expected .loop gpN, COUNT");

@@ -5,19 +5,19 @@
 
 namespace dllm::npu {
 
-/// What data would decide, for runs without them (RunOptions::data = false): how rows choose experts.
+/// Replaces data in runs without them (RunOptions::data = false): how rows choose experts.
 struct ChoiceAssumption {
-  bool balanced = false;    ///< lanes round-robin; else uniformly at random, without repetition within a row
+  bool balanced = false;    ///< round-robin over lanes; else uniformly at random, without repetition within a row
   std::uint64_t seed = 1;   ///< of the random choice
-  std::uint32_t lanes = 0;  ///< rows choose among the first so many only; 0: among all
+  std::uint32_t lanes = 0;  ///< rows choose only among this many first lanes; 0: among all
 };
-/// A V_RED_MAX_IDX whose lane decides what the program does next.
+/// A V_RED_MAX_IDX whose result decides what the program does next.
 struct ChoiceSite {
   std::uint32_t instruction = 0;
-  std::uint32_t slot = 0;   ///< rows that are chosen for at the same time have different ones
+  std::uint32_t slot = 0;   ///< differs between rows that are chosen for at the same time
   bool first = false;       ///< of a row
   std::uint32_t count = 0;  ///< choices per row
-  std::uint32_t lanes = 0;  ///< among which
+  std::uint32_t lanes = 0;  ///< to choose among
 };
 struct ProgramChoices {
   ChoiceAssumption assumption;

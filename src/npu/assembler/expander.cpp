@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-/// The first word of a line, what follows it, and the columns of both.
+/// The first word of a line, the rest, and the columns of both.
 struct Words {
   std::string_view first, rest;
   std::size_t column = 0, rest_column = 0;
@@ -35,7 +35,7 @@ Words first_word(std::string_view line) {
   return words;
 }
 
-/// Replaces `\name`; an unknown name stays, to be reported where the line is read.
+/// Replaces `\name`; an unknown name stays, and is reported when the line is read.
 std::string substitute(std::string_view text, const std::map<std::string, std::string, std::less<>>& values) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
@@ -203,7 +203,7 @@ Expected<void> Expander::repeat(const Lines& lines, std::size_t start, std::size
   DLLM_TRY(const std::int64_t count, value(head, words.rest_column + parts[0].offset, parts[0].text));
   if (count < 0) return error(head, words.rest_column, fmt::format("the count is {}", count));
   if (end == start + 1) return {};
-  // Every trip counts as a line, so that a huge count is refused before the first one, whatever the body expands to.
+  // Every repetition counts as a line, so that a huge count is refused before the first one, whatever the body.
   if (static_cast<std::uint64_t>(count) > max_lines_ - std::min(emitted_, max_lines_))
     return too_long(head, words.rest_column);
   std::map<std::string, std::string, std::less<>> values;
@@ -237,7 +237,7 @@ Expected<void> Expander::call(const Macro& macro, const std::string& name, const
     if (inner.text.size() > kMaxLineLength) return error(line, column, "the expanded line is too long");
     inner.invoked = line.invoked != 0 ? line.invoked : line.line;
   }
-  // Macros may double at every level; what they emit is bounded, and so must be what emits nothing.
+  // Macros may double at every level; lines they emit are limited, so expansions that emit nothing must be, too.
   if (++emitted_ > max_lines_) return too_long(line, column);
   expand(body, depth + 1);
   return {};

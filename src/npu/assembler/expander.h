@@ -12,18 +12,18 @@
 
 namespace dllm::npu {
 
-/// What separates words of a line.
+/// Separators of words in a line.
 inline constexpr std::string_view kBlanks = " \t\r";
 
-/// One line of source without its comment, with where it came from.
+/// One line of source without its comment, with its origin.
 struct SourceLine {
   std::string text;
   std::uint32_t line = 0;     ///< from 1: where the text is
   std::uint32_t invoked = 0;  ///< line of the outermost macro call or .rep that produced it; 0: none
 };
 
-/// Textual expansion: comments, .const, .assert, .macro ... .endm, .rep ... .endr. What is left are labels,
-/// instructions and the other directives, passed to `sink` one line at a time, in order.
+/// Textual expansion: comments, .const, .assert, .macro ... .endm, .rep ... .endr. The remaining labels, instructions
+/// and other directives are passed to `sink` one line at a time, in order.
 ///
 /// Substitution is textual: a body writes `(\name) * 2`. In the body of a macro, `\name` is a parameter and `\@` the
 /// number of the call; in `.rep COUNT, name`, `\name` is
@@ -31,14 +31,14 @@ struct SourceLine {
 class Expander {
  public:
   using Sink = std::function<Expected<void>(const SourceLine&)>;
-  /// Takes an error, with file:line:column. False: the rest of the source is not wanted.
+  /// Receives an error, with file:line:column. Returns false to stop reading.
   using Report = std::function<bool(Error)>;
 
   Expander(std::string file, std::size_t max_lines, Sink sink, Report report)
       : file_(std::move(file)), max_lines_(max_lines), sink_(std::move(sink)), report_(std::move(report)) {}
 
-  /// Continues after a line with an error, unless the rest cannot be understood without it (a block that never ends,
-  /// an expansion that is too long).
+  /// Continues after a line with an error, unless the rest cannot be understood without it (a block without end, an
+  /// expansion that is too long).
   void run(std::string_view text);
 
   const Constants& constants() const { return constants_; }
@@ -57,7 +57,7 @@ class Expander {
   Error too_long(const SourceLine& line, std::size_t column);
   void report(Error error);
   void expand(const Lines& lines, int depth);
-  /// A line, or a block from its first line; `at` moves to the last one.
+  /// Processes a line, or a block from its first line; `at` moves to the last one.
   Expected<void> statement(const Lines& lines, std::size_t& at, int depth);
   Expected<std::size_t> block_end(const Lines& lines, std::size_t start, std::string_view open, std::string_view close);
   Expected<void> define_constant(const SourceLine& line, std::string_view rest, std::size_t column);

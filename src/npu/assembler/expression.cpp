@@ -13,7 +13,7 @@ constexpr int kMaxNesting = 64;
 bool identifier_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool identifier_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
 
-/// Precedence climbing. Every function leaves at_ behind what it read; after an error they return at once.
+/// Precedence climbing. Every function leaves at_ after what it has read; after an error they return at once.
 class Parser {
  public:
   Parser(std::string_view text, const Constants& constants) : text_(text), constants_(constants) {}

@@ -12,7 +12,7 @@ namespace dllm::npu {
 /// Named constants of an assembly file.
 using Constants = std::map<std::string, std::int64_t, std::less<>>;
 
-/// What is wrong and how many characters into the text.
+/// The error and its offset in the text.
 struct ExpressionError {
   std::string what;
   std::size_t offset = 0;

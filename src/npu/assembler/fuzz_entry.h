@@ -5,8 +5,8 @@
 
 namespace dllm::npu {
 
-/// What fuzz/fuzz_npu_assembler.cpp runs, and a test runs over its corpus: assembles `data`; what assembles must
-/// disassemble and assemble again to the same words, and every error must name a place. Aborts if not.
+/// The body of fuzz/fuzz_npu_assembler.cpp, which a test runs over its corpus: assembles `data`; a program must
+/// disassemble and assemble again to the same words, and every error must name a place. Aborts otherwise.
 void fuzz_assembler(const std::uint8_t* data, std::size_t size);
 
 /// The same for a program file (words or hexadecimal text).

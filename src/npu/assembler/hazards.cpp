@@ -58,7 +58,7 @@ class Checker {
   }
 
   void check_registers(const Instruction& instruction, const InstructionInfo& row) {
-    // PLENA's reductions into f0 are documented no-operations; elsewhere a write to a zero register is a slip.
+    // PLENA's reductions into f0 are documented no-operations; other writes to a zero register are mistakes.
     const bool reduction = instruction.op == Op::V_RED_SUM || instruction.op == Op::V_RED_MAX;
     for (const bool writing : {false, true})  // an instruction reads its operands before it writes
       for (const Operand& operand : row.operand_list()) {

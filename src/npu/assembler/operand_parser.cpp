@@ -66,7 +66,7 @@ Expected<std::uint32_t> parse_bf16(const Expander& context, const SourceLine& li
 
 Expected<std::uint32_t> parse_unsigned(const Expander& context, const SourceLine& line, std::size_t column,
                                        std::string_view text, const Operand& operand) {
-  if (parse_register(text) == 0) return 0u;  // gp0 in place of a literal 0, as in PLENA's own examples
+  if (parse_register(text) == 0) return 0u;  // gp0 instead of a literal 0, as in PLENA's own examples
   if (parse_register(text) != -1)
     return context.error(line, column, fmt::format("operand {} is a literal, not a register", operand.name));
   DLLM_TRY(const std::int64_t value, context.value(line, column, text));
@@ -106,7 +106,7 @@ int parse_register(std::string_view text) {
        {Bank{"gp", 0, kGpRegisters}, Bank{"f", kFpBase, kFpRegisters}, Bank{"a", kAddressBase, kAddressRegisters}}) {
     if (!word.starts_with(bank.prefix) || word.size() == bank.prefix.size()) continue;
     const std::string digits = word.substr(bank.prefix.size());
-    // d-PLENA's generators count registers in hexadecimal: gpE is gp14. Two digits are decimal, as in PLENA.
+    // d-PLENA's generators number registers in hexadecimal: gpE is gp14. Two digits are decimal, as in PLENA.
     if (bank.prefix == "gp" && digits.size() == 1 && digits[0] >= 'a' && digits[0] <= 'f') return 10 + digits[0] - 'a';
     if (digits.find_first_not_of("0123456789") != std::string::npos) continue;
     const int number =

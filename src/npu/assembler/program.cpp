@@ -41,7 +41,7 @@ Expected<void> match_loops(Program& program) {
   return {};
 }
 
-/// C_LOOP_START of the innermost loop whose body holds the instruction, + 1; 0: none. The body is (start, end].
+/// C_LOOP_START of the innermost loop whose body contains the instruction, + 1; 0: none. The body is (start, end].
 std::vector<std::uint32_t> enclosing_loops(const Program& program) {
   std::vector<std::uint32_t> result(program.size() + 1, 0), open;
   for (std::uint32_t i = 0; i < program.size(); ++i) {
@@ -60,7 +60,7 @@ Expected<void> check_branches(const Program& program) {
     const std::int64_t target = std::int64_t{i} + program.code[i].get_signed(Field::kImm18);
     if (target < 0 || target > static_cast<std::int64_t>(program.size()))
       return fault(program, i, fmt::format("its target, instruction {}, is outside the program", target));
-    // Every loop around the target must be around the branch.
+    // Every loop around the target must also be around the branch.
     for (std::uint32_t loop = enclosing[static_cast<std::size_t>(target)]; loop != 0; loop = enclosing[loop - 1]) {
       const std::uint32_t start = loop - 1, end = program.loop_partner[start];
       if (i <= start || i > end)

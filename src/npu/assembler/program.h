@@ -18,7 +18,7 @@ struct Region {
   std::uint32_t end = 0;
 };
 
-/// A decoded program whose loops are matched and whose branches are legal. Immutable after link().
+/// A decoded program with matched loops and valid branches. Immutable after link().
 struct Program {
   std::string name;  ///< file name, for messages
   std::vector<Instruction> code;
@@ -48,7 +48,7 @@ Expected<Program> program_from_bytes(std::string_view bytes, std::string name);
 std::string to_binary(const Program& program);    ///< little-endian words
 std::string to_hex_text(const Program& program);  ///< "0x%08X" per line
 
-/// Assembly that assembles to the same words. `annotate`: index and word in a comment, loops indented.
+/// Assembly source that gives the same words. `annotate`: index and word in a comment, loops indented.
 std::string disassemble(const Program& program, bool annotate);
 
 }  // namespace dllm::npu

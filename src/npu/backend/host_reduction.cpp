@@ -19,7 +19,7 @@ bool better(const TopToken& a, const TopToken& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-/// Equal logits, infinite ones too, have no distance.
+/// Equal logits, including infinite ones, have distance 0.
 double distance(float a, float b, double beta) {
   return a == b ? 0 : (static_cast<double>(a) - static_cast<double>(b)) * beta;
 }
@@ -50,7 +50,7 @@ class Reduction {
     const bool draws = r_.temperature > 0;
     const bool filters = r_.top_p < 1 || (r_.top_k > 0 && static_cast<std::size_t>(r_.top_k) < z_.size());
     const std::size_t kept = filters ? kept_count() : counted_.size();
-    // The scan over everything; its keys are the noisy ones only if nothing is filtered.
+    // A scan over all tokens; its keys include the noise only if nothing is filtered.
     Candidate chosen, winner;
     for (const TopToken& t : sorted_) scan(t, draws && !filters, chosen, winner);
     bool overruled = winner.token != chosen.token;
@@ -83,7 +83,8 @@ class Reduction {
     if (choose_[i]) offer(chosen);
   }
 
-  /// Of the counted tokens, best first: top_p over the whole distribution at the request's temperature, then top_k.
+  /// The counted tokens that remain, best first: top_p over the whole distribution at the request's temperature, then
+  /// top_k.
   std::size_t kept_count() const {
     const std::size_t limit =
         r_.top_k > 0 ? std::min(counted_.size(), static_cast<std::size_t>(r_.top_k)) : counted_.size();
@@ -98,7 +99,8 @@ class Reduction {
     return kept;
   }
 
-  /// Over the first `count` counted tokens. Sums leave the largest out, so that log-odds and entropy keep their digits.
+  /// Over the first `count` counted tokens. Sums exclude the largest, so that log-odds and entropy keep their
+  /// precision.
   void describe(const Candidate& chosen, std::size_t count, double beta, RowScore& score) const {
     score.position = position_;
     score.token = chosen.token;

@@ -6,8 +6,8 @@
 
 namespace dllm::npu {
 
-/// From the logits of one row to its scores, on the host: the path for requests that the NPU's own reduction does not
-/// serve (draws, rules, lists, entropies). The definitions are those of all backends: NaN logits do not exist; the
+/// Computes the scores of one row from its logits, on the host: for requests that the NPU's own reduction does not
+/// support (draws, rules, lists, entropies). The definitions are those of all backends: NaN logits are ignored; the
 /// distribution is the softmax over the counted tokens, at the request's temperature if it describes what is sampled;
 /// top_p, then top_k keep a prefix of the counted tokens; ties go to the lower id. Sums in float64.
 struct HostScores {
@@ -16,8 +16,8 @@ struct HostScores {
 };
 HostScores reduce_on_host(std::span<const float> logits, const ScoreRequest& request, Position position);
 
-/// The scores of a batch from its logits, [sequence][scored][vocab], guidance applied. Sequences that only serve as
-/// another's unconditional half have empty scores.
+/// The scores of a batch from its logits, [sequence][scored][vocab], with guidance applied. Sequences that are only the
+/// unconditional half of another have empty scores.
 std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std::vector<std::vector<float>>& logits,
                                   std::int64_t vocab);
 

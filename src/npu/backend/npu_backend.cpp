@@ -15,7 +15,7 @@
 namespace dllm::npu {
 namespace {
 
-/// The machine's memory. Shared with the caches, which give theirs back.
+/// The machine's memory. Shared with the caches, which return their ranges to it.
 using HbmPool = FreeRanges<std::uint64_t>;
 
 class NpuKvCache final : public KvCache {
@@ -69,8 +69,8 @@ class NpuBackend::Impl {
       return Error{ErrorCode::kResource,
                    fmt::format("no room for a cache of {} bytes in the device's memory", kv.bytes), "npu backend",
                    "fewer sequences at once, or a shorter context"};
-    // Hidden keys weigh nothing, but their exponents take part in the array's alignment: what an earlier sequence left
-    // here must not show in the last bit.
+    // Hidden keys have no weight, but their exponents affect the array's alignment: data of an earlier sequence must
+    // not change the last bit.
     std::memset(machine_.state().hbm.data() + *base, 0, kv.bytes);
     return std::unique_ptr<KvCache>(std::make_unique<NpuKvCache>(capacity, pool_, *base, kv.bytes));
   }

@@ -12,19 +12,19 @@
 namespace dllm::npu {
 
 struct NpuOptions {
-  std::int64_t positions = 0;  ///< reach of the position tables; 0: the model's context, at most 4096
-  std::size_t programs = 64;   ///< compiled steps that are kept
+  std::int64_t positions = 0;  ///< length of the position tables; 0: the model's context, at most 4096
+  std::size_t programs = 64;   ///< size of the cache of compiled steps
 };
 
-/// What the backend has done so far.
+/// statistics
 struct NpuCounters {
   std::uint64_t steps = 0;         ///< programs run
-  std::uint64_t compiled = 0;      ///< of them compiled anew
+  std::uint64_t compiled = 0;      ///< of these, newly compiled
   std::uint64_t instructions = 0;  ///< executed
 };
 
 /// Runs a model's steps as compiled programs on the functional machine. Every step of every decoder and cache policy is
-/// a plan over positions, so all of them work. Programs are kept by the shape of their plan; token ids are data.
+/// a plan over positions, so all of them work. Programs are cached by the shape of their plan; token ids are data.
 /// Logits are reduced on the host.
 class NpuBackend final : public Backend {
  public:
@@ -37,7 +37,7 @@ class NpuBackend final : public Backend {
 
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
-  /// A batch that does not fit into vector SRAM is run in halves. Errors: kUsage (one sequence's step does not fit).
+  /// A batch that does not fit into vector SRAM is split in halves. Errors: kUsage (one sequence's step does not fit).
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 
   const ModelLayout& layout() const;

@@ -1,12 +1,13 @@
-// Bidirectional FlashAttention. Heads lie side by side in the lanes: M_BTMM makes the scores of MLEN / HLEN heads at
-// once, BLEN rows by HLEN keys at a time, M_BMM_WO packs them into the lanes of one VRAM row per query (head after
-// head, HLEN keys each), softmax works on all of a row's heads with segmented reductions, and M_BMM multiplies by V.
+// Bidirectional FlashAttention. The lanes hold several heads next to each other: M_BTMM computes the scores of MLEN /
+// HLEN heads at once, BLEN rows by HLEN keys at a time; M_BMM_WO packs them into the lanes of one VRAM row per query
+// (head after head, HLEN keys each); softmax works on all of a row's heads with segmented reductions; M_BMM multiplies
+// by V.
 //
-// A chunk is as many tiles of HLEN keys as scores fit: within it softmax needs no rescaling and P V stays in the
+// A chunk has as many tiles of HLEN keys as their scores fit. Within it softmax needs no rescaling and P V stays in the
 // accumulators; from chunk to chunk maxima, sums and outputs are rescaled.
 //
-// The array and the vector unit work on neighbouring blocks: the scores of a block are multiplied while the softmax of
-// the block before it runs, and outputs are collected a block later.
+// The array and the vector unit work on neighbouring blocks: the scores of a block are multiplied during the softmax of
+// the block before it, and outputs are collected a block later.
 
 #include <algorithm>
 #include <bit>
@@ -20,7 +21,7 @@
 namespace dllm::npu {
 namespace {
 
-/// K and V of a chunk of a sequence, for one set of lane groups: what one buffer of matrix SRAM holds.
+/// K and V of a chunk of a sequence, for one set of lane groups: the contents of one buffer of matrix SRAM.
 struct Job {
   std::size_t sequence = 0;
   std::int64_t first_slab = 0, slabs = 0;  ///< of the queries
@@ -53,15 +54,15 @@ class AttentionLowering {
     multiply_keys(0);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      // K of a job is done with when its last block's scores are; V when its last block is.
+      // K of a job is no longer needed after its last block's scores; V after its last block.
       if (block.last_of_job) load(block.job + 2, false);
       if (block.first_of_job && i > 0) load(block.job + 1, true);
       if (i + 1 < blocks_.size()) multiply_keys(i + 1);
-      // A later chunk rescales what the one before has collected.
+      // A later chunk rescales the results so far.
       const bool waits = !jobs_[block.job].first_chunk;
       if (i > 0 && waits) collect(i - 1);
       softmax(i);
-      if (i == 0) {  // the first scores have not waited for V
+      if (i == 0) {  // the first scores did not wait for V
         if (c_.stores_pending) e_.fence(kValueStoreTag);
         c_.stores_pending = false;
         load(0, true);
@@ -169,7 +170,7 @@ class AttentionLowering {
     return {};
   }
 
-  /// Slots without a head have averaged V, but lanes without a column are zero.
+  /// Slots without a head contain averaged V, but lanes without a column must be zero.
   Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
@@ -187,7 +188,7 @@ class AttentionLowering {
     return {};
   }
 
-  /// Of a layer that was stored: it has a place.
+  /// The layer has been stored: it has a place.
   KvPlace kv_place(const SequenceSpec& s) { return *c_.kv_place(s.capacity, o_.layer); }
 
   /// Address in matrix SRAM of a tile of K or V.
@@ -199,7 +200,7 @@ class AttentionLowering {
     return static_cast<std::uint32_t>(c_.layout.mram.kv[job % 2] + static_cast<std::uint64_t>(row * m_.mlen));
   }
 
-  /// Transfers of a job's K or V, runs of adjacent tiles at once.
+  /// Transfers of a job's K or V; runs of adjacent tiles are one transfer.
   void load(std::size_t j, bool value) {
     if (j >= jobs_.size()) return;
     const Job& job = jobs_[j];
@@ -256,7 +257,7 @@ class AttentionLowering {
   }
   void set_rows(const Block& b) { e_.set_csr(Csr::kBmmRows, static_cast<std::uint32_t>(round_up(b.count, m_.blen))); }
 
-  /// Probabilities in place of the scores, run by run of rows that see the same keys.
+  /// Replaces the scores by probabilities, run by run of rows that see the same keys.
   void softmax(std::size_t i) {
     const Block& b = blocks_[i];
     const Job& job = jobs_[b.job];
@@ -284,7 +285,7 @@ class AttentionLowering {
     }
   }
 
-  /// The chunk's P V to the output rows; after the last chunk divided by the sums.
+  /// Adds the chunk's P V to the output rows; after the last chunk, divides by the sums.
   void collect(std::size_t i) {
     const Block& b = blocks_[i];
     const Job& job = jobs_[b.job];

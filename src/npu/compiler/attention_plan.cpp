@@ -9,7 +9,7 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
   std::int64_t end = 0;
   for (const PositionRange& range : sequence.visible) end = std::max<std::int64_t>(end, range.end);
   const std::size_t rows = sequence.positions.size();
-  // Rows of one causal block see the same: only the first of each is asked.
+  // Rows of one causal block see the same keys: only the first of each is examined.
   const auto same_as_before = [&](std::size_t row) {
     return row > 0 && (sequence.causal_block == 0 || sequence.positions[row] / sequence.causal_block ==
                                                          sequence.positions[row - 1] / sequence.causal_block);
@@ -49,7 +49,7 @@ std::vector<LaneGroup> plan_lanes(const LaneMap& q, const LaneMap& kv, const Mac
   std::vector<LaneGroup> result;
   for (std::int64_t g = 0; g < groups; ++g) {
     const std::int64_t first_kv = g * heads / q.slots;
-    // Groups without heads multiply zeros by any keys.
+    // Groups without heads multiply zeros by arbitrary keys.
     const std::int64_t lane = first_kv < kv.slot_count() ? first_kv * kv.hlen : 0;
     result.push_back({lane / machine.mlen, lane % machine.mlen, std::min(q.slots, heads)});
   }

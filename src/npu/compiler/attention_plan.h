@@ -2,7 +2,7 @@
 
 #include "npu/compiler/step.h"
 
-// What one attention operator has to do, before any instruction is written.
+// The work of one attention operator, before any instruction is written.
 
 namespace dllm::npu {
 
@@ -17,8 +17,8 @@ struct RowRun {
 };
 inline constexpr std::int32_t kAllVisible = -1;
 
-/// Keys are tiles of HLEN positions from position 0, so that a row's result does not depend on who else is in the
-/// batch. Tiles that no row sees are left out.
+/// Keys are tiles of HLEN positions from position 0, so that a row's result does not depend on the rest of the batch.
+/// Tiles that no row sees are left out.
 struct SequenceTiles {
   std::vector<std::int64_t> tiles;          ///< tile numbers, ascending
   std::vector<std::vector<bool>> patterns;  ///< [HLEN], which keys of a tile are visible
@@ -26,7 +26,7 @@ struct SequenceTiles {
 };
 SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen);
 
-/// Which lanes of K and V the heads of one group of MLEN query lanes need.
+/// The lanes of K and V that the heads of one group of MLEN query lanes need.
 struct LaneGroup {
   std::int64_t kv_group = 0;  ///< group of MLEN lanes of K
   std::int64_t kv_lane = 0;   ///< first lane within it

@@ -1,12 +1,12 @@
-// Attention with heads longer than the lanes that the array works on at once (head_dim a multiple of VLEN, HLEN =
+// Attention with heads longer than the lanes that the array processes at once (head_dim a multiple of VLEN, HLEN =
 // MLEN).
 //
 // A head is cut into pieces of MLEN lanes. M_BTMM adds the pieces' products in the accumulator before the write-out
-// scales and rounds them once, so that nothing is lost by the cut; M_BMM makes the outputs piece by piece. A row of
-// scores holds VLEN keys of one head, so that the softmax's segment is the whole row, and its sum stands in every lane
-// of the head's slabs.
+// scales and rounds them once, so the cut loses no precision; M_BMM computes the outputs piece by piece. A row of
+// scores holds VLEN keys of one head, so the softmax's segment is the whole row, and every lane of the head's slabs
+// holds its sum.
 //
-// All keys must be one chunk: with HLEN this short, matrix SRAM holds thousands of keys of a single head.
+// All keys must fit one chunk: with so small an HLEN, matrix SRAM holds thousands of keys of a single head.
 
 #include <fmt/format.h>
 
@@ -70,7 +70,7 @@ class WideAttention {
   }
 
  private:
-  /// A KV head of a sequence: what one buffer of matrix SRAM holds.
+  /// A KV head of a sequence: the contents of one buffer of matrix SRAM.
   struct Job {
     std::size_t sequence = 0;
     std::int64_t kv_head = 0;
@@ -218,7 +218,7 @@ class WideAttention {
     }
   }
 
-  /// P V over the sums, to the head's slabs of the output.
+  /// P V divided by the sums, to the head's slabs of the output.
   void collect(std::size_t i) {
     const Block& b = blocks_[i];
     const Gp l = e_.reg(c_.address(sum_row(i))), v = e_.reg(c_.address(value_row(i, 0))),

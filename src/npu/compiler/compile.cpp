@@ -50,7 +50,7 @@ struct Group {
   std::size_t ops() const { return gated ? GatedProducts::kOps : residual ? residual->ops() : 1; }
 };
 
-/// Products with a bias are lowered alone: the bias is added before anything else reads them.
+/// Products with a bias are lowered separately: the bias is added before anything else reads them.
 Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t first) {
   const auto plain = [&c](const op::Linear* o) {
     return o->bias == kNoId || c.layout.find(o->bias, WeightUse::kRow) == nullptr;
@@ -63,7 +63,7 @@ Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t 
   return group;
 }
 
-/// Whether the operator works on rows at all: a step that scores nothing ends before the last norm.
+/// Whether the operator processes any rows: a step without scored rows ends before the last norm.
 bool has_rows(const StepContext& c, const dllm::Op& any) {
   const std::vector<ValueId> out = outputs(any);
   if (!out.empty()) return c.value_rows(out.front()) > 0;
@@ -89,7 +89,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
       any);
 }
 
-/// Prologue and body in one program. Loops are relative to their text, so code may be moved as a whole.
+/// Joins prologue and body. Loops are relative to their own code, so code may be moved as a whole.
 Program join(Program prologue, Program body) {
   const std::uint32_t shift = static_cast<std::uint32_t>(prologue.code.size());
   prologue.code.insert(prologue.code.end(), body.code.begin(), body.code.end());
@@ -144,7 +144,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
       ++i;
       continue;
     }
-    // A residual's region has the product's name: that is where its time goes.
+    // A residual's region has the product's name, because its time is spent there.
     OperatorRegion region{{}, region_name(graph, graph.ops[group.residual ? i : i + count - 1]), c.e.position(), 0};
     for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
     c.e.begin_region(region.name);

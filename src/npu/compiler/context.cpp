@@ -34,7 +34,7 @@ std::int64_t VramAllocator::largest_free() const {
 }
 
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index) {
-  constexpr std::uint64_t kReach = std::uint64_t{1} << 18;  // of the immediates
+  constexpr std::uint64_t kReach = std::uint64_t{1} << 18;  // range of the immediates
   return static_cast<std::uint32_t>(std::min(machine.int_words, kReach)) - kScratchWords + index;
 }
 
@@ -45,7 +45,7 @@ StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const 
       machine(layout_.machine),
       spec(spec_),
       options(options_),
-      // M_BMM and M_BTMM read whole blocks of BLEN rows, also behind the last row of a value.
+      // M_BMM and M_BTMM read whole blocks of BLEN rows, including rows after the last one of a value.
       vram_(static_cast<std::int64_t>(layout_.machine.vram_elements) / layout_.machine.vlen - layout_.machine.blen),
       lives_(lifetimes(graph_)),
       buffer_of_(graph_.values.size(), -1),
@@ -150,7 +150,7 @@ void StepContext::for_rows(std::int64_t count, std::span<const ValuePlace> walki
       for (std::size_t i = 0; i < walking.size(); ++i) e.add(pointers[i], pointers[i], vlen());
     });
   };
-  // Without padding rows the slabs follow each other, and one loop serves them all.
+  // Without padding rows the slabs are contiguous, and one loop handles them all.
   const bool dense =
       per_slab.empty() && std::ranges::all_of(walking, [count](const ValuePlace& p) { return p.stride == count; });
   if (dense) return row_loop(slabs * count);

@@ -13,11 +13,11 @@
 #include "npu/compiler/row_work.h"
 #include "npu/compiler/step.h"
 
-// What the operators' lowerings share. One file per operator kind defines lower(); compile.cpp runs them in order.
+// State shared by the lowerings. One file per operator kind defines lower(); compile.cpp calls them in order.
 
 namespace dllm::npu {
 
-/// Rows of vector SRAM, first fit. Buffers are released in any order.
+/// Allocates rows of vector SRAM, first fit. Buffers are released in any order.
 class VramAllocator {
  public:
   explicit VramAllocator(std::int64_t rows) : rows_(rows), top_(rows), free_(0, rows) {}
@@ -26,7 +26,7 @@ class VramAllocator {
   /// Rows at the end that nothing has used before and nothing will use again.
   std::optional<std::int64_t> acquire_forever(std::int64_t rows);
   std::int64_t largest_free() const;
-  std::int64_t used() const { return peak_ + rows_ - top_; }  ///< at most in use
+  std::int64_t used() const { return peak_ + rows_ - top_; }  ///< maximum in use
 
  private:
   std::int64_t rows_, top_, peak_ = 0;
@@ -42,14 +42,14 @@ struct StepRow {
 /// One use of a matrix: the order in which panels stream through matrix SRAM.
 struct MatrixUse {
   std::int32_t op = 0;
-  const WeightPlace* place = nullptr;  ///< null: a layer of experts, whose first panel is not known before it runs
+  const WeightPlace* place = nullptr;  ///< null: a layer of experts, whose first panel is known only at run time
 };
 
-/// Where routing leaves its lists in INT_MEM. A node is two words, the next node of the same expert (0: none) and the
+/// Where routing puts its lists in INT_MEM. A node is two words: the next node of the same expert (0: none) and the
 /// row's offset in elements.
 struct ExpertWords {
   std::uint32_t nodes = 0;    ///< [row][used]
-  std::uint32_t heads = 0;    ///< [experts]: the first node, 0 if nobody chose the expert
+  std::uint32_t heads = 0;    ///< [experts]: the first node, 0 if no row chose the expert
   std::uint32_t touched = 0;  ///< the chosen experts plus one, ascending, then 0
   std::uint32_t state = 0;    ///< kExpertStateWords of op::Experts
 };
@@ -60,7 +60,7 @@ class StepContext {
   StepContext(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options);
 
   Emitter e;
-  Emitter prologue;  ///< what comes before the first operator: loads of constants
+  Emitter prologue;  ///< code before the first operator: loads of constants
   const Graph& graph;
   const ModelLayout& layout;
   const MachineConfig& machine;
@@ -72,9 +72,9 @@ class StepContext {
   // Vector SRAM.
   Expected<Buffer> acquire(std::int64_t count, std::string_view what);
   void release(const Buffer& buffer);
-  /// Rows that stay for the whole program.
+  /// Rows that are allocated for the whole program.
   Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
-  /// Gives `out` a buffer: that of an input which dies here and has the same shape, or a new one.
+  /// Gives `out` a buffer: that of an input with the same shape that is not used afterwards, or a new one.
   Expected<ValuePlace> place_output(ValueId out, std::span<const ValueId> reusable = {});
   const ValuePlace& place(ValueId id) const { return result.values[static_cast<std::size_t>(id)]; }
   /// Makes `out` another name of `x`'s buffer.
@@ -88,20 +88,20 @@ class StepContext {
   }
   std::int64_t vlen() const { return machine.vlen; }
 
-  /// Emits body(pointers) for `count` rows of every slab: first the rows of `walking`, then the slab's one row of each
-  /// of `per_slab` (gains, biases).
+  /// Emits body(pointers) for `count` rows of every slab: first the rows of `walking`, then each of `per_slab`'s one
+  /// row for the slab (gains, biases).
   void for_rows(std::int64_t count, std::span<const ValuePlace> walking, std::span<const Buffer> per_slab,
                 const std::function<void(std::span<const Gp>)>& body);
 
   // Constant rows: gains and biases, resident from the start of the program.
   Expected<Buffer> resident(WeightId weight, WeightUse use);
-  /// A row of VLEN lanes made by the compiler, resident as well. Deduplicated.
+  /// A row of VLEN lanes made by the compiler, also resident. Deduplicated.
   Expected<Buffer> constant_row(const std::vector<Bf16>& lanes);
   /// cos, sin rows of the step: rope.tables times rows.size() rows.
   Expected<Buffer> rope_rows(const RopePlace& rope);
 
   // Bytes in HBM.
-  /// Addresses of a layer's K and V in a cache of so many positions. Errors: as kv_layout().
+  /// Addresses of a layer's K and V in a cache with that many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
   /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
@@ -112,19 +112,19 @@ class StepContext {
   std::vector<MatrixUse> matrices;
   std::size_t next_matrix = 0;                   ///< index of the next use to be lowered
   std::int64_t panels_done = 0;                  ///< parity chooses the buffer
-  bool stores_pending = false;                   ///< K and V were stored since the last fence
-  const op::StoreKv* values_unstored = nullptr;  ///< V waits until attention has asked for K
+  bool stores_pending = false;                   ///< K and V were stored after the last fence
+  const op::StoreKv* values_unstored = nullptr;  ///< V is stored only after attention has requested K
   std::set<const op::StoreKv*> keys_stored;      ///< before their operator: after the RoPE of k
 
   // Work that overlaps with the next products; see row_work.h.
-  bool overlap = false;            ///< whether there may be any
-  std::optional<RowWork> carry;    ///< on the last block of rows of the product before
+  bool overlap = false;            ///< whether any is allowed
+  std::optional<RowWork> carry;    ///< for the last block of rows of the product before
   std::vector<RowWork> streams;    ///< on complete rows
-  std::set<std::int32_t> hoisted;  ///< operators whose work a stream does
+  std::set<std::int32_t> hoisted;  ///< operators whose work is done by a stream
   Buffer row_scratch;              ///< two rows of intermediate results
   /// A word for RowWork::word, round-robin.
   std::uint32_t work_word() { return kFirstWorkWord + next_work_word_++ % kWorkWords; }
-  /// Emits what is left of them.
+  /// Emits the rest of them.
   void flush_carry();
   void flush_streams();
   void finish(const RowWork& work);
@@ -142,7 +142,7 @@ class StepContext {
   }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
-  /// Keeps a value's buffer until finish() of a work that holds it.
+  /// Keeps a value's buffer until finish() of a work that uses it.
   void hold(ValueId id) { held_.insert(id); }
   const Lifetime& life(ValueId id) const { return lives_[static_cast<std::size_t>(id)]; }
 
@@ -161,19 +161,19 @@ class StepContext {
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
   std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
-  std::multiset<ValueId> held_;                  ///< by work that is not done
+  std::multiset<ValueId> held_;                  ///< by unfinished work
   static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
   std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;
 };
 
-/// Tags of the transfers that store K and V; attention fences each before it loads them.
+/// Tags of the transfers that store K and V; attention waits for each with a fence before it loads them.
 inline constexpr std::uint32_t kKeyStoreTag = 1, kValueStoreTag = 2;
 /// HBM address register of the weights that a product reads.
 inline constexpr std::uint32_t kWeightAddress = 2;
 /// Limits of a row as bfloat16: infinity passes every value, minus infinity none; the largest finite ones.
 inline constexpr Bf16 kInfinity = 0x7f80, kMinusInfinity = 0xff80, kLargest = 0x7f7f, kLowest = 0xff7f;
-/// Words at the end of INT_MEM for addresses that do not stay in registers.
+/// Words at the end of INT_MEM for addresses that are not kept in registers.
 inline constexpr std::uint32_t kScratchWords = 24;
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
 
@@ -181,8 +181,8 @@ std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
 Expected<void> lower(StepContext& c, const op::Embed& o);
 Expected<void> lower(StepContext& c, const op::RmsNorm& o);
 Expected<void> lower(StepContext& c, const op::Linear& o);
-/// In one operator: gate and up never exist as a whole. At 512 rows of LLaDA-8B they would take 24 MiB of vector SRAM
-/// besides 12 MiB of result.
+/// As one operator: gate and up are never stored as a whole. At 512 rows of LLaDA-8B they would take 24 MiB of vector
+/// SRAM in addition to 12 MiB of result.
 Expected<void> lower(StepContext& c, const GatedProducts& o);
 /// The addition and the norm run as vector work, block by block.
 Expected<void> lower(StepContext& c, const ResidualProduct& o);
@@ -201,11 +201,11 @@ Expected<void> lower_wide(StepContext& c, const op::Attention& o);
 Expected<void> lower_wide(StepContext& c, const op::Rope& o, const RopePlace& rope);
 
 /// Calls body(pointers) for `count` rows of the buffers that begin at VRAM rows `first`, `group` rows at a time, so
-/// that one's latency is the others' work: pointers[g] are row g's. The last rows come one by one.
+/// that one row's latency is filled with the others' work: pointers[g] are row g's. The last rows come one by one.
 void interleave_rows(StepContext& c, std::int64_t count, std::int64_t group, std::span<const std::int64_t> first,
                      const std::function<void(std::span<const std::vector<Gp>>)>& body);
 
-/// Word of INT_MEM that holds the present slab's address during a matrix product.
+/// Word of INT_MEM that holds the current slab's address during a matrix product.
 inline constexpr std::uint32_t kSlabWord = 0;
 
 /// Where a matrix product's output goes, slab by slab.
@@ -214,18 +214,18 @@ struct MatrixSink {
   std::optional<std::uint32_t> second;  ///< where each slab of a second matrix goes, if there is one
   /// Emitted after each slab; moves `slab` to the next one.
   std::function<void(const Gp& slab)> finish_slab;
-  /// Emitted after every block of rows of the first matrix, from the second slab on: vector work on the slab before,
-  /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the present slab.
+  /// Emitted after every block of rows of the first matrix, from the second slab on: vector work on the previous slab,
+  /// while the array has tiles queued: rows [first, first + count) of the block at address `block` of the current slab.
   std::function<void(const Gp& block, std::int64_t first, std::int64_t count)> behind_block = {};
-  /// Instead of finish_slab after the last slab.
+  /// Emitted instead of finish_slab after the last slab.
   std::function<void(const Gp& slab)> finish_last = {};
   /// Work on the product's rows, block by block after the last panel.
   std::optional<RowWork> tail = {};
 };
-/// x W^T of the matrix next in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
+/// x W^T for the next matrix in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
 void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink);
-/// One part (MatrixShape::parts) of a matrix in matrix SRAM times rows whose number is data.
+/// One part (MatrixShape::parts) of a matrix in matrix SRAM times a number of rows known only at run time.
 struct GatheredProduct {
   const MatrixShape* shape = nullptr;
   std::uint64_t slot = 0;             ///< element address in matrix SRAM
@@ -240,20 +240,20 @@ void lower_gathered(StepContext& c, const GatheredProduct& product);
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
 void swiglu_constants(Emitter& e);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
-/// `count` rows in place, two at a time so that one's latency is the other's work; `scratch`: two rows. Moves both.
+/// `count` rows in place, interleaved in pairs to hide latency; `scratch`: two rows. Moves both pointers.
 void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch);
-/// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: lanes without a
-/// column are operands of what reads the value.
+/// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: readers of the
+/// value use the lanes without a column as operands.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);
 /// RMSNorm's scalar constants, and f <- 1 / sqrt(f / n + eps), each step rounded to BF16.
 void norm_constants(Emitter& e, std::int64_t n, float eps);
 void norm_factor(Emitter& e, std::uint32_t f);
-/// RoPE of a value that the present operator has made, as a stream for the products that follow, if it can be done in
+/// RoPE of a value that the current operator has made, as a stream for the products that follow, if it can be done in
 /// place. Its operator is hoisted.
 Expected<void> stream_rope(StepContext& c, ValueId x);
 /// Stores the rows of K, or of V, into the caches.
 Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value);
-/// Stores the rows of V that wait for it.
+/// Stores the rows of V that were delayed.
 Expected<void> store_values(StepContext& c);
 /// Starts the transfer of the next use's first panel, if there is one.
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity);

@@ -1,4 +1,4 @@
-// Operators that work on each row alone, slab by slab.
+// Operators that process each row independently, slab by slab.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ Expected<void> lower(StepContext& c, const op::Add& o) {
 
 namespace {
 
-constexpr std::uint32_t kOne = 7;  // f register; the norms' work in a product's shadow has the others
+constexpr std::uint32_t kOne = 7;  // f register; the norms in a product's shadow use the others
 
 }  // namespace
 
@@ -107,7 +107,7 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
   for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
     const std::vector<ValueId> read = inputs(c.graph.ops[i]);
     if (std::ranges::find(read, x) == read.end()) continue;
-    if (at >= 0) return {};  // somebody else reads it, too
+    if (at >= 0) return {};  // there is another reader
     at = static_cast<std::int32_t>(i);
   }
   const auto* o = at < 0 ? nullptr : std::get_if<op::Rope>(&c.graph.ops[static_cast<std::size_t>(at)]);
@@ -135,7 +135,7 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
   return {};
 }
 
-/// out = x cos + rotated x sin, the signs in the tables; see RopePlace.
+/// out = x cos + rotated x sin, with the signs in the tables; see RopePlace.
 Expected<void> lower(StepContext& c, const op::Rope& o) {
   const RopePlace* rope = nullptr;
   for (const RopePlace& r : c.layout.ropes)

@@ -23,7 +23,7 @@ Gp::~Gp() {
 Instruction& Emitter::append(Op op) {
   Instruction instruction;
   instruction.op = op;
-  // The rows of the table that share an opcode are told apart by a function field, which encode() fills in.
+  // Table entries that share an opcode differ in a function field, which encode() fills in.
   program_.code.push_back(instruction);
   return program_.code.back();
 }
@@ -352,7 +352,7 @@ void Emitter::end_region() {
   const std::size_t region = open_regions_.back();
   open_regions_.pop_back();
   program_.regions[region].end = position();
-  // Operators whose work is elsewhere have none of their own.
+  // Operators whose work was emitted elsewhere have no instructions of their own.
   if (region + 1 == program_.regions.size() && program_.regions[region].begin == position())
     program_.regions.pop_back();
 }

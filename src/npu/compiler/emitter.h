@@ -15,7 +15,7 @@ namespace dllm::npu {
 
 class Emitter;
 
-/// A general register in use; given back when the handle goes out of scope. Default-constructed: gp0.
+/// A general register in use; released when the handle goes out of scope. Default-constructed: gp0.
 class Gp {
  public:
   Gp() = default;
@@ -31,7 +31,7 @@ class Gp {
   std::uint32_t index_ = 0;
 };
 
-/// A constant added to an address over and over: an immediate, or a register where 18 bits do not hold it.
+/// A constant that is added to an address repeatedly: an immediate, or a register if 18 bits are too few.
 struct Step {
   std::uint32_t value = 0;
   Gp reg;
@@ -40,10 +40,10 @@ struct Step {
 /// Writes instructions: constants, loops, regions, registers. Every function appends; nothing is reordered.
 class Emitter {
  public:
-  /// Errors of a program too complex for the register file are bugs of the compiler: they are asserted.
+  /// A program too complex for the register file is a bug of the compiler, and is asserted.
   Gp reg();
   Gp reg(std::uint32_t value);  ///< loaded with a constant
-  /// Frees a register whose value is kept elsewhere for a while; reclaim() must find it free again.
+  /// Frees a register whose value is saved elsewhere for a while; reclaim() must find it free again.
   void lend(const Gp& gp) { free_ |= 1u << gp.index(); }
   void reclaim(const Gp& gp);
   void load(const Gp& target, std::uint32_t value);
@@ -58,13 +58,13 @@ class Emitter {
   void retreat(const Gp& target, const Step& step);
   void advance_from(const Gp& target, const Gp& source, const Step& step);
 
-  /// Runs the body `count` times; without instructions of its own for 0 and 1.
+  /// Runs the body `count` times; emits no loop for 0 and 1.
   void loop(std::int64_t count, const std::function<void()>& body);
 
-  // Loops and conditions that data decide (C_BNZ); what control state was set last is forgotten at their borders.
+  // Data-dependent loops and conditions (C_BNZ). Remembered control state is forgotten at their boundaries.
   /// Runs the body once, and again as long as `flag`, which the body sets, is not 0.
   void repeat(const Gp& flag, const std::function<void()>& body);
-  /// The same with a register that holds the flag at the end of the body only.
+  /// The same with a register that holds the flag only at the end of the body.
   void repeat(const std::function<Gp()>& body);
   void when(const Gp& flag, const std::function<void()>& body);    ///< runs the body if `flag` is not 0
   void unless(const Gp& flag, const std::function<void()>& body);  ///< runs the body if `flag` is 0
@@ -91,7 +91,7 @@ class Emitter {
   void fence(std::uint32_t tag);
   void raw(const Instruction& instruction) { program_.code.push_back(instruction); }
 
-  // Control state. What was set last is remembered, and forgotten at the borders of loops.
+  // Control state. The last value is remembered, and forgotten at the boundaries of loops.
   void set_csr(Csr csr, std::uint32_t value);
   void set_address(std::uint32_t a, std::uint64_t bytes);
   void set_scale(std::uint64_t bytes);
@@ -99,7 +99,7 @@ class Emitter {
   void set_mask(const Gp& sections);
 
   std::uint32_t position() const { return static_cast<std::uint32_t>(program_.code.size()); }
-  /// Names what is emitted from now to the matching end_region().
+  /// Names the instructions from here to the matching end_region().
   void begin_region(std::string name);
   void end_region();
 

@@ -40,7 +40,7 @@ TEST(Emitter, LoopsOfZeroOneAndManyTrips) {
   Emitter e;
   const Gp sum = e.reg(0);
   for (const std::int64_t count : {0, 1, 5}) e.loop(count, [&] { e.loop(3, [&] { e.add(sum, sum, 1); }); });
-  EXPECT_EQ(e.position(), 1u + 3 + (3 + 2));  // the body of one trip has no outer loop
+  EXPECT_EQ(e.position(), 1u + 3 + (3 + 2));  // a loop with one trip is only its body
   EXPECT_EQ(run(e).gp[sum.index()], 18u);
 }
 
@@ -53,7 +53,7 @@ TEST(Emitter, RegistersComeBack) {
   }
 }
 
-/// A control register keeps its value, but a loop may come from two sides.
+/// A control register keeps its value, but a loop's start has two predecessors.
 TEST(Emitter, ControlStateIsRememberedOutsideOfLoops) {
   Emitter e;
   e.set_csr(Csr::kBmmRows, 8);

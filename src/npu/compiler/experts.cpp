@@ -1,7 +1,7 @@
 // A layer of experts: for every expert that a row chose, its rows are gathered into blocks of BLEN, multiplied, and
-// added to the rows they came from, while the next expert's are multiplied. Which experts, how many rows and how many
-// blocks are data: lists in INT_MEM that op::Route made, and loops that C_BNZ closes. docs/design/npu-compiler.md,
-// "Experts", has the design.
+// added to their original rows while the next expert's are multiplied. Which experts, how many rows and how many blocks
+// are data: lists in INT_MEM that op::Route made, and loops closed by C_BNZ. docs/design/npu-compiler.md, "Experts",
+// describes the design.
 
 #include <fmt/format.h>
 
@@ -13,25 +13,25 @@
 namespace dllm::npu {
 namespace {
 
-/// Words of ExpertWords::state. Between the parts of an expert no register is held: products take all of them.
+/// Words of ExpertWords::state. No register is kept between the parts of an expert, because products use all of them.
 enum State : std::uint32_t {
-  kCursor,  ///< word of the present expert in the list of the chosen ones
+  kCursor,  ///< word of the current expert in the list of the chosen ones
   kExpert,  ///< its number plus one
   kStart,   ///< first node of the chunk
-  kRest,    ///< first node behind the chunk, 0: none
+  kRest,    ///< first node after the chunk, 0: none
   kNext,    ///< number plus one of the expert whose matrices replace this one's, 0: none
   kCount,   ///< gathered rows
   kBlocks,  ///< of BLEN gathered rows
-  // Results on their way back: the chunk before this one, while this one is multiplied.
+  // Results being added back: the previous chunk's, while the current one is multiplied.
   kNode,     ///< of the next row
-  kLeft,     ///< rows
+  kLeft,     ///< rows left
   kFrom,     ///< address of the next row's result
   kWeight,   ///< FP_MEM word of its weight
-  kWeights,  ///< first word of this chunk's weights: the two halves of 2 chunks of words take turns
+  kWeights,  ///< first word of this chunk's weights: the two halves of 2 chunks of words alternate
 };
 static_assert(kWeights < kExpertStateWords);
 
-/// A matrix of every expert, and where the present expert's lies in matrix SRAM.
+/// A matrix of every expert, and the place of the current expert's in matrix SRAM.
 struct Matrix {
   const WeightPlace* place = nullptr;
   std::uint64_t slot = 0;
@@ -96,7 +96,7 @@ class ExpertLayer {
   std::int64_t inner_slabs() const { return ceil_div(gate_.place->out.width, c_.vlen()); }
   std::int64_t parts() const { return down_.place->matrix.parts; }
 
-  /// Room for as many rows at once as the step has, or for a half, a quarter, ...: what an expert has beyond goes in
+  /// Room for all rows of the step at once, or for a half, a quarter, ...: an expert's further rows are processed in
   /// further chunks, while its matrices stay.
   Expected<void> place_buffers() {
     DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
@@ -124,7 +124,7 @@ class ExpertLayer {
     }
   }
 
-  /// The chosen experts plus one, ascending, then 0: what comes next must be known before an expert is done with.
+  /// The chosen experts plus one, ascending, then 0: the next one must be known before an expert is finished.
   void list_touched() {
     const Gp head = e_.reg(c_.expert_words.heads), to = e_.reg(c_.expert_words.touched), number = e_.reg(0),
              node = e_.reg();
@@ -140,7 +140,7 @@ class ExpertLayer {
     e_.store_int(Gp(), to, 0);
   }
 
-  /// Zeroes the sums, and lanes without a column of what `down` reads.
+  /// Zeroes the sums, and lanes without a column in the input of `down`.
   void prepare_rows() {
     const std::int64_t inner = gate_.place->matrix.n;
     for (const Buffer* buffer : {&gate_rows_, &up_rows_})
@@ -170,7 +170,7 @@ class ExpertLayer {
     });
   }
 
-  /// The expert's list, and a row with 1 in its lane.
+  /// Loads the expert's list, and a row with 1 in its lane.
   void begin_expert() {
     const Gp number = get(kExpert), start = e_.reg(), from = e_.reg(c_.address(lane_.row)),
              to = e_.reg(c_.address(scratch_.row + kExpertLane));
@@ -193,7 +193,7 @@ class ExpertLayer {
     });
   }
 
-  /// Copies the rows of the list from kStart on into blocks, and their weights into FP_MEM.
+  /// Copies the list's rows from kStart on into blocks, and their weights into FP_MEM.
   void gather() {
     const Gp node = get(kStart), to = e_.reg(c_.address(x_rows_.row)), blocks = e_.reg(to_count(chunk_ / m_.blen)),
              room = e_.reg(), flag = e_.reg(), weight = get(kWeights), offset = e_.reg(), from = e_.reg(),
@@ -235,7 +235,7 @@ class ExpertLayer {
 
   static std::uint32_t to_count(std::int64_t count) { return static_cast<std::uint32_t>(count); }
 
-  /// kNext: whose matrices may replace the present ones; nobody's while the expert has further chunks.
+  /// kNext: the expert whose matrices may replace the current ones; none while there are further chunks.
   void find_next() {
     put(kNext, Gp());
     const Gp rest = get(kRest);
@@ -272,7 +272,7 @@ class ExpertLayer {
   }
 
   /// SwiGLU of the gathered rows in place of gate's, and in the lanes where further parts of `down` have their weights.
-  /// Two rows at a time; of an odd number, a row behind them is done for nothing.
+  /// Two rows at a time; with an odd number, one extra row is processed in vain.
   void activate() {
     for (std::int64_t slab = 0; slab < inner_slabs(); ++slab) {
       struct Row {
@@ -312,7 +312,7 @@ class ExpertLayer {
     e_.multiply(flag, flag, left);
   }
 
-  /// The chunk's results are to be added to their rows; its weights' words are kept until then.
+  /// Schedules the chunk's results to be added to their rows; its weight words are kept until then.
   void begin_scatter() {
     const Gp weights = get(kWeights), start = get(kStart), count = get(kCount), from = e_.reg(c_.address(y_rows_.row)),
              both = e_.reg(to_count(chunk_));
@@ -324,10 +324,10 @@ class ExpertLayer {
     put(kWeights, both);
   }
 
-  /// Rows per block of outputs that bring a whole block of rows back behind one block of gate's.
+  /// Rows to add back per block of outputs, so that a block of rows is finished within one block of gate's.
   std::int64_t rows_behind() const { return ceil_div(m_.blen, gate_.place->matrix.n / m_.blen); }
 
-  /// out[row] += weight * y for up to `most` rows, in the order of the list.
+  /// out[row] += weight * y for up to `most` rows, in list order.
   void scatter(std::int64_t most) {
     const Gp left = get(kLeft);
     e_.when(left, [&] {
@@ -373,7 +373,7 @@ class ExpertLayer {
   Matrix gate_, up_, down_;
   std::int64_t chunk_ = 0;  ///< rows at once
   Buffer x_rows_, gate_rows_, up_rows_, y_rows_;
-  Buffer moved_rows_;  ///< copies of the inner rows, lanes moved, for parts of `down` beyond the first
+  Buffer moved_rows_;  ///< copies of the inner rows with shifted lanes, for parts of `down` beyond the first
   Buffer scratch_, lane_;
 };
 

@@ -13,7 +13,7 @@
 namespace dllm::npu {
 namespace {
 
-/// The device with formats of programs.
+/// The device with the nearest formats that programs support.
 Device with_machine_formats(const Device& device) {
   Device result = device;
   constexpr std::pair<std::string_view, std::string_view> kNearest[] = {
@@ -24,7 +24,7 @@ Device with_machine_formats(const Device& device) {
   return result;
 }
 
-/// A model of some layers, laid out, whose steps are compiled to see whether they fit.
+/// A laid-out model of some layers, whose steps are compiled to see whether they fit.
 struct LaidOut {
   ModelShape shape;
   Graph graph;
@@ -37,7 +37,7 @@ struct LaidOut {
     DLLM_TRY(ModelLayout layout, make_layout(graph, present, machine, positions));
     return LaidOut{std::move(shape), std::move(graph), std::move(layout)};
   }
-  /// Rows of vector SRAM that the step uses at most. Errors: of compile_step().
+  /// Largest number of vector SRAM rows in use during the step. Errors: of compile_step().
   Expected<std::int64_t> rows_used(const StepWorkload& work, const CompileOptions& options) const {
     DLLM_TRY(const StepSpec spec, make_step(graph, layout, work));
     const Graph step = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
@@ -66,7 +66,7 @@ class StepFitter {
     return fitter;
   }
 
-  /// Appends the parts of so many sequences, as compile_split() cuts them. Errors: one alone does not fit.
+  /// Appends the parts of that many sequences, as compile_split() cuts them. Errors: a single one does not fit.
   Expected<void> cut(std::int64_t sequences, std::vector<std::int64_t>& parts) const {
     const Expected<void> one = fits(sequences);
     if (one) {
@@ -81,14 +81,14 @@ class StepFitter {
  private:
   static constexpr std::int64_t kFewLayers = 2;
 
-  /// What a short model's first layers lack, the whole one's lack too; its words are then the same.
+  /// If a short model's first layers do not fit, the whole model's do not either, with the same error.
   Expected<void> fits(std::int64_t sequences) const {
     StepWorkload work = work_;
     work.batch = sequences;
     DLLM_TRY(const std::int64_t fewer, few_[0].rows_used(work, options_));
     DLLM_TRY(const std::int64_t more, few_[1].rows_used(work, options_));
     const std::int64_t left_out = shape_.desc.layers - few_[1].shape.desc.layers;
-    // The allocator keeps BLEN rows, into which the last block of a product may write padding.
+    // The allocator reserves BLEN rows, into which the last block of a product may write padding.
     const std::int64_t rows =
         static_cast<std::int64_t>(machine_.vram_elements) / machine_.vlen - std::int64_t{machine_.blen};
     if (more + left_out * (more - fewer) <= rows) return {};

@@ -1,4 +1,4 @@
-// Products of rows whose number is data: blocks are counted by a register.
+// Products with a number of rows known only at run time: a register counts the blocks.
 
 #include "npu/compiler/context.h"
 
@@ -45,10 +45,10 @@ class Gathered {
     });
   }
 
-  /// One BLEN x BLEN block: the sum over the K tiles, slabs of x by slabs.
+  /// One BLEN x BLEN block: the sum over the K tiles, slab of x by slab.
   void contract(const Gp& x, const Gp& w) {
     if (s_.k_tiles == 1) return e_.multiply_tile(Op::M_TMM, x, w);
-    constexpr std::int64_t kUnroll = 8;  // tiles, at least: the loop's own instructions cost issue slots
+    constexpr std::int64_t kUnroll = 8;  // tiles, minimum: the loop's own instructions cost issue slots
     const std::int64_t ratio = c_.vlen() / m_.mlen, group = ceil_div(kUnroll, ratio) * ratio;
     const Gp xt = e_.reg(), wt = e_.reg();
     const Step next_tile = e_.step(s_.n * m_.mlen), next_slab = e_.step(p_.stride * c_.vlen() - (c_.vlen() - m_.mlen));

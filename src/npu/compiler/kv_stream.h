@@ -4,8 +4,8 @@
 
 namespace dllm::npu {
 
-/// Transfers of a layer's K or V from a sequence's cache into matrix SRAM. The address register, the scale register and
-/// the stride are set when it is made, and must stay until its last read.
+/// Transfers of a layer's K or V from a sequence's cache into matrix SRAM. The constructor sets the address register,
+/// the scale register and the stride, which must not change before the last read.
 class KvStream {
  public:
   KvStream(StepContext& c, const SequenceSpec& sequence, const KvPlace& place, bool value);
@@ -20,7 +20,7 @@ class KvStream {
   bool strided_;
 };
 
-/// Adjacent tiles are read at once: body(index of the first, how many).
+/// One transfer per run of adjacent tiles: body(index of the first, how many).
 void for_tile_runs(std::span<const std::int64_t> tiles, const std::function<void(std::size_t, std::size_t)>& body);
 
 }  // namespace dllm::npu

@@ -34,8 +34,8 @@ Expected<LaneMap> head_map(std::int64_t heads, std::int64_t head_dim, std::int64
   if (wide && power_of_two(head_dim) <= machine.mlen)
     return unsupported(fmt::format("heads of {} lanes on a device with HLEN {}", head_dim, machine.hlen),
                        fmt::format("--set array.hlen={}", power_of_two(head_dim)));
-  // M_BTMM adds along the lanes of one head only: HLEN below MLEN would leave partial sums of a longer head in MLEN /
-  // HLEN places.
+  // M_BTMM adds along the lanes of one head only: with HLEN below MLEN, a longer head's partial sums would remain in
+  // MLEN / HLEN places.
   if (wide && machine.hlen != machine.mlen)
     return unsupported(fmt::format("heads of {} lanes are cut into pieces of MLEN {} lanes, which HLEN {} cuts again",
                                    head_dim, machine.mlen, machine.hlen),
@@ -207,8 +207,8 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Attention& o) {
     const MachineConfig& m = layout_.machine;
-    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of
-    // MLEN lanes that one slab of queries needs.
+    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of MLEN
+    // lanes that one slab of queries needs.
     const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
     const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
     const std::int64_t by_scores = rows / 16 / block;
@@ -300,15 +300,15 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
   std::map<std::int32_t, const op::Attention*> attention;
   for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Attention>(&any)) attention[o->layer] = o;
-  std::map<ValueId, std::int64_t> interleaved;  // values that interleaved RoPE makes: its columns
+  std::map<ValueId, std::int64_t> interleaved;  // values that interleaved RoPE produces: its columns
   for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->layout == RopeLayout::kInterleaved)
       interleaved[o->out] = o->dims;
   std::map<std::int32_t, std::int64_t> of_keys;  // by layer
-  // The weight of expert e in lane e, 0 where a row did not choose it: what V_MUL_VV and a sum pick from.
+  // The weight of expert e in lane e, 0 where a row did not choose it: the operands of V_MUL_VV and a sum.
   for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Route>(&any)) at(o->out).width = at(o->logits).width;
-  // Backwards: what attention reads decides how its producers write.
+  // Backwards: what attention reads determines how its producers write.
   for (auto any = graph.ops.rbegin(); any != graph.ops.rend(); ++any) {
     if (const auto* o = std::get_if<op::Attention>(&*any)) {
       DLLM_TRY(at(o->q), head_map(o->heads, o->head_dim, o->heads / o->kv_heads, machine));

@@ -11,16 +11,16 @@
 #include "npu/machine/config.h"
 
 // Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
-// are part of the numerics (blocks of the MX formats run along lanes), so the reference executor reads the same maps.
+// are part of the numerics (blocks of the MX formats run along lanes), so the reference executor uses the same maps.
 
 namespace dllm::npu {
 
-/// Bytes to which tensors, caches and areas of a step are aligned in HBM.
+/// Alignment in bytes of tensors, caches and areas of a step in HBM.
 inline constexpr std::uint64_t kHbmAlign = 4096;
 
-/// Columns of an activation -> lanes. Pairs of interleaved RoPE (2j, 2j + 1) are stored as halves (j, j + dims/2) in
-/// queries and keys, which leaves scores unchanged: one rotation of the lanes serves both. Plain values are unchanged;
-/// values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
+/// Columns of an activation -> lanes. Queries and keys store pairs of interleaved RoPE (2j, 2j + 1) as halves (j, j +
+/// dims/2), which leaves scores unchanged and lets one rotation of the lanes serve both. Plain values are unchanged.
+/// Values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
 /// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
 /// Lanes without a column are zero.
 struct LaneMap {
@@ -43,7 +43,7 @@ struct LaneMap {
   friend bool operator==(const LaneMap&, const LaneMap&) = default;
 };
 
-/// Lane maps of all values of a graph. Errors: kUnsupported (heads that the device's HLEN does not hold).
+/// Lane maps of all values of a graph. Errors: kUnsupported (heads that do not fit the device's HLEN).
 Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig& machine);
 
 /// A tensor in HBM.
@@ -54,7 +54,7 @@ struct HbmTensor {
   std::uint64_t elements = 0;
 };
 
-/// In which shape the program reads a weight. One weight may be needed in two (tied embeddings).
+/// The form in which the program reads a weight. One weight may be needed in two (tied embeddings).
 enum class WeightUse : std::uint8_t {
   kMatrix,   ///< panels of output lanes for M_TMM, weight format
   kTable,    ///< one row of lanes per token, BF16
@@ -62,15 +62,15 @@ enum class WeightUse : std::uint8_t {
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, BF16
 };
 
-/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer brings a panel, and a row
-/// holds one output's weights, blocked along the contraction.
+/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
+/// one output's weights, blocked along the contraction.
 struct MatrixShape {
   std::int64_t n = 0;        ///< output lanes, multiple of BLEN
   std::int64_t k_tiles = 0;  ///< of MLEN lanes
   /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel.
   std::int64_t panel = 0;
-  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on. A
-  /// contraction that fills half of the array's lanes or less would else read as many zeros as weights.
+  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
+  /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
   std::int64_t parts = 1;
   std::int64_t panels() const { return ceil_div(n, panel); }
   std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
@@ -81,20 +81,20 @@ struct WeightPlace {
   WeightUse use = WeightUse::kMatrix;
   LaneMap in, out;     ///< of a matrix; `out` of rows and tables
   MatrixShape matrix;  ///< kMatrix
-  /// A stack of so many matrices, one after the other, `expert_stride` elements each.
+  /// Number of matrices in a stack, in sequence, `expert_stride` elements each.
   std::int64_t experts = 1, expert_stride = 0;
   HbmTensor tensor;
 };
 
-/// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated.
-/// out = x*cos + up(x)*sin_up + down(x)*sin_down, where up/down rotate a head's lanes by `distance`; where both
-/// rotations meet (distance is half of HLEN) there is one sine.
+/// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated. out = x*cos + up(x)*sin_up
+/// + down(x)*sin_down, where up/down rotate a head's lanes by `distance`; if both rotations are the same (distance is
+/// half of HLEN) there is one sine.
 struct RopePlace {
   op::Rope spec;
   std::int64_t distance = 0;
   int tables = 2;    ///< cos, sin; or 3
   HbmTensor tensor;  ///< [position][table][VLEN]
-  /// The halves of a head are slabs of their own (VLEN is half of the turned columns): out_low = low cos - high sin,
+  /// The halves of a head are separate slabs (VLEN is half of the rotated columns): out_low = low cos - high sin,
   /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
   bool halves = false;
   bool serves(const op::Rope& other) const;
@@ -133,7 +133,7 @@ struct ModelLayout {
   /// Positions of a tile of keys, which share a row of scores with other heads' (HLEN), or fill it (VLEN, if heads are
   /// longer than HLEN).
   std::int64_t key_tile = 0;
-  /// Key tiles whose scores are in vector SRAM at once; softmax is exact within, online across them.
+  /// Key tiles whose scores fit vector SRAM at once; softmax is exact within, online across them.
   std::int64_t chunk_tiles = 1;
   std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
   std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits

@@ -3,7 +3,7 @@
 #include "base/try.h"
 #include "npu/compiler/context.h"
 
-// Products of rows with a matrix: alone, with the residual addition and norm, and gate and up together.
+// Products of rows with a matrix: plain, with the residual addition and norm, and gate and up together.
 
 namespace dllm::npu {
 
@@ -41,7 +41,7 @@ Expected<void> lower(StepContext& c, const ResidualProduct& o) {
   if (o.norm != nullptr) {
     rows.norm = o.norm;
     rows.width = c.map(o.norm->x).width;
-    // The norm of a block of rows is written after the last product with that block of x: it may take x's place.
+    // The norm of a block of rows is written after the last product with that block of x: it may overwrite x.
     c.current = first;
     DLLM_TRY(rows.out, c.place_output(o.norm->out, std::array{o.product->x}));
     DLLM_TRY(rows.gain, c.resident(o.norm->gain, WeightUse::kRow));
@@ -78,8 +78,8 @@ Expected<void> lower(StepContext& c, const GatedProducts& o) {
                     c.e.add(p, block, -slab_lanes);
                     if (first > 0)
                       for (const Gp* pointer : {&p, &q}) c.e.add(*pointer, *pointer, first * c.vlen());
-                    // A row's operations follow each other here: results chain from pipe to pipe, and the array,
-                    // which takes a port of vector SRAM in every cycle, leaves only one.
+                    // A row's operations are adjacent here: results chain from pipe to pipe, and the array, which takes
+                    // a port of vector SRAM in every cycle, leaves only one.
                     const Gp t = c.e.reg(c.address(scratch.row));
                     c.e.loop(count, [&] {
                       swiglu_row(c.e, t, p, q, p);

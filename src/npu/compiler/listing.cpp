@@ -41,7 +41,7 @@ std::string role(const std::string& name) {
 
 Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const SplitStep& step) {
   (void)layout;
-  // Bounds take the peak of the memory, so no simulation of it is needed.
+  // Bounds use the memory's peak, so it need not be simulated.
   DLLM_TRY(const CostModel model, CostModel::create(device, device.memory_gbps()));
   Listing listing;
   for (const StepPart& part : step.parts) {
@@ -69,7 +69,7 @@ Expected<Listing> list_step(const ModelLayout& layout, const Device& device, con
 }
 
 std::string listing_asm(const SplitStep& step, const Listing& listing) {
-  std::map<std::uint32_t, std::vector<std::string>> before;  // lines in front of an instruction
+  std::map<std::uint32_t, std::vector<std::string>> before;  // lines before an instruction
   std::map<std::string, const ListedOperator*> by_name;
   for (const ListedOperator& op : listing.operators) by_name[op.name] = &op;
   for (const Region& region : step.program.regions) {

@@ -5,12 +5,12 @@
 #include "npu/compiler/split_step.h"
 #include "npu/device/device.h"
 
-// What people and tools read about a compiled step.
+// Listings of a compiled step, for people and tools.
 
 namespace dllm::npu {
 
-/// One region of the program with its closed-form bounds, in cycles of the device's clock. `lower_bound`: no schedule
-/// of tiles is faster (analytic/cost_model.h); of operators lowered as one, the larger of the array's and the others'
+/// One region of the program with its closed-form bounds, in cycles of the device's clock. `lower_bound`: for every
+/// schedule of tiles (analytic/cost_model.h); for operators lowered as one, the larger of the array's and the others'
 /// sum.
 struct ListedOperator {
   std::string name;
@@ -26,7 +26,7 @@ struct Listing {
 /// The operators of all parts. Errors: those of the cost model.
 Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const SplitStep& step);
 
-/// Assembly that assembles to the program, operators as .profile regions with their bounds in comments.
+/// Assembly source that gives the program, with operators as .profile regions and their bounds in comments.
 std::string listing_asm(const SplitStep& step, const Listing& listing);
 nlohmann::ordered_json listing_json(const SplitStep& step, const Listing& listing, const ModelLayout& layout);
 std::string listing_summary(const SplitStep& step, const Listing& listing, const ModelLayout& layout,

@@ -1,6 +1,6 @@
 // Matrix products: weights stream through two buffers of matrix SRAM, panel by panel, while activations stay in vector
-// SRAM. Weights lie transposed in their tiles (a row holds one output's weights), so M_TMM multiplies and the MX blocks
-// of both operands run along the contraction.
+// SRAM. Weights are stored transposed in their tiles (a row holds one output's weights), so M_TMM multiplies and the MX
+// blocks of both operands run along the contraction.
 
 #include <algorithm>
 #include <array>
@@ -12,12 +12,12 @@
 namespace dllm::npu {
 namespace {
 
-// Words of INT_MEM, behind kSlabWord: from kOffsetWord on the next panel's element offset per matrix.
+// Words of INT_MEM, after kSlabWord: from kOffsetWord on the next panel's element offset per matrix.
 constexpr std::uint32_t kOffsetWord = 1;
-// Where the product's registers stand while a slice of other work uses them.
+// Where the product's registers are saved while a slice of other work uses them.
 constexpr std::uint32_t kSpillWord = 11;
 
-/// Emits the transfer of one panel whose element offset and target are in registers.
+/// Emits the transfer of one panel; its element offset and target are in registers.
 void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const Gp& offset, std::int64_t lanes) {
   c.e.set_address(kWeightAddress, w.tensor.base);
   c.e.set_scale(w.tensor.scale_offset);
@@ -25,15 +25,15 @@ void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const 
   c.e.transfer(Op::H_PREFETCH_M, slot, offset, kWeightAddress, false, 0);
 }
 
-/// Work in the shadow of one block of rows: so many rows of it, spread over the column blocks.
+/// Work in the shadow of one block of rows: that many rows of it, spread over the column blocks.
 struct Shadow {
   const RowWork* work = nullptr;
   std::int64_t rows = 0;
-  bool fresh = false;  ///< its rows are those of the block before, whose last results are still on their way
+  bool fresh = false;  ///< its rows are those of the previous block, whose last results are still in flight
 };
 
-/// One matrix, or two of one shape whose slabs alternate (gate and up). The order of panels is: for each slab, for each
-/// matrix, the slab's panels; while one is multiplied, its successor is loaded into the other buffer.
+/// One matrix, or two of the same shape whose slabs alternate (gate and up). The order of panels is: for each slab, for
+/// each matrix, the slab's panels; while one is multiplied, its successor is loaded into the other buffer.
 class Product {
  public:
   Product(StepContext& context, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink)
@@ -58,7 +58,7 @@ class Product {
     if (count_ == 2) store(kOffsetWord + 1, Gp());
     const std::int64_t slabs = ceil_div(s.panels(), per_slab_), last_first = (slabs - 1) * per_slab_;
     const std::int64_t last_lanes = s.panel_lanes(last_first);
-    // Slabs are alike as long as the panel behind them is a full one.
+    // Slabs are alike as long as the panel after them is a full one.
     const std::int64_t alike = last_lanes == s.panel ? slabs - 1 : std::max<std::int64_t>(0, slabs - 2);
     const auto full_slab = [&](std::int64_t next_lanes) {
       slab(per_slab_, s.panel, next_lanes);
@@ -66,7 +66,7 @@ class Product {
     };
     std::int64_t looped = alike;
     const bool apart = (sink_.behind_block || carry_) && slabs > 1;
-    if (apart) {  // the first slab has none before it, and the rows that were carried into its first block
+    if (apart) {  // the first slab has no predecessor, and its first block does the carried rows
       full_slab(alike > 0 ? s.panel : last_lanes);
       behind_ = static_cast<bool>(sink_.behind_block);
       looped = std::max<std::int64_t>(0, alike - 1);
@@ -86,7 +86,7 @@ class Product {
   }
 
  private:
-  /// What is there to be done in this product's shadow.
+  /// The work available for this product's shadow.
   void take_shadow() {
     if (blocks_ < 2) c_.flush_carry();  // the one block needs all rows
     if (count_ > 1) c_.flush_streams();
@@ -99,12 +99,12 @@ class Product {
     for (const RowWork& stream : c_.streams) rows += stream.rows;
     if (rows == 0) return;
     const std::int64_t free = shape().panels() * blocks_ - (carry_ ? 1 : 0) - (sink_.tail ? blocks_ - 1 : 0);
-    // The array leaves one port of two: more rows than it has cycles would hold it up.
+    // The array leaves one port of two: more rows than it has cycles would delay it.
     const std::int64_t array = shape().panel / m_.blen * shape().k_tiles * m_.blen;
     stream_rows_ = std::max<std::int64_t>(
         1, std::min(ceil_div(rows, std::max<std::int64_t>(1, free)), array / c_.streams.front().port_cycles));
   }
-  /// Panels whose shadows differ are not trips of one loop.
+  /// Panels with different shadows cannot be iterations of one loop.
   void repeat(std::int64_t count, const std::function<void()>& body) {
     if (stream_rows_ == 0) return e_.loop(count, body);
     for (std::int64_t i = 0; i < count; ++i) body();
@@ -117,8 +117,8 @@ class Product {
   }
   const MatrixShape& shape() const { return place(0).matrix; }
 
-  /// One slab of all matrices: `panels` panels, the last of `last` lanes. `next_lanes`: of the first panel behind the
-  /// slab, 0 behind the last slab.
+  /// One slab of all matrices: `panels` panels, the last of `last` lanes. `next_lanes`: of the first panel after the
+  /// slab, 0 after the last slab.
   void slab(std::int64_t panels, std::int64_t last, std::int64_t next_lanes) {
     const std::int64_t full = shape().panel, first = panels == 1 ? last : full;
     for (std::int64_t i = 0; i < count_; ++i) {
@@ -172,7 +172,7 @@ class Product {
     store(kSlabWord, y_);
   }
 
-  /// All rows times one panel; moves y_ behind the panel's lanes. `last`: the tail's rows become complete.
+  /// All rows times one panel; moves y_ past the panel's lanes. `last`: the tail's rows become complete.
   void compute(std::int64_t lanes, bool behind, bool last = false) {
     const Gp x = e_.reg(x_);
     const std::int64_t row_step = std::int64_t{m_.blen} * m_.vlen;
@@ -222,7 +222,7 @@ class Product {
     const std::int64_t blocks = lanes / m_.blen;
     if (shadow.work != nullptr) return columns_beside(blocks, lanes, x, w, y, shadow);
     const Steps steps = make_steps(lanes);
-    // Work behind the block is spread, so that the vector unit is done before the array's queue is.
+    // Work after the block is spread, so that the vector unit finishes before the array's queue is empty.
     const std::int64_t parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
     for (std::int64_t part = 0; part < parts; ++part) {
       e_.loop(blocks / parts, [&] { column(x, w, y, steps); });
@@ -230,8 +230,8 @@ class Product {
     }
   }
 
-  /// Slices of other work between the column blocks, after as many of them as it takes until its rows are there: the
-  /// front end would wait for them, and the array for the front end.
+  /// Slices of other work between the column blocks, not before their rows are there: otherwise the front end would
+  /// wait for them, and the array for the front end.
   void columns_beside(std::int64_t blocks, std::int64_t lanes, const Gp& x, const Gp& w, const Gp& y,
                       const Shadow& shadow) {
     const std::int64_t late = shadow.fresh ? ceil_div(4 * m_.blen, shape().k_tiles * m_.blen) + 1 : 0;
@@ -290,7 +290,7 @@ class Product {
     e_.multiply_tile(Op::M_TMM, x, w);
     if (tiles == 1) return;
     const Gp xt = e_.reg(), wt = e_.reg();
-    // Unrolled as far as the loop's own instructions would cost issue slots on small arrays.
+    // Unrolled until the loop's own instructions no longer cost issue slots on small arrays.
     const std::int64_t unroll = std::max<std::int64_t>(8, ratio);
     constexpr std::int64_t kLongest = 16;
     if (tiles <= kLongest) {
@@ -325,7 +325,7 @@ class Product {
   bool behind_ = false;
   std::optional<RowWork> carry_;  ///< until it is done in the first block
   RowWork tail_;
-  std::int64_t stream_rows_ = 0;  ///< of the streams per block of rows; 0: there are none
+  std::int64_t stream_rows_ = 0;  ///< of the streams per block of rows; 0: no streams
   Gp slot_, y_;
 };
 

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kTurns = 4;                         // rows, or heads, whose sums are computed at once
 constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // those sums, then constants
 
-/// `group` rows take turns, so that the sum's latency is another row's work. They share one row for their squares: a
-/// sum takes them as they leave the multiplier.
+/// `group` rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
+/// their squares, because a sum reads them as they leave the multiplier.
 void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& squares,
                 std::int64_t first, std::int64_t count, std::int64_t group) {
   if (count < group) return;
@@ -43,7 +43,7 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
         e.advance(r.out, next);
       });
     each([&](const Row& r) { norm_factor(e, r.f); });
-    // The slabs backwards: the pointers stand at the last one.
+    // The slabs backwards: the pointers are at the last one.
     e.add(g, gain, (x.slabs - 1) * c.vlen());
     for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
       each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
@@ -62,8 +62,8 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
   });
 }
 
-/// V_MASK restricts sums and products to one head's lanes, as there is no vector square root. Four heads take turns, so
-/// that the latencies of sum, root and reciprocal are the others' work.
+/// V_MASK restricts sums and products to one head's lanes, because there is no vector square root. Four heads are
+/// interleaved to hide the latencies of sum, root and reciprocal.
 void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
            std::int64_t rows) {
   Emitter& e = c.e;
@@ -118,7 +118,7 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
         if (s + 1 < head_slabs) e.advance(px, next);
       }
       norm_factor(e, kSum);
-      // Backwards: x's pointer stands at the last slab.
+      // Backwards: x's pointer is at the last slab.
       e.load(g, c.address(gain.row + head_slabs - 1));
       e.add(py, py, (head_slabs - 1) * x.stride * c.vlen());
       for (std::int64_t s = head_slabs - 1; s >= 0; --s) {

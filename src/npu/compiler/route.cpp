@@ -1,5 +1,5 @@
 // Routing: scores and keys of every row, `used` rounds of V_RED_MAX_IDX, and, on the scalar unit, a list of rows for
-// every expert. docs/design/npu-compiler.md, "Experts", has the design.
+// every expert. docs/design/npu-compiler.md, "Experts", describes the design.
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@ constexpr float kSumEps = 1e-20f;  // of op::Route
 
 using InterleavedRows = std::span<const std::vector<Gp>>;
 
-/// Lanes that no expert owns, and experts that a row may not choose, have the lowest finite key; what a row has chosen
-/// gets -infinity, so the two stay apart.
+/// Lanes without an expert, and experts that a row may not choose, have the lowest finite key; chosen ones get
+/// -infinity, so the two remain distinct.
 class Router {
  public:
   Router(StepContext& context, const op::Route& o)
@@ -64,7 +64,7 @@ class Router {
   Gp pointer(const Buffer& buffer, std::int64_t row = 0) const { return e_.reg(c_.address(buffer.row + row)); }
   void vv(Op op, const Gp& rd, const Gp& a, const Gp& b) { e_.vector_vv(op, rd, a, b); }
 
-  /// Lists of a step stand behind its tokens (and what a reduced head leaves there).
+  /// Lists of a step follow its tokens (and the results of a reduced head).
   Expected<void> plan_words() {
     const std::int64_t head = c_.options.head == HeadMode::kReduced ? c_.spec.scored() : 0;
     const std::int64_t nodes = kTokenWords + c_.token_words() + head;
@@ -80,7 +80,7 @@ class Router {
     return {};
   }
 
-  /// s = e^(z - max) / sum over the experts; keys are the logits, which order as scores do without their rounding.
+  /// s = e^(z - max) / sum over the experts; keys are the logits, which have the same order as scores, unrounded.
   void softmax() {
     const bool whole = experts_ == c_.vlen(), by_score = biased_ || o_.groups > 1;
     const Gp limit = pointer(limit_), counts = pointer(counts_);
@@ -131,7 +131,7 @@ class Router {
     });
   }
 
-  /// Keys of groups that are not among the `groups_used` with the largest sums of their two best become the lowest.
+  /// Sets keys of groups that are not among the `groups_used` with the largest sums of their two best to the lowest.
   /// Every lane learns the two best of its section by joining disjoint windows of 1, 2, 4, ... lanes.
   Expected<void> limit_groups() {
     const std::int64_t size = experts_ / o_.groups;
@@ -166,7 +166,7 @@ class Router {
     if (size == 1) return each([&](const auto& r, const Gp& t) { e_.shift(r.first, t, Gp(), 1); });
     for (std::int64_t step = 1; step < size; step *= 2) {
       e_.load(distance, static_cast<std::uint32_t>(step));
-      // first is the keys themselves in the first step, and one lane has no second.
+      // in the first step `first` is the keys themselves, and one lane has no second
       each([&](const auto& r, const Gp& t) { e_.shift(r.a, step == 1 ? t : r.first, distance, 2); });
       if (step > 1) each([&](const auto& r, const Gp&) { e_.shift(r.b, r.second, distance, 2); });
       if (step > 1) each([&](const auto& r, const Gp&) { vv(Op::V_MAX_VV, r.b, r.b, r.second); });
@@ -191,7 +191,7 @@ class Router {
       });
   }
 
-  /// Keys of experts that are not among the `capacity` best of a block's maxima become the lowest.
+  /// Sets keys of experts that are not among the `capacity` best of a block's maxima to the lowest.
   void limit_blocks() {
     constexpr std::uint32_t kOne = 1, kLarge = 2;
     for (std::size_t begin = 0; begin < c_.rows.size();) {
@@ -220,7 +220,7 @@ class Router {
         top.set(Field::kFunct, count.index());
         e_.raw(top);
       }
-      // 0 where allowed, else a number that swallows the key.
+      // 0 where allowed, else a number so large that the key is lost in it
       e_.load_fp(kOne, kBf16One);
       e_.load_fp(kLarge, kLargest);
       e_.vector_vf(Op::V_SUB_VF, mask, mask, kOne);
@@ -229,7 +229,7 @@ class Router {
       e_.load_fp(kOne, kLowest);
       e_.loop(rows, [&] {
         vv(Op::V_ADD_VV, t, t, mask);
-        e_.vector_vf(Op::V_MAX_VF, t, t, kOne);  // -infinity is for what has been chosen
+        e_.vector_vf(Op::V_MAX_VF, t, t, kOne);  // -infinity is reserved for chosen ones
         e_.add(t, t, c_.vlen());
       });
       begin = end;
@@ -273,7 +273,7 @@ class Router {
     });
   }
 
-  /// Puts a node in front of the list of the expert in `lane`.
+  /// Adds a node at the front of the list of the expert in `lane`.
   void enlist(const Gp& lane, const Gp& node, const Gp& offset, const Gp& t, std::int64_t index, std::int64_t row) {
     const auto word = static_cast<std::uint32_t>(2 * index);
     e_.load_int(t, lane, c_.expert_words.heads);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kTableAddress = 3, kCacheAddress = 4;
 
-/// Calls body(first, count) for every run of rows of a sequence whose positions follow each other.
+/// Calls body(first, count) for every run of rows of a sequence with consecutive positions.
 template <class Body>
 void for_runs(const SequenceSpec& s, Body body) {
   for (std::size_t first = 0; first < s.positions.size();) {
@@ -24,7 +24,7 @@ void for_runs(const SequenceSpec& s, Body body) {
 
 }  // namespace
 
-/// Token ids come from INT_MEM: a diffusion step has other tokens than the one before, but the same program.
+/// Token ids come from INT_MEM: successive diffusion steps have different tokens but the same program.
 Expected<void> lower(StepContext& c, const op::Embed& o) {
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
   Emitter& e = c.e;

@@ -17,8 +17,8 @@ Gp pointer(StepContext& c, const Gp& offset, std::int64_t row) {
 
 void drop(Gp gp) { (void)gp; }
 
-/// `group` rows take turns, so that a sum's latency is another row's work. The slabs are walked forwards for the sum of
-/// squares and backwards for the products: the pointers stand at the last one.
+/// `group` rows are interleaved, so that a sum's latency is filled with another row's work. The slabs are walked
+/// forwards for the sum of squares and backwards for the products: at the turn the pointers are at the last one.
 class ResidualEmitter {
  public:
   ResidualEmitter(StepContext& c, const ResidualRows& r, std::int64_t group) : c_(c), e_(c.e), r_(r), group_(group) {}
@@ -98,7 +98,7 @@ class ResidualEmitter {
     });
   }
 
-  /// Unrolled as long as the text stays short.
+  /// Unrolled while the code stays short.
   void repeat(std::int64_t count, const std::function<void()>& step) {
     if (count > kUnrolled) return e_.loop(count, step);
     for (std::int64_t i = 0; i < count; ++i) step();

@@ -8,14 +8,14 @@
 #include "npu/compiler/step.h"
 
 // Vector work in the shadow of products. The array needs the front end for a few instructions per tile and one port of
-// vector SRAM; between the column blocks of a product there is room for slices of work on rows that are already there:
+// vector SRAM; between the column blocks of a product there is room for slices of work on complete rows:
 //
 //   - a stream: rows that were complete before the product began (RoPE of q while k is multiplied);
 //   - a tail: rows of the product itself, block by block. Block b is complete after its last panel, and is worked on
 //     while block b + 1 is multiplied; the last block's rows are carried into the first block of the next product,
 //     which reads them last.
 //
-// A slice's position is a word of INT_MEM, so that slices are the same in every trip of a loop.
+// A slice's position is a word of INT_MEM, so that slices are the same in every iteration of a loop.
 
 namespace dllm::npu {
 
@@ -32,15 +32,15 @@ struct RowWork {
   std::uint32_t word = 0;        ///< INT_MEM: element offset of the next row, row times VLEN
   /// Emits the work on `count` rows from that offset on.
   std::function<void(Gp offset, std::int64_t count)> emit;
-  std::vector<Buffer> buffers = {};  ///< given back when all rows are done
+  std::vector<Buffer> buffers = {};  ///< released when all rows are done
   std::vector<ValueId> holds = {};   ///< values whose buffers it reads, kept alive until then
   std::function<void()> after = {};  ///< emitted when all rows are done
 };
 
-/// The next `count` rows; `count` is in a loop's body, so the caller counts.
+/// The next `count` rows. `count` is used in a loop's body, so the caller counts.
 void emit_rows(StepContext& c, const RowWork& work, std::int64_t count);
 
-/// h = a + b in place of one of them, and norm(h): what follows a product that ends a half of a layer.
+/// h = a + b in place of one of them, and norm(h): what follows a product at the end of half a layer.
 struct ResidualRows {
   ValuePlace a, b, h;
   const op::RmsNorm* norm = nullptr;  ///< of h; null: the sum only

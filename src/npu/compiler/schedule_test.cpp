@@ -25,7 +25,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class Schedules : public testing::TestWithParam<Case> {};
 
-/// Two layers and a short head of the shape: what repeats, at the model's widths.
+/// Two layers and a short head of the shape: the repeating parts, with the model's widths.
 TEST_P(Schedules, PredictTheSimulator) {
   const Case& c = GetParam();
   const Device device = *load_device(c.device);
@@ -53,7 +53,7 @@ TEST_P(Schedules, PredictTheSimulator) {
   for (const RegionTiming& region : simulated->regions) cycles[region.name] += static_cast<double>(region.cycles);
   double compared = 0;
   for (const ScheduledPhase& phase : schedule->phases) {
-    // The first layer waits for the first weights, wherever it stands then.
+    // The first layer waits for the first weights, wherever that is in its schedule.
     if (!phase.name.starts_with("blk.1.") || cycles[phase.name] < 0.01 * total) continue;
     EXPECT_NEAR(phase.cycles, cycles[phase.name], 0.15 * cycles[phase.name]) << phase.name;
     compared += cycles[phase.name];

@@ -1,4 +1,4 @@
-// The LM head: a matrix product whose output never exists as a whole. Slabs of VLEN logits alternate between two
+// The LM head: a matrix product whose output is never stored as a whole. Slabs of VLEN logits alternate between two
 // buffers; each is stored, or reduced, while the next is computed.
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ class Head {
   }
 
  private:
-  // Between slabs these stand in INT_MEM: inside a product all registers are taken.
+  // Between slabs these are saved in INT_MEM: a product uses all registers.
   std::uint32_t offset_word() const { return scratch_word(c_.machine, 4); }
   std::uint32_t bias_word() const { return scratch_word(c_.machine, 5); }
   std::int64_t slabs() const { return ceil_div(vocab_, c_.vlen()); }
@@ -168,7 +168,7 @@ class Head {
   Emitter& e_;
   ValuePlace x_;
   std::int64_t vocab_, rows_;
-  std::uint64_t scales_ = 0;  ///< bytes of the logits' elements, in front of their scales
+  std::uint64_t scales_ = 0;  ///< bytes of the logits' elements, which precede their scales
   bool has_bias_ = false;
   Buffer buffers_, bias_, scratch_, limit_, factor_;
 };

@@ -10,13 +10,13 @@ namespace {
 /// Limits of a score: the lowest is finite, so that lowest - lowest is 0.
 bool masked(const SoftmaxRows::Mask& mask) { return mask.limit >= 0; }
 
-/// One chunk holds all keys: every tile of `group` rows has a register, and the rows take turns instruction by
-/// instruction, so that one's latency is the other's work.
+/// One chunk holds all keys: every tile of `group` rows has a register, and the rows are interleaved instruction by
+/// instruction to hide latency.
 class ShortRows {
  public:
   ShortRows(StepContext& c, const SoftmaxRows& r, std::int64_t group) : c_(c), e_(c.e), r_(r), group_(group) {}
 
-  /// General registers, the loop's counter included.
+  /// General registers, including the loop's counter.
   static std::int64_t registers(const SoftmaxRows& r, std::int64_t group) {
     return group * (r.tiles + 2) + 2 * std::ranges::count_if(r.masks, masked) + 1;
   }
@@ -51,7 +51,7 @@ class ShortRows {
   void each_tile(Emit emit) {
     for (std::size_t t = 0; t < static_cast<std::size_t>(r_.tiles); ++t) each([&](const Row& row) { emit(row, t); });
   }
-  /// scratch <- op over the tiles; with one tile, nothing.
+  /// scratch <- op over the tiles; emits nothing for one tile.
   void combine(Op op) {
     for (std::size_t t = 1; t < static_cast<std::size_t>(r_.tiles); ++t)
       each([&](const Row& row) { e_.vector_vv(op, row.scratch, t == 1 ? row.tiles[0] : row.scratch, row.tiles[t]); });
@@ -86,7 +86,7 @@ class ShortRows {
   std::vector<Gp> limits_, factors_;
 };
 
-/// Any number of tiles, one of several chunks: a row at a time, a pointer that walks over its tiles.
+/// Any number of tiles, one of several chunks: a row at a time, with a pointer that moves over its tiles.
 void long_rows(StepContext& c, const SoftmaxRows& r) {
   Emitter& e = c.e;
   const Gp s = e.reg(c.address(r.scores)), l = e.reg(c.address(r.sums)), t = e.reg(c.address(r.scratch)),

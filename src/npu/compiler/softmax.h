@@ -9,7 +9,7 @@
 namespace dllm::npu {
 
 /// Softmax over a chunk's scores for some rows of a block, in place. The scores of row r and tile t are in VRAM row
-/// `scores + t * stride + r`, all heads of the row side by side, HLEN keys each.
+/// `scores + t * stride + r`, with HLEN keys for each head of the row.
 struct SoftmaxRows {
   std::int64_t scores = 0, stride = 0, tiles = 1;
   std::int64_t sums = 0;     ///< row r's sums go to VRAM row sums + r

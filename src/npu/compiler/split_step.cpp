@@ -38,7 +38,7 @@ class Cutter {
   void append(const StepSpec& spec, Graph graph, StepProgram step) {
     const auto shift = static_cast<std::uint32_t>(result_.program.size());
     Program own = std::exchange(step.program, {});
-    // Loops and branches are relative to their text.
+    // Loops and branches are relative to their own code.
     std::ranges::move(own.code, std::back_inserter(result_.program.code));
     for (const Region& region : own.regions)
       result_.program.regions.push_back({region.name, region.begin + shift, region.end + shift});

@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// Some of a step's sequences, compiled as a step of their own.
+/// Some of a step's sequences, compiled as a separate step.
 struct StepPart {
   StepSpec spec;
   Graph graph;
@@ -21,10 +21,10 @@ struct SplitStep {
   std::vector<HbmBlob> constants;
 };
 
-/// Compiles a step; one that does not fit into the device's memories is split into halves by sequences, recursively,
-/// which run one after the other. Weights are read once per part; tokens of all rows are in INT_MEM from kTokenWords.
-/// Errors: those of compile_step() for a single sequence, whose rows need each other's keys in every layer; and steps
-/// with a reduced head are not split.
+/// Compiles a step. One that does not fit the device's memories is split into halves by sequences, recursively, and the
+/// parts run in sequence. Weights are read once per part; tokens of all rows are in INT_MEM from kTokenWords. Errors:
+/// those of compile_step() for a single sequence, whose rows need each other's keys in every layer; steps with a
+/// reduced head cannot be split.
 Expected<SplitStep> compile_split(const std::function<Graph(StepShape)>& graph, const ModelLayout& layout,
                                   const StepSpec& spec, const CompileOptions& options = {});
 

@@ -11,7 +11,7 @@
 
 namespace dllm::npu {
 
-/// One sequence's part of a step: what a program depends on. Token ids are data (INT_MEM), positions are not.
+/// One sequence's part of a step: everything that a program depends on. Token ids are data (INT_MEM).
 struct SequenceSpec {
   std::vector<Position> positions;     ///< of its rows, ascending
   std::vector<PositionRange> visible;  ///< as in StepPlan
@@ -39,23 +39,23 @@ struct CompileOptions {
   MxFormat logits = {};  ///< of kLogits in memory; BF16
   /// Gate, up and SwiGLU as one operator, slab by slab.
   bool fuse = true;
-  /// Norms, residual additions and RoPE in the shadow of products. Where vector SRAM is too small for the values that
-  /// this keeps alive, the step is compiled without.
+  /// Norms, residual additions and RoPE in the shadow of products. If vector SRAM is too small for the values that this
+  /// keeps alive, the step is compiled without it.
   bool overlap = true;
-  /// Every value keeps a buffer of its own, so that all of them can be read after the run (nothing is
-  /// fused then). For tests.
+  /// Every value has its own buffer, so that all of them can be read after the run (nothing is fused then). For
+  /// tests.
   bool keep_values = false;
   // Of a part of a step (split_step.h).
-  std::int64_t first_row = 0;     ///< rows of the parts before, whose tokens precede these
+  std::int64_t first_row = 0;     ///< rows of the previous parts, whose tokens precede these
   std::int64_t token_rows = 0;    ///< rows of all parts; 0: this is the only one
-  std::uint64_t step_offset = 0;  ///< bytes of the step's memory that the parts before use
-  /// How rows choose experts where a run has no data.
+  std::uint64_t step_offset = 0;  ///< bytes of the step's memory that previous parts use
+  /// How rows choose experts in a run without data.
   ChoiceAssumption choices = {};
 };
 
 /// A value in vector SRAM: slab s of row r is VRAM row `row + s * stride + r`.
 struct ValuePlace {
-  std::int64_t row = -1;    ///< -1: not placed (yet)
+  std::int64_t row = -1;    ///< -1: not placed yet
   std::int64_t stride = 0;  ///< rows of a slab, a multiple of BLEN
   std::int64_t slabs = 0;
 };
@@ -72,14 +72,14 @@ struct HbmBlob {
   std::vector<std::byte> bytes;
 };
 
-/// A compiled step and where its data are.
+/// A compiled step and the places of its data.
 struct StepProgram {
   Program program;                        ///< linked; regions of the operators, by name
   std::vector<OperatorRegion> operators;  ///< in the order of the graph
-  std::vector<HbmBlob> constants;         ///< to be in HBM before the run
+  std::vector<HbmBlob> constants;         ///< must be in HBM before the run
   std::uint64_t step_bytes = 0;           ///< of the step's memory in use
   std::vector<ValuePlace> values;         ///< by ValueId; buffers are shared unless keep_values
-  std::int64_t vram_rows = 0;             ///< of VLEN, at most in use
+  std::int64_t vram_rows = 0;             ///< of VLEN, maximum in use
   std::uint64_t logits = 0;               ///< kLogits: HBM, [slab][logit_rows][VLEN] in CompileOptions::logits
   std::int64_t logit_rows = 0;
   /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
@@ -89,8 +89,8 @@ struct StepProgram {
 /// Token ids of the rows of all parts of a step start here in INT_MEM.
 inline constexpr std::uint32_t kTokenWords = 0;
 
-/// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and how much
-/// room there is), kUnsupported (operators).
+/// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and the
+/// available room), kUnsupported (operators).
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options = {});
 

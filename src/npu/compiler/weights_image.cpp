@@ -34,7 +34,7 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
   std::vector<std::uint8_t> scales(format.scale_bytes(mlen));
   std::byte* elements = hbm + place.tensor.base;
   std::byte* scale_bytes = elements + place.tensor.scale_offset;
-  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n * s.parts), -1);  // the output of a lane
+  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n * s.parts), -1);  // the output in each lane
   for (std::int64_t column = 0; column < place.out.width; ++column)
     row_of[static_cast<std::size_t>(place.out.lane(column))] = column;
   std::vector<float> row(static_cast<std::size_t>(lanes));
@@ -73,7 +73,7 @@ void write_rows(const WeightPlace& place, const WeightView& view, std::int64_t l
   }
 }
 
-/// A head's gain in every section of HLEN lanes, or in as many rows as a longer head takes.
+/// A head's gain in every section of HLEN lanes, or in as many rows as a longer head needs.
 void write_head_row(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
   const std::vector<float> values = decode_rows(view, 0, 1);
   const auto slot = static_cast<std::size_t>(place.out.hlen);
@@ -91,7 +91,7 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
   const auto vlen = static_cast<std::size_t>(machine.vlen), hlen = static_cast<std::size_t>(machine.hlen);
   const op::Rope& spec = rope.spec;
   std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
-  for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = kBf16One;  // lanes that do not turn
+  for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = kBf16One;  // lanes that do not rotate
   const std::int64_t half = spec.dims / 2;
   for (std::int64_t j = 0; j < half; ++j) {
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(spec.dims);

@@ -15,11 +15,11 @@ struct StepWorkload {
   std::int64_t scored = -1;  ///< per sequence; -1: all rows
 };
 
-/// The spec of a workload, with caches after the weights. Errors: kUsage (numbers that contradict each other, caches
-/// that do not fit into memory).
+/// The spec of a workload, with caches after the weights. Errors: kUsage (contradictory numbers, caches that do not fit
+/// into memory).
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepWorkload& workload);
 
-/// The spec of a backend's batch; sequences without rows are left out. `cache`: HBM address of a sequence's K and V.
+/// The spec of a backend's batch, without sequences that have no rows. `cache`: HBM address of a sequence's K and V.
 StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache);
 
 }  // namespace dllm::npu

@@ -6,7 +6,7 @@
 
 namespace dllm::npu {
 
-/// A file of src/npu/profiles that the build put into the program.
+/// A file of src/npu/profiles that the build embeds in the program.
 struct EmbeddedFile {
   std::string_view name;  ///< "dram/hbm2e-3200": relative to the folder, without ".toml"
   std::string_view text;

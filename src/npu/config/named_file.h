@@ -16,8 +16,8 @@ struct NamedText {
   std::string file;  ///< for messages
 };
 
-/// What people give where a shipped file or one of their own is wanted: a name of `shipped`, in `folder`, or a path.
-/// `kind` is for messages: "device". Errors: kUsage (neither), with the nearest name or all of them as the hint.
+/// Resolves a user's name for a shipped file or a file of their own: a name from `shipped`, in `folder`, or a path.
+/// `kind` is for messages: "device". Errors: kUsage (neither), with the nearest name or all names as the hint.
 Expected<NamedText> read_named(std::string_view folder, std::string_view kind, const std::string& name_or_path,
                                const std::vector<std::string>& shipped);
 

@@ -134,7 +134,7 @@ constexpr std::string_view wanted<double> = "a number";
 template <>
 constexpr std::string_view wanted<bool> = "true or false";
 
-/// toml++ would turn 3.0 into an integer and 1 into true: only a whole number may stand for a float here.
+/// toml++ would convert 3.0 to an integer and 1 to true: only whole numbers are converted here, to floats.
 template <class T>
 std::optional<T> exact_value(const toml::node& node) {
   if constexpr (std::is_same_v<T, double>)

@@ -12,13 +12,13 @@
 
 namespace dllm::npu {
 
-/// A strict view of one TOML table: every key must be read, so a key that nobody knows is an error with its line.
+/// A strict view of one TOML table: every key must be read, so an unknown key is an error with its line.
 ///
 ///   DLLM_TRY(TomlTable root, TomlTable::parse(text, "mine.toml"));
 ///   DLLM_TRY(const double hz, root.number("clock_ghz"));
 ///   DLLM_CHECK_OK(root.finish());
 ///
-/// Copies share the record of what was read. Errors are kInvalidFile: "mine.toml:12: ...".
+/// Copies share the record of which keys were read. Errors are kInvalidFile: "mine.toml:12: ...".
 class TomlTable {
  public:
   /// Errors: what TOML's grammar forbids, with the line.
@@ -27,12 +27,12 @@ class TomlTable {
   bool contains(std::string_view key) const;
   /// Keys in the order of the file.
   std::vector<std::string> keys() const;
-  /// "mine.toml:12", the line of the key if it is there, else of the table.
+  /// "mine.toml:12", the line of the key if it is present, else of the table.
   std::string where(std::string_view key = "") const;
   /// The dotted path of a key from the root: "sram.vector_rows".
   std::string path(std::string_view key = "") const;
 
-  // Each reads a key that must be there and marks it as known. Errors: missing; of another type.
+  // Each reads a required key and marks it as known. Errors: missing; of another type.
   Expected<std::string> text(std::string_view key);
   Expected<std::int64_t> integer(std::string_view key);
   Expected<double> number(std::string_view key);  ///< an integer or a float
@@ -41,7 +41,7 @@ class TomlTable {
   Expected<std::vector<std::string>> texts(std::string_view key);
   Expected<std::vector<TomlTable>> tables(std::string_view key);
 
-  // Marks the key as known and gives nullopt where it is absent.
+  // Marks the key as known and returns nullopt if it is absent.
   Expected<std::optional<std::string>> optional_text(std::string_view key);
   Expected<std::optional<std::int64_t>> optional_integer(std::string_view key);
   Expected<std::optional<double>> optional_number(std::string_view key);
@@ -51,7 +51,7 @@ class TomlTable {
   /// Any scalar, or each scalar of an array, as TOML text ("4", "2.5", "'open'", "true"): for --set and sweeps.
   Expected<std::vector<std::string>> scalar_texts(std::string_view key);
 
-  /// Errors: the first key of this table that was never read, with the nearest of those that were asked for.
+  /// Errors: the first key of this table that was never read, with the nearest of those that were.
   Expected<void> finish() const;
 
   /// An error at a key of this table.
@@ -64,11 +64,11 @@ class TomlTable {
 };
 
 /// `text` with the value at a dotted key replaced or added; `value` is TOML ("16", "true", "open": a bare word is taken
-/// as a string). Errors: a malformed path or value; a path through something that is no table.
+/// as a string). Errors: a malformed path or value; a path through a non-table.
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value);
 
-/// The candidate nearest to `word` by edit distance; empty if none is near.
+/// The candidate nearest to `word` by edit distance; empty if none is close.
 std::string nearest_key(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace dllm::npu

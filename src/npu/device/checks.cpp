@@ -91,7 +91,7 @@ Fault clock_fault(const Device::Clock& c) {
 }  // namespace
 
 Error error_at(const TomlTable& root, DeviceFault found) {
-  TomlTable copy = root;  // shares the parsed file; only for the line
+  TomlTable copy = root;  // shares the parsed file; used only for the line
   if (auto table = copy.optional_table(found.section); table && *table)
     return (*table)->error(found.key, std::move(found.what), std::move(found.hint));
   return root.error("", std::move(found.what), std::move(found.hint));

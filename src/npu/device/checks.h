@@ -8,7 +8,7 @@
 
 namespace dllm::npu {
 
-/// Something that a device cannot be, at the key that says so.
+/// Why a device is impossible, and the key responsible.
 struct DeviceFault {
   std::string_view section, key;
   std::string what, hint;
@@ -17,10 +17,10 @@ struct DeviceFault {
 /// Fills memory_config. Faults: unknown standards, mappings, policies.
 std::optional<DeviceFault> resolve_memory(Device& device);
 
-/// What must hold between keys; the first that does not.
+/// Checks conditions between keys; returns the first that is violated.
 std::optional<DeviceFault> find_fault(const Device& device);
 
-/// The fault as an error at its line of the file.
+/// The fault as an error with its line in the file.
 Error error_at(const TomlTable& root, DeviceFault fault);
 
 }  // namespace dllm::npu

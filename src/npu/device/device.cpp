@@ -40,7 +40,7 @@ Expected<void> read_field(TomlTable& section, const DeviceField& field, Device& 
   return {};
 }
 
-/// Unknown keys are looked for among all fields of the section, whether this file had to give them or not.
+/// Suggestions for unknown keys come from all fields of the section, whether or not this file must have them.
 Expected<void> check_keys(const TomlTable& section, std::string_view name) {
   std::vector<std::string> known;
   for (const DeviceField& field : device_fields())
@@ -88,7 +88,7 @@ void Device::derive_array_and_clock() {
 void Device::derive_bytes() {
   const auto bytes = [](const std::string& format) {
     const auto bits = format_bits(format);
-    return bits ? *bits / 8 : 0;  // validate() names the unknown one
+    return bits ? *bits / 8 : 0;  // validate() reports the unknown one
   };
   numerics.weight_bytes = bytes(numerics.weight);
   numerics.activation_bytes = bytes(numerics.activation);
@@ -136,7 +136,7 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
   for (const Override& change : overrides) {
     DLLM_TRY(changed, with_override(changed, file, change.key, change.value));
   }
-  // A file that was changed has lost its lines; messages then name the key alone.
+  // A changed file has no line numbers any more; messages then name only the key.
   DLLM_TRY(TomlTable root, TomlTable::parse(changed, overrides.empty() ? file : file + " with --set"));
   Device device;
   DLLM_TRY(const std::optional<std::string> base, root.optional_text("base"));
@@ -167,7 +167,7 @@ nlohmann::ordered_json device_json(const Device& device) {
   nlohmann::ordered_json json;
   json["name"] = device.name;
   json["summary"] = device.summary;
-  Device copy = device;  // the accessors give references
+  Device copy = device;  // the accessors return references
   for (const DeviceField& field : device_fields()) {
     auto& target = json[std::string(field.section)][std::string(field.key)];
     switch (field.kind) {

@@ -12,8 +12,8 @@
 
 namespace dllm::npu {
 
-/// A device profile: everything about an NPU that the compiler, the simulators and the models ask for. Read from TOML;
-/// device_fields() is the one list of its keys.
+/// A device profile: everything about an NPU that the compiler, the simulators and the models need. Read from TOML;
+/// device_fields() is the complete list of its keys.
 struct Device {
   std::string name;
   std::string summary;
@@ -23,16 +23,16 @@ struct Device {
     std::int64_t mlen = 0;          ///< lanes along K: MLEN / BLEN sub-arrays
     std::int64_t vlen = 0;          ///< vector lanes
     std::int64_t hlen = 0;          ///< lanes of one attention head (MLEN / HLEN heads are batched)
-    double macs_per_pe = 1;         ///< multiply-accumulates of a PE per cycle; more than 1: so many multipliers each
-    std::int64_t vector_units = 1;  ///< vector contexts that run at once
+    double macs_per_pe = 1;         ///< multiply-accumulates of a PE per cycle; above 1: that many multipliers each
+    std::int64_t vector_units = 1;  ///< vector contexts that run concurrently
     /// Derived, cycles of an M_MM: BLEN x MLEN x BLEN multiply-accumulates on BLEN x MLEN x macs_per_pe multipliers.
     double tile_cycles = 0;
   } array;
 
-  /// Clock, and what it costs (power.h): the curve of voltage against frequency.
+  /// Clock and its cost (power.h): the curve of voltage against frequency.
   struct Clock {
     double ghz = 1;
-    double nominal_ghz = 1, nominal_v = 0.7;  ///< for which areas and energies of the profile hold
+    double nominal_ghz = 1, nominal_v = 0.7;  ///< the point of the profile's areas and energies
     double min_v = 0.5, max_v = 1.0;          ///< supply range
     double threshold_v = 0.25, alpha = 1.3;   ///< of the alpha-power law
     double voltage = 0.7;                     ///< derived: supply at `ghz`
@@ -42,7 +42,7 @@ struct Device {
   /// The front end and the vector unit's issue (npu-timing.md). The flags of `dllm npu step` set the same.
   struct Issue {
     std::int64_t width = 2;          ///< instructions dispatched per cycle, in order
-    std::int64_t queue = 16;         ///< instructions that wait in front of a unit
+    std::int64_t queue = 16;         ///< instructions that wait for a unit
     std::int64_t vector_starts = 2;  ///< vector instructions that start per cycle, on different pipes
     std::int64_t chaining = 1;       ///< 1: the newest result of a pipe is read from its output latch
     std::int64_t accumulators = 2;   ///< results of the array that wait for their write-out
@@ -63,7 +63,7 @@ struct Device {
     std::string mapping;  ///< empty: the standard's
     std::string row_policy = "open";
     std::string refresh = "all-bank";
-    double dma_gbps = 0;  ///< what the DMA engines move at most; 0: as much as the memory
+    double dma_gbps = 0;  ///< limit of the DMA engines; 0: as much as the memory
     double frontend_ns = 0;
     double phy_mm2 = 0;  ///< interface and controller on the chip, per stack
   } memory;
@@ -73,7 +73,7 @@ struct Device {
     std::int64_t outstanding = 64;  ///< transfers in flight
   } prefetch;
 
-  struct Latency {  ///< cycles of one vector of VLEN lanes, and of scalar operations
+  struct Latency {  ///< cycles for one vector of VLEN lanes, and for scalar operations
     std::int64_t vector_add = 2, vector_mul = 1, vector_exp = 1, vector_reci = 2, vector_max = 4, vector_sum = 8;
     std::int64_t scalar_fp = 1, scalar_special = 1, scalar_int = 1;
     std::int64_t prefix_scan = 9, shift = 1;
@@ -86,21 +86,21 @@ struct Device {
     double weight_bytes = 0, activation_bytes = 0, kv_bytes = 0, logit_bytes = 0;
   } numerics;
 
-  struct Host {                    ///< how work reaches the device
+  struct Host {                    ///< how the host submits work
     double dispatch_us = 0;        ///< per operator
     double batch_us = 0;           ///< per batch of operators
     std::int64_t batch_ops = 256;  ///< operators per batch
-    double dequantize_gbps = 0;    ///< weights turned into tiles by vector code; 0: by hardware, for nothing
+    double dequantize_gbps = 0;    ///< speed of vector code that unpacks weights; 0: hardware does it at no cost
   } host;
 
-  struct Window {                    ///< addresses the device sees at once
+  struct Window {                    ///< addresses that the device sees at once
     std::int64_t bytes = 0;          ///< 0: all of memory
     std::int64_t staging_bytes = 0;  ///< double buffer for what does not fit
     double map_us = 0;               ///< per mapping
     double map_us_per_page = 0;
     std::int64_t page_bytes = 4096;
     std::int64_t mapping_bytes = 0;  ///< of the largest mapping; 0: any
-    std::int64_t mappings = 0;       ///< at the same time; 0: any number
+    std::int64_t mappings = 0;       ///< concurrent ones; 0: any number
   } window;
 
   struct Energy {
@@ -111,15 +111,15 @@ struct Device {
     double dram_activate_pj = 0;  ///< per activation and its precharge
     double dram_io_pj_per_byte = 0;
     double dram_background_mw = 0;  ///< per pseudo-channel
-    double phy_idle_w = 0;          ///< per stack, whether bytes move or not
+    double phy_idle_w = 0;          ///< per stack, independent of traffic
     double leakage_w_per_mm2 = 0;   ///< at the nominal voltage
     double clock_w_per_mm2 = 0;     ///< clock tree, at the nominal clock and voltage
-    double static_w = 0;            ///< of what the area model does not know
+    double static_w = 0;            ///< power that the area model does not cover
   } energy;
 
   dram::MemoryConfig memory_config;  ///< resolved from `memory`
 
-  /// Sets what is marked as derived from the keys.
+  /// Sets the members marked as derived from the keys.
   void derive() {
     derive_array_and_clock();
     derive_bytes();
@@ -153,16 +153,16 @@ struct Override {
 /// Errors: no '='.
 Expected<Override> parse_override(std::string_view text);
 
-/// What follows from the others and cannot be set: "array.tile_cycles". The reason and what to set instead; empty for
-/// other keys.
+/// Why a derived key such as "array.tile_cycles" cannot be set, and what to set instead; empty for other
+/// keys.
 std::string_view derived_key_hint(std::string_view dotted);
 
-/// Refuses what no device can be: contradictions between keys, sizes out of range, clocks beyond the voltage curve.
-/// Every command checks this, through parse_device() or, for the points of a sweep, directly.
-/// Errors: kInvalidFile; `where` is the key.
+/// Rejects impossible devices: contradictions between keys, sizes out of range, clocks beyond the voltage curve. Every
+/// command checks this, through parse_device() or, for the points of a sweep, directly. Errors: kInvalidFile; `where`
+/// is the key.
 Expected<void> validate(const Device& device);
 
-/// Reads a profile. `base = "NAME"` starts from a shipped profile; without it every key must be there. Errors: unknown
+/// Reads a profile. `base = "NAME"` starts from a shipped profile; without it every key is required. Errors: unknown
 /// keys, values out of range and contradictions between keys, with line and hint.
 Expected<Device> parse_device(std::string_view text, const std::string& file,
                               const std::vector<Override>& overrides = {});
@@ -172,7 +172,7 @@ Expected<Device> load_device(const std::string& name_or_path, const std::vector<
 
 std::vector<std::string> device_names();
 
-/// Every key with its value, grouped by section, and what follows from them.
+/// Every key with its value, grouped by section, and the derived values.
 nlohmann::ordered_json device_json(const Device& device);
 
 /// Bits per element with the share of its scale: "mxint4:32:plena" 4.25, "q4_0" 4.5, "fp16" 16. Errors: unknown

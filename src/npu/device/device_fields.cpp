@@ -7,7 +7,7 @@ constexpr double kBig = 1e15;
 
 }  // namespace
 
-// A row is: section, key, member, range, unit, meaning.
+// An entry is: section, key, member, range, unit, meaning.
 #define INTEGER(section, key, low, unit, meaning)            \
   {#section,                                                 \
    #key,                                                     \

@@ -62,7 +62,7 @@ TEST(Device, ContradictionsAreExplained) {
   EXPECT_NE(message(std::string(kHead) + "[numerics]\nkv = \"int3\"\n").find("int3"), std::string::npos);
 }
 
-/// What follows from other keys cannot be set, and follows them.
+/// Derived values cannot be set, and follow the keys.
 TEST(Device, DerivedKeys) {
   EXPECT_EQ(message(std::string(kHead) + "[array]\ntile_cycles = 1\n"),
             "d.toml:5: 'array.tile_cycles' follows from other keys and cannot be set (it is array.blen / "
@@ -100,7 +100,7 @@ TEST(Device, OverridesOneKey) {
   EXPECT_FALSE(parse_override("array.vlen"));
 }
 
-/// What is shown can be read back: the resolved profile names every field.
+/// The output can be read back: the resolved profile names every field.
 TEST(Device, JsonNamesEveryField) {
   const auto json = device_json(*load_device("mobile-v79"));
   for (const DeviceField& field : device_fields())

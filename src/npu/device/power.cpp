@@ -14,7 +14,7 @@ OperatingPoint operating_point(const Device::Clock& c) {
   const double effort = ratio > 1 ? std::sqrt(ratio) : 1;
   const double speed = ratio / effort;
   if (ratio == 1) return {c.nominal_v, 1};
-  // Speed rises with the supply for alpha >= 1, so bisection finds the one that gives it.
+  // For alpha >= 1 speed rises with the supply, so bisection finds the required supply.
   double low = c.min_v, high = c.max_v;
   if (relative_speed(c, low) >= speed) return {low, effort};
   while (relative_speed(c, high) < speed && high < 100) high *= 2;
@@ -32,7 +32,7 @@ double highest_ghz(const Device::Clock& c) {
 
 PowerScale power_scale(const Device::Clock& c) {
   const double v = c.voltage / c.nominal_v;
-  // Leakage current rises with the supply (drain-induced barrier lowering), its power about with the third power.
+  // Leakage current rises with the supply (drain-induced barrier lowering), its power with about the third power of it.
   return {.logic = c.effort * v * v,
           .sram = v * v,
           .leakage = c.effort * v * v * v,

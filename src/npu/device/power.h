@@ -10,8 +10,8 @@ namespace dllm::npu {
 double relative_speed(const Device::Clock& clock, double volts);
 
 /// How a design reaches a clock. Below the nominal one, at a lower supply. Above it, half of the ratio (in logarithms)
-/// comes from the supply and half from larger gates: at constant product of area and delay they cost area and switched
-/// capacitance in proportion.
+/// comes from the supply and half from larger gates: at a constant product of area and delay they increase area and
+/// switched capacitance in proportion.
 struct OperatingPoint {
   double voltage = 0, effort = 1;
 };

@@ -59,7 +59,7 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
       const char* end = word.data() + word.size();
       if (std::from_chars(word.data() + colon + 1, end, wanted).ptr != end || wanted < 0)
         return table.error("order", fmt::format("'{}' has no number of bits", word));
-      count = std::min(count, wanted);  // a short field has fewer bits than the mapping would like to use first
+      count = std::min(count, wanted);  // a short field has fewer bits than the mapping would use first
     }
     if (count == 0) continue;
     if (*field == kColumn && run_open) map.run_ <<= count;

@@ -11,7 +11,7 @@
 
 namespace dllm::npu::dram {
 
-/// Place of a burst. `bank` counts over stack id, bank group and bank of the pseudo-channel, in that order of weight.
+/// Location of a burst. `bank` counts over stack id, bank group and bank of the pseudo-channel, most significant first.
 struct Location {
   int channel = 0;
   int pseudochannel = 0;
@@ -26,7 +26,7 @@ class AddressMap {
  public:
   /// Errors: an unknown name; a mapping that does not cover every field of the standard exactly.
   static Expected<AddressMap> named(std::string_view name, const DramStandard& standard, int channels);
-  /// The same from a TOML table's text with one mapping "NAME" in it.
+  /// The same from the text of a TOML table that contains one mapping "NAME".
   static Expected<AddressMap> parse(std::string_view text, const std::string& file, std::string_view name,
                                     const DramStandard& standard, int channels);
 

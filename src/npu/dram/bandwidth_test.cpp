@@ -1,4 +1,4 @@
-// Achieved bandwidth against figures measured with an independent public simulator, Ramulator 2.1, and closed
+// Achieved bandwidth against figures measured with an independent public simulator, Ramulator 2.1, and against closed
 // forms.
 #include <gtest/gtest.h>
 

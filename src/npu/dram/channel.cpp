@@ -47,7 +47,7 @@ void Channel::submit(const Segment& segment) {
     next_arrival_ = pending_.front().arrival;
     return;
   }
-  // Out of order: move it forward past all that arrive later, behind those of the same time.
+  // Out of order: move it ahead of everything that arrives later, after those with the same time.
   pending_.push_back(segment);
   for (std::size_t i = pending_.size() - 1; i > 0 && pending_[i - 1].arrival > segment.arrival; --i)
     std::swap(pending_[i - 1], pending_[i]);
@@ -60,7 +60,7 @@ void Channel::admit() {
     const auto direction = static_cast<std::size_t>(segment.write);
     const int room = capacity_[direction] - queued_[direction];
     if (room <= 0) return;
-    if (segment.bursts > room) {  // the tail of a long run waits outside
+    if (segment.bursts > room) {  // the rest of a long run waits outside
       Segment part = segment;
       part.bursts = static_cast<std::uint16_t>(room);
       enqueue(part);
@@ -111,7 +111,7 @@ void Channel::enqueue(const Segment& segment) {
   ++bank.waiting[d];
   if (entry.hit) {
     ++bank.hits[d];
-    // The youngest entry can only win where nothing older is as soon.
+    // The youngest entry can only win if no older one can be served as early.
     if (direction == direction_ && !pc.column_stale && may_serve(pc, entry, d)) {
       const Tick soonest = align(std::max({now_, column_bus_, pc.next_column[d]}));
       const Tick at = column_ready(pc, entry, d, soonest);
@@ -133,8 +133,8 @@ void Channel::unlink(Pseudochannel& pc, Index index, int direction) {
   --pc.entries;
 }
 
-/// Writes are buffered until they fill most of their queue or nothing is left to read, and then drained until few are
-/// left: each change of direction costs the bus a turnaround.
+/// Writes are buffered until they fill most of their queue or no read is waiting, and then drained until few are left:
+/// each change of direction costs the bus a turnaround.
 void Channel::update_mode() {
   const int before = direction_;
   if (direction_ == 0) {
@@ -157,7 +157,7 @@ void Channel::update_want(Pseudochannel& pc, int bank_index) {
   }
 }
 
-/// Compares the entries of a bank with its open row anew, after that changed.
+/// Re-classifies the entries of a bank after its open row has changed.
 void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
   Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
   for (std::size_t d = 0; d < 2; ++d) {

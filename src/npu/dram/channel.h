@@ -12,7 +12,7 @@
 
 namespace dllm::npu::dram {
 
-/// Consecutive bursts of one row, as address mapping makes them of a transfer.
+/// Consecutive bursts of one row, made from a transfer by address mapping.
 struct Segment {
   Tick arrival = 0;
   std::uint32_t share = 0;  ///< index of the TransferShare
@@ -24,7 +24,7 @@ struct Segment {
   bool write = false;
 };
 
-/// Bursts of a transfer that one channel has still to serve, and when the last one's data ended. The channels of a
+/// A transfer's bursts that one channel has still to serve, and the end of the last one's data. The channels of a
 /// memory system keep theirs in one pool.
 struct TransferShare {
   Tick finish = 0;
@@ -34,18 +34,19 @@ struct TransferShare {
 };
 
 /// One channel: its controller (queues, FR-FCFS, row policy, refresh) and the state of its pseudo-channels' banks.
-/// Pseudo- channels have data buses, banks and refreshes of their own; they share the command buses and the
+/// Pseudo-channels have their own data buses, banks and refreshes; they share the command buses and the controller's
+/// queues.
 /// controller's queues.
 ///
-/// Event-skipping: each step() finds the earliest legal command and jumps to it. A command never depends on anything
-/// that arrives later than its own time, so a channel may be run ahead to `horizon` as soon as all arrivals up to there
-/// are known. Not thread-safe; channels are independent of each other.
+/// Event-skipping: each step() finds the earliest legal command and jumps to it. A command never depends on later
+/// arrivals, so a channel may run ahead to `horizon` as soon as all arrivals up to it are known. Not thread-safe;
+/// channels are independent.
 class Channel {
  public:
   /// `shares` and `trace` (which may be null) must outlive the channel.
   Channel(const MemoryConfig& config, int index, std::vector<TransferShare>* shares, std::vector<CommandRecord>* trace);
 
-  /// Arrivals before now() are served as if they came now; the caller (MemorySystem) rejects them.
+  /// Arrivals before now() are served as if they arrived now; the caller (MemorySystem) rejects them.
   void submit(const Segment& segment);
 
   /// Executes the next command if it is at or before `horizon`; false if there is none.
@@ -55,7 +56,7 @@ class Channel {
     }
     now_ = std::max(now_, horizon);
   }
-  /// Runs until the share is served, or nothing can be done for it before `horizon`: false.
+  /// Runs until the share is served; false if `horizon` comes first.
   bool run_share(std::uint32_t share, Tick horizon = kForever) {
     while ((*shares_)[share].remaining > 0)
       if (!step(horizon)) return false;
@@ -64,7 +65,7 @@ class Channel {
 
   Tick now() const { return now_; }
 
-  /// Counts up to now(); the time since the last column command is added to the breakdown.
+  /// Counters up to now(); the time since the last column command is added to the breakdown.
   PseudochannelStats stats(int pseudochannel) const;
 
   static constexpr Tick kForever = std::numeric_limits<Tick>::max() / 4;
@@ -82,7 +83,7 @@ class Channel {
     std::uint16_t bursts = 0;
     std::uint8_t bank = 0, group = 0, sid = 0;
     bool hit = false;                                                 ///< its row is open
-    enum Need : std::uint8_t { kHit, kMiss, kConflict } need = kHit;  ///< what had to be done for it
+    enum Need : std::uint8_t { kHit, kMiss, kConflict } need = kHit;  ///< commands that it needed
     Index previous = kNone, next = kNone;                             ///< by age, within pseudo-channel and direction
   };
 
@@ -92,8 +93,8 @@ class Channel {
     Tick next_activate = 0, next_precharge = 0;
     Tick activated = 0, last_column = 0;
     std::array<std::uint16_t, 2> waiting{}, hits{};  ///< entries; those to the open row
-    std::array<std::uint64_t, 2> oldest_conflict{};  ///< age of the oldest entry to another row; 0: there is none
-    std::array<int, 2> overtaken{};                  ///< younger hits served since that entry came
+    std::array<std::uint64_t, 2> oldest_conflict{};  ///< age of the oldest entry to another row; 0: none
+    std::array<int, 2> overtaken{};                  ///< younger hits served since that entry arrived
   };
 
   struct Group {  ///< bank group of a stack id
@@ -114,7 +115,7 @@ class Channel {
     std::array<Bank, kMaxBanks> banks;
     std::array<Group, kMaxGroups> groups;
     std::array<Index, 2> head{kNone, kNone}, tail{kNone, kNone};
-    std::array<std::uint64_t, 2> want_row{};  ///< banks with entries, none of which can be served from the open row
+    std::array<std::uint64_t, 2> want_row{};  ///< banks with entries, none of which hits the open row
     std::array<std::uint64_t, 2> capped{};    ///< banks whose hits wait for an overtaken entry
     std::uint64_t open = 0;
     std::uint64_t blocked = 0;  ///< banks that wait for a refresh
@@ -128,12 +129,12 @@ class Channel {
     Tick next_refresh_bank = 0;
     int refresh_bank = 0;
     // For the attribution of time.
-    Tick covered = 0;  ///< everything before is attributed
-    Tick filled = 0;   ///< when the queue was last found empty and got an entry
+    Tick covered = 0;  ///< everything before it is attributed
+    Tick filled = 0;   ///< when the empty queue last got an entry
     Tick refresh_begin = 0, refresh_end = 0;
     Tick mode_since = 0;
     int entries = 0;
-    // The last answers, valid until something they depend on changes or their time has passed.
+    // Cached results, valid until something they depend on changes or their time has passed.
     Candidate column, row, other;
     bool column_stale = true, row_stale = true;
     int last_direction = -1;
@@ -183,7 +184,7 @@ class Channel {
   MemoryConfig config_;
   Timing t_;
   int index_;
-  Tick clock_;  ///< ticks per clock; column commands, activations and refreshes keep to it
+  Tick clock_;  ///< ticks per clock; column commands, activations and refreshes are aligned to it
   int group_shift_, sid_shift_;
   Tick row_timeout_ = 0, refresh_interval_ = 0;
   int refresh_sets_ = 1;
@@ -191,7 +192,7 @@ class Channel {
   std::vector<CommandRecord>* trace_;
 
   Tick now_ = 0;
-  Tick row_bus_ = 0, column_bus_ = 0;  ///< free from
+  Tick row_bus_ = 0, column_bus_ = 0;  ///< free from this time
   int direction_ = 0;                  ///< 1 while draining writes
   std::array<int, 2> queued_{};        ///< bursts
   std::array<int, 2> capacity_{};

@@ -1,4 +1,4 @@
-// What a command changes: timing state, queues, statistics.
+// The effects of a command: timing state, queues, statistics.
 #include <algorithm>
 #include <bit>
 
@@ -36,7 +36,7 @@ void Channel::issue(const Candidate& candidate) {
 }
 
 /// Splits the time since the last column command into its causes. Each cause takes at most what it can explain, in this
-/// order: nothing queued, refresh, write draining, turnaround, row change, column spacing.
+/// order: empty queue, refresh, write draining, turnaround, row change, column spacing.
 void Channel::attribute(Pseudochannel& pc, const Bank& bank, Tick at, int direction) {
   TimeBreakdown& time = pc.stats.time;
   Tick from = pc.covered;
@@ -48,7 +48,7 @@ void Channel::attribute(Pseudochannel& pc, const Bank& bank, Tick at, int direct
   if (from < at) {
     const Tick gap_start = from;
     take(time.idle, pc.filled);
-    // Rows that a refresh closed have to be opened again: their activation belongs to it.
+    // Rows that a refresh closed have to be reopened: their activation is attributed to it.
     if (pc.refresh_end > gap_start && pc.refresh_begin < at) {
       take(time.row, pc.refresh_begin);
       take(time.refresh, std::max(pc.refresh_end, bank.activated > pc.refresh_begin ? at : pc.refresh_end));
@@ -124,10 +124,10 @@ void Channel::issue_column(const Candidate& candidate) {
     if (close) issued.command = direction == 0 ? Command::kReadAuto : Command::kWriteAuto;
     record(issued, row, column);
   }
-  if (close) close_bank(pc, bank_index, bank.next_precharge);  // the device waits for tRAS, tRTP and tWR by itself
+  if (close) close_bank(pc, bank_index, bank.next_precharge);  // the device itself waits for tRAS, tRTP and tWR
 }
 
-/// The entry for whose sake the row of a bank is changed; null if nobody waits.
+/// The entry that causes a bank's row to be changed; null: none.
 Channel::Entry* Channel::oldest_conflict(Pseudochannel& pc, int bank) {
   for (Index i = pc.head[static_cast<std::size_t>(direction_)]; i != kNone;) {
     Entry& entry = entries_[static_cast<std::size_t>(i)];

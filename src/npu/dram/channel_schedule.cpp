@@ -1,4 +1,4 @@
-// Which command is next: candidates per pseudo-channel for the column bus, the row bus and refresh.
+// Chooses the next command: candidates per pseudo-channel for the column bus, the row bus and refresh.
 #include <algorithm>
 #include <bit>
 
@@ -6,8 +6,8 @@
 
 namespace dllm::npu::dram {
 
-/// Refreshes of an idle channel repeat with the rotation of the banks. Those in the middle of a long gap are counted
-/// without being simulated; two rotations are left in front of what comes next, which set every time that it depends
+/// Refreshes of an idle channel repeat with the rotation of the banks. In a long gap, those in the middle are counted
+/// without being simulated; two rotations are simulated before the next arrival, which set all state that it depends
 /// on.
 void Channel::skip_idle(Tick until) {
   const Tick rotation = align(refresh_interval_) * (config_.refresh == RefreshMode::kPerBank ? refresh_sets_ : 1);
@@ -43,7 +43,7 @@ bool Channel::step(Tick horizon) {
       const Candidate* own = pseudochannel_candidate(p);
       if (own->at < best->at || (own->at == best->at && own->age < best->age)) best = own;
     }
-    // An arrival before the command may change the choice. (Behind a full queue nothing new can be seen.)
+    // An arrival before the command may change the choice. (Arrivals at a full queue are not visible yet.)
     if (next_arrival_ > now_ && next_arrival_ < best->at) {
       if (next_arrival_ > horizon) return false;
       now_ = next_arrival_;
@@ -51,13 +51,13 @@ bool Channel::step(Tick horizon) {
     }
     if (best->at > horizon || best->at >= kForever) return false;
     now_ = best->at;
-    if (best->command == Command::kNone) continue;  // a refresh has fallen due: block its banks, then choose again
+    if (best->command == Command::kNone) continue;  // a refresh is due: block its banks, then choose again
     issue(*best);
     return true;
   }
 }
 
-/// The pseudo-channel's next command. Points into it, so that nothing is copied per command.
+/// The pseudo-channel's next command. Returns a pointer to avoid a copy per command.
 const Channel::Candidate* Channel::pseudochannel_candidate(std::int16_t index) {
   Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
   if (now_ >= pc.refresh_due) block_for_refresh(pc);
@@ -103,7 +103,7 @@ void Channel::find_column(std::int16_t index) {
         best.at = at;
         best.age = entry.age;
         best.entry = i;
-        if (at == soonest) return;  // the oldest of the soonest
+        if (at == soonest) return;  // the oldest of the earliest
       }
     }
     i = entry.next;
@@ -165,7 +165,7 @@ void Channel::block_for_refresh(Pseudochannel& pc) {
     pc.blocked = std::uint64_t{1} << pc.refresh_bank;
     if (config_.standard.refresh_bank_pairs) pc.blocked |= std::uint64_t{1} << (pc.refresh_bank + refresh_sets_);
   }
-  // Banks that a refresh in flight still occupies keep their share of the earlier interval.
+  // Banks still occupied by a refresh in progress keep their share of the previous interval.
   if (pc.refresh_end < pc.refresh_due) pc.refresh_begin = pc.refresh_due;
 }
 

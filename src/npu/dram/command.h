@@ -25,7 +25,7 @@ constexpr std::string_view command_name(Command command) {
   return kNames[static_cast<int>(command)];
 }
 
-/// One command on the bus of a channel. `bank` is -1 for all-bank commands; `row` and `column` where they matter.
+/// One command on the bus of a channel. `bank` is -1 for all-bank commands; `row` and `column` if they apply.
 struct CommandRecord {
   Tick at = 0;
   Command command = Command::kActivate;

@@ -7,7 +7,7 @@
 
 namespace dllm::npu::dram {
 
-/// When a controller closes a row that nobody waits for.
+/// When a controller closes a row without waiting requests.
 enum class RowPolicy {
   kOpen,     ///< never: the next access decides
   kClosed,   ///< with the last queued access to the row (auto-precharge)
@@ -15,12 +15,12 @@ enum class RowPolicy {
 };
 
 enum class RefreshMode {
-  kNone,     ///< for experiments only: a real device forgets
+  kNone,     ///< for experiments only: a real device would lose data
   kAllBank,  ///< every tREFI all banks of a pseudo-channel, for tRFC
-  kPerBank,  ///< every tREFI / banks one bank, for tRFCpb; the others go on
+  kPerBank,  ///< every tREFI / banks one bank, for tRFCpb; the others continue
 };
 
-/// A memory system: how many channels of which standard, and the controller in front of each.
+/// A memory system: how many channels of which standard, and their controllers.
 struct MemoryConfig {
   DramStandard standard;
   int channels = 1;
@@ -28,7 +28,7 @@ struct MemoryConfig {
   RowPolicy row_policy = RowPolicy::kOpen;
   double row_timeout_ns = 100;
   RefreshMode refresh = RefreshMode::kAllBank;
-  /// Spreads the refreshes of the pseudo-channels over tREFI. Off: a stream that stripes over all of them stops once
+  /// Staggers the refreshes of the pseudo-channels over tREFI. Off: a stream that stripes over all of them stops once
   /// for all instead of once for each.
   bool refresh_stagger = false;
 
@@ -39,7 +39,7 @@ struct MemoryConfig {
   /// Younger row hits that may overtake an older request to another row of the same bank before the row is closed for
   /// it.
   int hit_cap = 32;
-  /// Added to every completion: latency between the client and the controller.
+  /// Added to every completion: latency between client and controller.
   double frontend_ns = 0;
 
   std::int64_t bytes() const { return standard.bytes_per_channel() * channels; }

@@ -20,10 +20,10 @@ enum class Access { kRead, kWrite };
 /// A cycle of the client's clock, e.g. of the NPU.
 using ClientCycle = std::int64_t;
 
-/// Names a transfer between submit() and its wait().
+/// Identifies a transfer between submit() and its wait().
 using TransferId = std::uint32_t;
 
-/// A device's whole DRAM, in front of a client with a clock of its own.
+/// A device's whole DRAM, used by a client with its own clock.
 ///
 ///   MemorySystem memory = ...;                                  // 1 GHz client
 ///   const TransferId t = memory.submit(address, 8192, Access::kRead, cycle);
@@ -32,33 +32,33 @@ using TransferId = std::uint32_t;
 ///
 /// Virtual time: nothing is simulated before wait() is called. wait() simulates each channel of the transfer only as
 /// far as its bytes need, so the client must first submit everything that arrives before that time. A client that
-/// issues in order and stalls on wait() does so by itself. Results do not depend on when wait() is called.
+/// issues in order and stalls in wait() does so automatically. Results do not depend on when wait() is called.
 class MemorySystem {
  public:
   /// `client_period_fs`: the client's clock period in femtoseconds (1,000,000 for 1 GHz). Errors: an unknown mapping, a
-  /// channel count or queue that the model cannot have.
+  /// channel count or queue size that the model does not support.
   static Expected<MemorySystem> create(const MemoryConfig& config, std::int64_t client_period_fs, bool trace = false);
 
-  /// A transfer of `bytes` from any byte address, moved in whole bursts. The data of a read may be used, and a write is
-  /// accepted, at the cycle that wait() returns. Errors: beyond the memory; before now().
+  /// A transfer of `bytes` from any byte address, moved in whole bursts. The data of a read are available, and a write
+  /// is accepted, at the cycle that wait() returns. Errors: beyond the memory; before now().
   Expected<TransferId> submit(std::uint64_t address, std::uint64_t bytes, Access access, ClientCycle arrival);
   /// The same without checks: bytes > 0, inside the memory, not before now().
   TransferId submit_unchecked(std::uint64_t address, std::uint64_t bytes, Access access, ClientCycle arrival);
 
   /// Completion cycle; frees the id.
   ClientCycle wait(TransferId transfer);
-  /// Of the last of several. Simulates channel by channel, whose state is then at hand: for streams of small transfers
-  /// a fifth less time than waiting for one after the other.
+  /// Completion of the last of several. Simulates channel by channel, which is kinder to the cache: for streams of
+  /// small transfers this takes a fifth less time than waiting for each in turn.
   ClientCycle wait_all(std::span<const TransferId> transfers);
-  /// The same, for a client that has more to submit from `arrival` on: simulates no command at or after that cycle.
+  /// The same, for a client that will submit more from `arrival` on: simulates no command at or after that cycle.
   /// nullopt: not complete before; the id stays valid. Time does not advance to `arrival`.
   std::optional<ClientCycle> wait_before(TransferId transfer, ClientCycle arrival);
-  /// True if the transfer is complete at `cycle`, to which everything is simulated. The id stays valid.
+  /// True if the transfer is complete at `cycle`, up to which everything is simulated. The id stays valid.
   bool done(TransferId transfer, ClientCycle cycle);
   /// Simulates everything up to `cycle`.
   void advance(ClientCycle cycle);
 
-  /// No channel has been simulated beyond this cycle; the earliest arrival that is still accepted everywhere.
+  /// No channel has been simulated beyond this cycle, the earliest arrival that is still accepted everywhere.
   ClientCycle now() const;
 
   const MemoryConfig& config() const { return config_; }
@@ -68,12 +68,12 @@ class MemorySystem {
   PseudochannelStats stats(int channel, int pseudochannel) const {
     return channels_[static_cast<std::size_t>(channel)].stats(pseudochannel);
   }
-  /// Of the transfers that were waited for, in ticks from arrival to completion.
+  /// Latencies of transfers that were waited for, in ticks from arrival to completion.
   const LatencyHistogram& latencies(Access access) const { return latencies_[access == Access::kWrite ? 1 : 0]; }
   std::uint64_t bytes_requested() const { return bytes_requested_; }
-  /// Time of the last data so far, ticks.
+  /// End of the last data so far, in ticks.
   Tick finished() const { return finished_; }
-  /// Commands of all channels in the order of issue per channel; empty unless asked for.
+  /// Commands of all channels in the order of issue per channel; empty unless enabled.
   const std::vector<CommandRecord>& trace() const { return *trace_; }
 
   Tick tick_of(ClientCycle cycle) const;  ///< first tick at or after the cycle's edge
@@ -94,7 +94,7 @@ class MemorySystem {
   Tick frontend_ = 0;
   int burst_shift_;
   std::unique_ptr<std::vector<CommandRecord>> trace_;
-  std::unique_ptr<std::vector<TransferShare>> shares_;  ///< [0] is no share: 0 ends lists
+  std::unique_ptr<std::vector<TransferShare>> shares_;  ///< [0] is not a share: 0 ends lists
   std::uint32_t free_share_ = 0;
   std::array<std::uint32_t, 64> current_{};  ///< share of each channel in the transfer being submitted
   std::vector<Channel> channels_;

@@ -12,7 +12,7 @@ MemoryConfig config_for(const std::string& standard, int channels = 1) {
   MemoryConfig config;
   config.standard = *load_standard(standard);
   config.channels = channels;
-  if (standard == "hbm2-dplena") config.refresh = RefreshMode::kNone;  // its file says why
+  if (standard == "hbm2-dplena") config.refresh = RefreshMode::kNone;  // see the comment in its file
   return config;
 }
 
@@ -92,7 +92,7 @@ TEST(MemorySystem, DoneFollowsTime) {
   EXPECT_EQ(memory.wait(id), 40);
 }
 
-/// A client that holds requests back until their time, against one that submits all of them at once.
+/// A client that delays requests until their time, against one that submits all of them at once.
 TEST(MemorySystem, LaterArrivalsMayBeHeldBack) {
   const MemoryConfig config = config_for("hbm2e-3200", 2);
   MemorySystem early = make(config, 1000000), held = make(config, 1000000);
@@ -111,7 +111,7 @@ TEST(MemorySystem, TheTimeBreakdownSumsToTheElapsedTime) {
   for (const std::string& name : standard_names()) {
     for (const double writes : {0.0, 0.4}) {
       const MemoryConfig config = config_for(name);
-      // Where a write may follow a read so soon that their bursts overlap on the bus, its time is counted twice.
+      // If a write may follow a read so soon that their bursts overlap on the bus, the time is counted twice.
       const auto& t = config.standard.timing;
       if (writes > 0 && t.rtw < t.cl - t.cwl + t.bl) continue;
       MemorySystem memory = make(config, config.standard.tick_fs());
@@ -144,7 +144,7 @@ TEST(MemorySystem, AnOldRequestIsNotStarvedByRowHits) {
     const TransferId first = memory.submit_unchecked(0, 32, Access::kRead, 0);
     memory.wait(first);  // row 0 of bank 0 is open
     const TransferId victim = memory.submit_unchecked(memory.bytes() / 2, 32, Access::kRead, 40);
-    for (int i = 0; i < 400; ++i)  // a hammering of row 0
+    for (int i = 0; i < 400; ++i)  // repeated accesses to row 0
       memory.submit_unchecked(static_cast<std::uint64_t>(i % 30) * 32, 32, Access::kRead, 40 + i * 4);
     return memory.wait(victim) - 40;
   };
@@ -159,7 +159,7 @@ TEST(MemorySystem, RefusesWhatItCannotDo) {
   EXPECT_FALSE(memory.submit(0, 0, Access::kRead, 0));
   EXPECT_FALSE(memory.submit(0, 64, Access::kRead, -1));
   memory.advance(500);
-  EXPECT_FALSE(memory.submit(0, 64, Access::kRead, 499));  // the past is simulated
+  EXPECT_FALSE(memory.submit(0, 64, Access::kRead, 499));  // that time has been simulated
   EXPECT_TRUE(memory.submit(0, 64, Access::kRead, 500));
   config.channels = 3;
   EXPECT_FALSE(MemorySystem::create(config, 1000000));
@@ -184,8 +184,8 @@ TEST(Streams, Traces) {
   for (const char* bad : {"X 0 64 0\n", "R 0 64\n", "R zz 64 0\n", "R 0 64 0 0\n"}) EXPECT_FALSE(parse_trace(bad, "t"));
 }
 
-/// A gap's refreshes are counted, not simulated one by one, and what follows it sees the same memory: with a command
-/// trace every one of them is simulated.
+/// A gap's refreshes are counted rather than simulated one by one, and later commands see the same memory state: with a
+/// command trace every one of them is simulated.
 TEST(Streams, LongGapsEnd) {
   for (const RefreshMode mode : {RefreshMode::kAllBank, RefreshMode::kPerBank}) {
     MemoryConfig config = config_for("hbm2e-3200");

@@ -12,8 +12,8 @@ namespace {
 
 enum class Scope { kPseudochannel, kOtherSid, kSameSid, kGroup, kBank };
 
-/// `second` may come no earlier than `distance` after `first` within the scope. Precharges are counted from where the
-/// device performs them (auto-precharge waits), so rules speak of "PRE" for both.
+/// `second` may come no earlier than `distance` after `first` within the scope. Precharges count from when the device
+/// performs them (auto-precharge waits), so "PRE" in a rule means both kinds.
 struct Rule {
   std::string_view name;
   Scope scope;
@@ -21,7 +21,7 @@ struct Rule {
   Tick distance;
 };
 
-/// A command, or the effect of one: an auto-precharging read is a read and a precharge.
+/// A command, or an effect of one: an auto-precharging read is a read and a precharge.
 struct Event {
   Tick at;
   char kind;
@@ -161,7 +161,7 @@ class Checker {
                                                     : s.refresh_ticks);
   }
 
-  /// What the command does to banks, with checks of the state it finds.
+  /// The command's effects on banks, with checks of their state.
   std::vector<Event> effects(const CommandRecord& c) {
     auto& open = open_[c.pseudochannel];
     switch (c.command) {
@@ -238,7 +238,7 @@ class Checker {
     end = begin + t_.bl;
   }
 
-  /// By time x a pseudo-channel must have had floor(x / interval) refreshes, one of which may still be on its way.
+  /// By time x a pseudo-channel must have had floor(x / interval) refreshes, one of which may still be pending.
   void refresh_rate(const std::vector<CommandRecord>& commands) {
     if (config_.refresh == RefreshMode::kNone || t_.refi == 0) return;
     const int sets = config_.standard.banks() / (config_.standard.refresh_bank_pairs ? 2 : 1);

@@ -1,4 +1,4 @@
-// Every command the controller emits is checked by an independent reading of the standard.
+// Every command that the controller issues is checked by an independent implementation of the standard.
 #include "npu/dram/protocol_checker.h"
 
 #include <gtest/gtest.h>
@@ -78,8 +78,8 @@ TEST(Protocol, SaturatingStreams) {
       }
 }
 
-/// The checker itself: a command moved one clock earlier than the controller dared must be found, wherever the command
-/// is bound by a constraint rather than by an arrival. In a saturated random stream nearly all are.
+/// Tests the checker: it must find a command moved one clock earlier than the controller issued it, if the command was
+/// bound by a constraint rather than by an arrival. In a saturated random stream nearly all are.
 TEST(Protocol, TheCheckerFindsCommandsThatComeTooEarly) {
   const MemoryConfig config = protocol_config("hbm2-2000");
   auto memory = MemorySystem::create(config, 1000000, true);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kFolder = "dram/";
 
-/// Nanoseconds round up to whole clocks: a delay may be longer, never shorter. The tolerance absorbs 15 / 0.625 in
-/// binary.
+/// Nanoseconds round up to whole clocks: a delay may become longer, never shorter. The tolerance handles 15 / 0.625,
+/// which is not exact in binary.
 Tick clocks_of_ns(double ns, std::int64_t tck_fs) {
   return static_cast<Tick>(std::ceil(ns * 1e6 / static_cast<double>(tck_fs) - 1e-6));
 }
@@ -166,7 +166,7 @@ Expected<DramStandard> load_standard(const std::string& name_or_path) {
 
 std::vector<std::string> standard_names() {
   std::vector<std::string> names = shipped_names(kFolder);
-  std::erase(names, "mappings");  // of all standards (AddressMap)
+  std::erase(names, "mappings");  // for all standards (AddressMap)
   return names;
 }
 

@@ -32,7 +32,7 @@ struct Timing {
   Tick write_to_read_l() const { return cwl + bl + wtr_l; }
 };
 
-/// One line of the table of timing parameters, from which the files are read and the manual is printed.
+/// One entry of the table of timing parameters, which is used to read the files and print the manual.
 struct TimingField {
   std::string_view key;
   Tick Timing::* member;
@@ -41,7 +41,7 @@ struct TimingField {
 };
 const std::vector<TimingField>& timing_fields();
 
-/// Where a timing value comes from, as its file says.
+/// The source of a timing value, according to its file.
 struct TimingSource {
   std::string key, value, source;  ///< "rfc", "350 ns", "JESD235D, 8 Gb"
 };

@@ -32,7 +32,7 @@ TEST(Standard, NanosecondsRoundUpToClocks) {
   EXPECT_EQ(hbm3->timing.faw, 2 * 24);
   EXPECT_EQ(hbm3->activate_ticks, 3);
   EXPECT_EQ(load_standard("hbm2e-3200")->timing.faw, 24);
-  // CL + BL + 2 - CWL where no tRTW is given
+  // CL + BL + 2 - CWL if no tRTW is given
   EXPECT_EQ(load_standard("hbm2-2000")->timing.rtw, 14 + 2 + 2 - 5);
 }
 

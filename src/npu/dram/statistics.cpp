@@ -6,7 +6,7 @@
 namespace dllm::npu::dram {
 namespace {
 
-/// Values below 4 have a bucket each; above, the top three bits name it.
+/// Values below 4 have a bucket each; above, the top three bits select it.
 int bucket_of(Tick latency) {
   const auto value = static_cast<std::uint64_t>(std::max<Tick>(latency, 0));
   if (value < 4) return static_cast<int>(value);

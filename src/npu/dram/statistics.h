@@ -7,7 +7,7 @@
 
 namespace dllm::npu::dram {
 
-/// Where the column-command time of a pseudo-channel went. The parts sum to the elapsed time exactly.
+/// How the column-command time of a pseudo-channel was spent. The parts sum exactly to the elapsed time.
 struct TimeBreakdown {
   Tick data = 0;        ///< bursts
   Tick refresh = 0;     ///< draining for, executing and recovering from a refresh
@@ -20,7 +20,7 @@ struct TimeBreakdown {
   Tick total() const { return data + refresh + turnaround + row + column + mode + idle; }
 };
 
-/// Counts of one pseudo-channel.
+/// Counters of one pseudo-channel.
 struct PseudochannelStats {
   std::uint64_t reads = 0, writes = 0;  ///< bursts
   std::uint64_t row_hits = 0, row_misses = 0, row_conflicts = 0;

@@ -34,7 +34,7 @@ class Generator {
     return address;
   }
 
-  /// A function of the seed and the index alone, so the addresses are the same for every mix.
+  /// A function of the seed and the index only, so the addresses are the same for every mix.
   bool is_write(std::uint64_t index) const {
     if (spec_.write_fraction <= 0 || spec_.write_fraction >= 1) return spec_.write_fraction >= 1;
     std::uint64_t state = spec_.seed ^ (index * 0xd1342543de82ef95u);
@@ -64,10 +64,10 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
       spec.outstanding != 0 ? spec.outstanding : 256 * static_cast<std::uint64_t>(memory.pseudochannels());
   Generator generator(spec, footprint);
   std::vector<TransferId> flight(static_cast<std::size_t>(std::min(window, spec.requests)));
-  // What is outstanding lies in `flight` in a circle, the oldest first; a 64th of it is renewed at a time.
+  // Outstanding requests are in the ring `flight`, oldest first; a 64th of it is renewed at a time.
   const std::size_t group = std::max<std::size_t>(1, flight.size() / kRenewals);
   ClientCycle now = 0;
-  std::size_t oldest = 0, waited = 0;  // of the places from `oldest` on, this many are free
+  std::size_t oldest = 0, waited = 0;  // from `oldest` on, this many places are free
   for (std::uint64_t i = 0; i < spec.requests; ++i) {
     if (i >= flight.size() && waited == 0) {
       waited = std::min(group, flight.size() - oldest);
@@ -79,7 +79,7 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
     oldest = oldest + 1 == flight.size() ? 0 : oldest + 1;
     if (waited > 0) --waited;
   }
-  // Places that were freed and not filled again come last in the circle.
+  // Places that were freed and not refilled come last in the ring.
   memory.wait_all(std::span(flight).subspan(oldest + waited));
   memory.wait_all(std::span(flight).first(oldest));
   return summary(memory);

@@ -16,7 +16,7 @@ enum class Pattern {
 };
 
 /// Synthetic traffic from one closed-loop client with up to `outstanding` requests in flight: it waits for the oldest
-/// 64th of them, at least one, and then issues as many anew.
+/// 64th of them, at least one, and then issues as many new ones.
 struct StreamSpec {
   Pattern pattern = Pattern::kSequential;
   std::uint64_t requests = 100000;
@@ -37,7 +37,7 @@ struct StreamResult {
   double fraction_of_peak = 0;
 };
 
-/// Errors: a request that does not fit the memory, a mix of nothing.
+/// Errors: a request that does not fit the memory, an empty mix.
 Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec);
 
 /// One line of a trace: "R 0x1000 64 120": direction, byte address, bytes, arrival in client cycles.
@@ -46,10 +46,10 @@ struct TraceRequest {
   std::uint64_t address = 0, bytes = 0;
   ClientCycle arrival = 0;
 };
-/// Errors: malformed lines, with their number. Empty lines and what follows a '#' are skipped.
+/// Errors: malformed lines, with their number. Empty lines and text after a '#' are ignored.
 Expected<std::vector<TraceRequest>> parse_trace(const std::string& text, const std::string& file);
 
-/// Open loop: requests arrive when the trace says. Returns the completion cycle of each.
+/// Open loop: requests arrive at the times in the trace. Returns the completion cycle of each.
 Expected<std::vector<ClientCycle>> run_trace(MemorySystem& memory, const std::vector<TraceRequest>& requests);
 
 StreamResult summary(const MemorySystem& memory);

@@ -29,7 +29,7 @@ double port_area(std::int64_t ports) {
 }
 double port_energy(std::int64_t ports) { return 1 + kPortPitch * static_cast<double>(ports - 1); }
 
-/// Of one lane, um2: output latches of all pipes and the ways from them to the operands of every start; operand and
+/// Of one lane, um2: output latches of all pipes and the paths from them to the operands of every start; operand and
 /// result registers of each start beyond the first.
 double issue_um2_per_lane(const Device::Issue& issue) {
   const auto starts = static_cast<double>(issue.chaining != 0 ? issue.vector_starts : 1);
@@ -49,7 +49,7 @@ StepEnergy step_energy(const Device& device, const Work& work, double seconds) {
   const auto mlen = static_cast<double>(a.mlen), vlen = static_cast<double>(a.vlen);
   StepEnergy energy;
   energy.matrix = work.macs * e.mac_pj * scale.logic * kPico;
-  // What issue adds to a lane switches with it.
+  // The gates that issue adds to a lane switch with it.
   const double lane = 1 + issue_um2_per_lane(device.issue) * 1e-6 / vector_area_fit().slope;
   energy.vector = work.lane_ops * e.vector_lane_pj * lane * scale.logic * kPico;
   // At full rate the array takes MLEN weights and MLEN BF16 activations per BLEN / tile_cycles cycles.

@@ -10,39 +10,39 @@
 
 namespace dllm::npu {
 
-/// What a step does, as far as energy is concerned.
+/// The work of a step, as the energy model needs it.
 struct Work {
   double macs = 0;
   double matrix_cycles = 0;                ///< of the array
   double lane_ops = 0;                     ///< vector instructions x lanes
-  double read_bytes = 0, write_bytes = 0;  ///< of DRAM, instructions included
+  double read_bytes = 0, write_bytes = 0;  ///< of DRAM, including instructions
   double instructions = 0;                 ///< executed
   /// Rows of vector SRAM read and written, as simulated; negative: estimated from lane_ops and matrix_cycles.
   double vector_rows = -1;
   double matrix_bytes_written = 0;  ///< of matrix SRAM
 };
 
-/// Joules of a step, by where they go.
+/// Joules of a step, by consumer.
 struct StepEnergy {
   double matrix = 0, vector = 0, sram = 0;
   double instruction = 0;  ///< fetch from instruction SRAM, decode and issue
   double dram_core = 0, dram_io = 0, dram_background = 0;
-  double phy = 0;    ///< interfaces, idle or not, over the step's time
+  double phy = 0;    ///< interfaces, active or idle, over the step's time
   double fixed = 0;  ///< leakage and clock tree over the step's time
   double total() const {
     return matrix + vector + sram + instruction + dram_core + dram_io + dram_background + phy + fixed;
   }
 };
 
-/// Energy of work that takes `seconds`, from the device's [energy] table at its clock and supply (power.h). Rows of
-/// DRAM are taken as read whole: one activation per row of bytes.
+/// Energy of work that takes `seconds`, from the device's [energy] table at its clock and supply (power.h). Assumes
+/// that DRAM rows are read whole: one activation per row of bytes.
 StepEnergy step_energy(const Device& device, const Work& work, double seconds);
 
-/// Joules of simulated DRAM traffic, from its counts: bursts, activations and time of one pseudo-channel.
+/// Joules of simulated DRAM traffic, from its counters: bursts, activations and time of one pseudo-channel.
 double dram_energy(const Device& device, const dram::PseudochannelStats& stats);
 
-/// Silicon area, mm2 at 7 nm, from published synthesis points and open cell libraries; what is assumed is named in
-/// docs/design/npu-energy.md. No wires, no network on chip.
+/// Silicon area, mm2 at 7 nm, from published synthesis points and open cell libraries; docs/design/npu-energy.md lists
+/// the assumptions. No wires, no network on chip.
 struct AreaModel {
   double matrix = 0, vector = 0, scalar = 0;
   double issue = 0;  ///< front end, queues, a second vector start, chaining, further accumulators
@@ -57,7 +57,7 @@ AreaModel area(const Device& device);
 nlohmann::ordered_json area_json(const AreaModel& area);
 nlohmann::ordered_json energy_json(const StepEnergy& energy);
 
-/// The published synthesis points of d-PLENA's vector unit (Table IV: ASAP7, 1 GHz) and what the fit says of them.
+/// The published synthesis points of d-PLENA's vector unit (Table IV: ASAP7, 1 GHz) and the fit's values for them.
 struct SynthesisPoint {
   std::int64_t vlen;
   double area_mm2, power_mw;

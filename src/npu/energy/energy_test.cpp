@@ -29,7 +29,7 @@ TEST(Energy, AreaOfTheArray) {
   EXPECT_NEAR(area(*load_device("dart-2048")).vector, 2.931, 0.003);
 }
 
-/// Each part of a machine costs area or energy, and a fast one more than a slow one.
+/// Each part of a machine costs area or energy, and a faster one costs more.
 TEST(Energy, NothingIsFree) {
   const auto with = [](std::vector<std::string> sets) {
     std::vector<Override> overrides;
@@ -46,7 +46,7 @@ TEST(Energy, NothingIsFree) {
         << less;
   EXPECT_GT(area(with({"clock.ghz=1.4"})).matrix, 1.1 * area(plain).matrix);
   const Work work{.macs = 1e12, .matrix_cycles = 4e6, .lane_ops = 1e10, .read_bytes = 1e9, .instructions = 2e5};
-  // The same work in the time that the clock gives it.
+  // The same work in the time that the clock allows.
   double last = 1e9;
   for (const char* clock : {"clock.ghz=1.8", "clock.ghz=1.4", "clock.ghz=1", "clock.ghz=0.8"}) {
     const Device device = with({clock});

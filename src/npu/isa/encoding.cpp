@@ -22,7 +22,7 @@ Error invalid(std::string what, std::string hint = "") {
   return {ErrorCode::kInvalidFile, std::move(what), "", std::move(hint)};
 }
 
-/// The registers and literals that exist; the width of a field may allow more.
+/// The registers and literals that exist; a field's width may allow more.
 Expected<void> check_operand(const InstructionInfo& row, const Operand& operand, std::uint32_t value) {
   const auto out_of = [&](std::string_view kind, std::uint32_t limit) {
     return invalid(

@@ -9,7 +9,7 @@
 
 namespace dllm::npu {
 
-/// A decoded instruction: one value per bit field. Fields that the row does not name are 0.
+/// A decoded instruction: one value per bit field. Fields that the form does not have are 0.
 struct Instruction {
   Op op = Op::C_BREAK;
   std::array<std::uint32_t, kFieldCount> fields = {};
@@ -21,14 +21,14 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-/// Errors: a field's value is too large for it, or for what the operand allows. No `where`: the caller knows the place.
+/// Errors: a value too large for its field, or not allowed for the operand. No `where`: the caller knows the place.
 Expected<std::uint32_t> encode(const Instruction& instruction);
 
-/// Errors: opcode 0, an unknown function code, set bits that no operand names, a register that does not exist, a
-/// literal beyond its limit.
+/// Errors: opcode 0, an unknown function code, set bits that no operand uses, a register that does not exist, a literal
+/// beyond its limit.
 Expected<Instruction> decode(std::uint32_t word);
 
-/// One line of assembly, which assembles to the same word. Optional trailing operands that are 0 are left out.
+/// One line of assembly, which gives the same word. Optional trailing operands that are 0 are omitted.
 std::string to_text(const Instruction& instruction);
 
 /// A BF16 literal of S_LI_FP: a number that reads back exactly, "inf", "-inf", or "0x7fc1" for NaNs.

@@ -36,7 +36,7 @@ std::string form(const InstructionInfo& row) {
   return text;
 }
 
-/// The other ways to write it; "" if there is only one.
+/// The alternative forms; "" if there is only one.
 std::string also(const InstructionInfo& row) {
   std::string text;
   if (!row.alias.empty()) text = fmt::format("Also named `{}`.", row.alias);

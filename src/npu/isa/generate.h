@@ -9,7 +9,7 @@ namespace dllm::npu {
 std::string isa_markdown();
 
 /// rtl/dllm_isa_pkg.sv: opcodes, field positions, function codes, control registers. No parameterised packages,
-/// interfaces or unpacked structs, so that Verilator 5.006 and Yosys 0.23 read it.
+/// interfaces or unpacked structs, so that Verilator 5.006 and Yosys 0.23 can read it.
 std::string isa_systemverilog();
 
 nlohmann::ordered_json isa_json();

@@ -6,9 +6,9 @@
 #include <span>
 #include <string_view>
 
-// The instruction set, described once. Encoder, decoder, assembler, disassembler, hazard check, address resolution,
-// docs/guide/isa.md and rtl/dllm_isa_pkg.sv are all read from the table of this header; an instruction costs one row of
-// it and one semantic function of the machine.
+// The only description of the instruction set. Encoder, decoder, assembler, disassembler, hazard check, address
+// resolution, docs/guide/isa.md and rtl/dllm_isa_pkg.sv are all derived from the table of this header; a new
+// instruction needs one table entry and one semantic function of the machine.
 //
 // Opcodes 0x01-0x37 are PLENA's (binary compatible); 0x38-0x3F and the variants selected by a function field are the
 // unified diffusion extension.
@@ -19,7 +19,7 @@ inline constexpr int kGpRegisters = 16;
 inline constexpr int kFpRegisters = 8;
 inline constexpr int kAddressRegisters = 8;
 
-/// One row of the table: a mnemonic with its form. Two rows may share an opcode and differ in a function field.
+/// One entry of the table: a mnemonic with its form. Two entries may share an opcode and differ in a function field.
 enum class Op : std::uint8_t {
   M_MM,
   M_TMM,
@@ -98,7 +98,7 @@ enum class Class : std::uint8_t { kMatrix, kVector, kScalar, kHbm, kControl, kSa
 /// Which execution unit an instruction occupies.
 enum class Unit : std::uint8_t { kMatrix, kVector, kScalarFp, kScalarInt, kLoad, kStore, kControl };
 
-/// How long it takes, by rule; the timing model maps rules to cycles of a device (docs/design/npu-timing.md).
+/// The rule for its duration; the timing model maps rules to cycles of a device (docs/design/npu-timing.md).
 enum class Latency : std::uint8_t {
   kMatrixTile,    ///< BLEN steady (MLEN under the compatibility switch)
   kMatrixHeads,   ///< rows/BLEN x cols/BLEN x BLEN
@@ -142,7 +142,7 @@ enum class OperandKind : std::uint8_t {
   kGp,    ///< gp0-gp15
   kFp,    ///< f0-f7
   kAddr,  ///< a0-a7
-  kZero,  ///< an operand of PLENA's syntax that nothing reads: written 0
+  kZero,  ///< an operand of PLENA's syntax that is ignored: written 0
   kUint,  ///< unsigned literal up to `limit`
   kSint,  ///< two's complement literal of the field's width: an instruction offset or a label
   kBf16,  ///< a literal float, or the 16 bits as 0x....
@@ -160,11 +160,11 @@ struct Operand {
   bool optional = false;    ///< may be left out at the end of a line; reads as 0
 };
 
-/// The address spaces. The four accumulators are spaces, too: a matrix instruction reads and writes one.
+/// The address spaces. The four accumulators are spaces too: a matrix instruction reads and writes one.
 enum class Space : std::uint8_t { kVram, kMram, kFpMem, kIntMem, kHbm, kAccMm, kAccBmm, kAccMv, kAccBmv };
 inline constexpr int kSpaceCount = 9;
 
-/// What a memory access covers; machine/resolve.cpp turns a rule into addresses.
+/// The extent of a memory access; machine/resolve.cpp computes addresses from these rules.
 enum class Extent : std::uint8_t {
   kNone,
   kRow,              ///< VRAM: one row of VLEN

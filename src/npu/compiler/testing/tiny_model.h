@@ -15,7 +15,7 @@
 
 namespace dllm::npu::test {
 
-/// Layers of experts in place of the dense ones, from layer `leading_dense` on; none if `count` is 0.
+/// Layers of experts instead of dense ones, from layer `leading_dense` on; none if `count` is 0.
 struct TinyExperts {
   std::int64_t count = 0, used = 2, width = 24, shared_width = 0, leading_dense = 0;
   GateScore score = GateScore::kSoftmax;
@@ -88,7 +88,7 @@ class TinyWeights {
       names_.push_back(graph.weights[i].name);
     }
   }
-  /// Element i of every weight whose name ends so becomes value(i).
+  /// Sets element i of every weight whose name ends in this to value(i).
   void fill(std::string_view ending, const std::function<float(std::size_t)>& value) {
     for (std::size_t w = 0; w < data_.size(); ++w)
       for (std::size_t i = 0; names_[w].ends_with(ending) && i < data_[w].size(); ++i) data_[w][i] = value(i);
