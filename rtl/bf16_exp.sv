@@ -1,5 +1,6 @@
-// e^x of a BF16, x clamped to [-88, 88], correctly rounded for all 65,536 arguments (the co-simulation tries each).
-// y = x log2 e in fixed point; 2^(fraction of y) from chords; a short list of arguments that this rounds wrongly.
+// e^x of a BF16, x clamped to [-88, 88], correctly rounded for all 65,536 arguments (the co-simulation tests each). y =
+// x log2 e in fixed point; 2^(fraction of y) by linear interpolation; a short list of arguments for which this would
+// round wrongly.
 `include "fault.svh"
 module bf16_exp (
   input  logic [15:0] x_i,
@@ -15,7 +16,7 @@ module bf16_exp (
   assign is_small = x_i[14:7] < 8'd118;  // below 2^-9: 1
   assign magnitude = x_i[14:0] > Clamp && !`FAULT(4) ? Clamp : x_i[14:0];
 
-  // 8 x 15 bits, then 2^(e + 9), e + 9 in 0..15: 7 bits above the point and 30 below, of which 16 are kept.
+  // 8 x 15 bits, then 2^(e + 9), e + 9 in 0..15: 7 bits above the binary point and 30 below, of which 16 are kept.
   logic [3:0] raise;
   logic [22:0] product;
   logic [37:0] wide;
@@ -39,7 +40,7 @@ module bf16_exp (
   logic [14:0] rounded;
   assign step = {10'b0, rise} * {10'b0, y[9:0]};
   assign chord = {1'b1, start} + {6'b0, step[19:10]};
-  // Rounding may carry into the exponent: the hidden one is added to the biased exponent less one.
+  // Rounding may carry into the exponent: the hidden one is added to the biased exponent minus one.
   assign rounded = {y[23:16] + 8'd126, 7'b0} + {7'b0, chord[15:8]} + {14'b0, chord[7]};
 
   logic unused_bits;

@@ -1,5 +1,5 @@
-// Product of two BF16, to nearest even, subnormals kept; a NaN is the positive quiet one. The 16 bits of the exact
-// product leave FP32, through which the functional machine passes, nothing to round that BF16 would see.
+// Product of two BF16, to nearest even, with subnormals; a NaN result is the positive quiet one. The functional machine
+// goes through FP32, which holds the exact 16-bit product, so there is only one rounding.
 module bf16_multiply (
   input  logic [15:0] a_i,
   input  logic [15:0] b_i,

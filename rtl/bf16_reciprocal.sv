@@ -1,5 +1,5 @@
 // 1/x of a BF16, correctly rounded for all arguments: a table of the significand's reciprocal with a sticky bit, and
-// one rounding, which for results below 2^-126 is at another place.
+// one rounding, whose position differs for results below 2^-126.
 `include "fault.svh"
 module bf16_reciprocal (
   input  logic [15:0] x_i,

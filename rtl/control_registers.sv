@@ -1,4 +1,4 @@
-// Address, scale, stride and mask registers, and the one control register that the engine has.
+// Address, scale, stride and mask registers, and the engine's only control register.
 module control_registers (
   input  logic        clk_i,
   input  logic        rst_ni,

@@ -1,5 +1,5 @@
-// Decode, all combinational: the class of an instruction, the general registers that it reads, its addresses and
-// lengths, and whether it traps.
+// Combinational decoder: the class of an instruction, the general registers that it reads, its addresses and lengths,
+// and whether it traps.
 module decode #(
   parameter int VLEN = 16,
   parameter int VRAM_ROWS = 256,

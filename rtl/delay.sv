@@ -1,4 +1,4 @@
-// A shift register of DEPTH stages; a wire for 0. Data need no reset: a valid bit travels with them.
+// A shift register of DEPTH stages; a wire for 0. Data need no reset, because a valid bit travels with them.
 module delay #(
   parameter int WIDTH = 1,
   parameter int DEPTH = 1

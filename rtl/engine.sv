@@ -1,6 +1,6 @@
-// The engine: sequencer, vector unit, scalar units and the three SRAM domains. Instructions execute one after the
-// other, each to its end, as `--issue serial` of the cycle simulator has them. An instruction is decoded, its general
-// registers read and its SRAM reads issued while the one before it is in its last cycle.
+// The engine: sequencer, vector unit, scalar units and the three SRAM domains. Instructions execute one at a time, each
+// to completion, as under `--issue serial` in the cycle simulator. An instruction is decoded, its general registers are
+// read and its SRAM reads are issued during the last cycle of the previous one.
 `include "fault.svh"
 module engine #(
   parameter int VLEN = 16,
@@ -27,13 +27,13 @@ module engine #(
   input  logic [31:0]       prefetch_rows_i,  // reset value of the control register
   output logic              running_o,
   output logic [2:0]        trap_o,           // 0: none
-  // Memories, while nothing runs: 0 vector, 1 FP, 2 INT, 3 instructions.
+  // Host access to the memories, while nothing runs: 0 vector, 1 FP, 2 INT, 3 instructions.
   input  logic              host_write_i,
   input  logic [1:0]        host_space_i,
   input  logic [15:0]       host_address_i,
   input  logic [Row-1:0]    host_data_i,
   output logic [Row-1:0]    host_data_o,      // a cycle later
-  // Transfers: a descriptor for a cycle, then rows, and done with the last one or later.
+  // Transfers: a descriptor for one cycle, then rows, and done with the last one or later.
   output logic              dma_request_o,
   output logic [63:0]       dma_address_o,
   output logic [31:0]       dma_offset_o,
@@ -46,7 +46,7 @@ module engine #(
   input  logic [RowBits-1:0] dma_row_i,
   input  logic [Row-1:0]    dma_data_i,
   input  logic              dma_done_i,
-  // What executes, for traces; registers.
+  // The executing instruction, for traces; registers.
   output logic              issue_o,
   output logic [PcBits-1:0] pc_o,
   output logic [511:0]      gp_o,
@@ -83,7 +83,7 @@ module engine #(
     .trap_o(trap)
   );
 
-  // Of the second word, whether it is a loop, and its register with the result of this cycle.
+  // For the second word: whether it is a loop, and its register with the result of this cycle.
   logic s_start, s_end;
   logic [31:0] r_second;
   assign s_start = second[5:0] == dllm_isa_pkg::OP_C_LOOP_START;
@@ -122,7 +122,7 @@ module engine #(
   assign x_register = x_word_q[9:6];
   assign hold_loop = x_valid_q && !x_last && (x_max_index || x_int || x_load_int) && x_register == first[9:6];
 
-  // f registers hold FP32; what reads them gets BF16.
+  // f registers hold FP32; readers get BF16.
   logic [15:0] f_d, f_a, f_b, f_c;
   f32_to_bf16 i_f_d (.value_i(fp_q[x_word_q[8:6]]), .bf16_o(f_d));
   f32_to_bf16 i_f_a (.value_i(fp_q[x_word_q[12:10]]), .bf16_o(f_a));
@@ -232,7 +232,7 @@ module engine #(
                (x_scalar || x_load_fp || x_sum || (x_max && max_found) || (x_max_index && max_greater));
     fp_data = {scalar_result, 16'b0};
     if (x_load_fp) fp_data = {fp_word, 16'b0};
-    // V_RED_MAX leaves BF16 in the register even where that stays the maximum.
+    // V_RED_MAX leaves BF16 in the register even if that value stays the maximum.
     if (x_max || x_max_index) fp_data = {max_greater ? max_value : f_d, 16'b0};
     if (x_sum) fp_data = sum;
     if (x_word_q[5:0] == dllm_isa_pkg::OP_S_LI_FP && x_word_q[31:30] == 2'd0) fp_data = {x_word_q[29:14], 16'b0};
@@ -307,7 +307,7 @@ module engine #(
     .address_i(host_address_i[PcBits-1:0]), .data_i(host_data_i[31:0])
   );
 
-  // What the host asked for a cycle ago.
+  // What the host requested a cycle ago.
   logic [1:0] space_q;
   always_ff @(posedge clk_i) space_q <= host_space_i;
   assign host_data_o = space_q == 2'd0 ? row_a

@@ -1,5 +1,5 @@
-// Planted faults, for the tests of the tests: `FAULT(n) is constant 0 in the design. The co-simulation is built with
-// DLLM_FAULTS and switches one on at a time.
+// Fault injection, to test the tests: `FAULT(n) is constant 0 in the design. The co-simulation is built with
+// DLLM_FAULTS and enables one fault at a time.
 `ifndef DLLM_FAULT_SVH
 `define DLLM_FAULT_SVH
 `ifdef DLLM_FAULTS

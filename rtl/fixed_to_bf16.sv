@@ -23,7 +23,7 @@ module fixed_to_bf16 #(
     end
   end
 
-  // Biased exponent of the leading one; at or below 0 the significand moves right, a lost bit stays as sticky.
+  // Biased exponent of the leading one; at or below 0 the significand is shifted right, and lost bits become sticky.
   logic signed [11:0] biased, right;
   logic [Top-1:0] shifted;
   logic lost, up;

@@ -1,8 +1,8 @@
-// IEEE addition of {sign, 8 bits of exponent, MAN of fraction}: FP32 for 23, BF16 for 7. To nearest even, subnormals
-// kept; every NaN is the positive quiet one without payload.
+// IEEE addition of {sign, 8 bits of exponent, MAN of fraction}: FP32 for 23, BF16 for 7. To nearest even, with
+// subnormals; every NaN is the positive quiet one without payload.
 //
-// BF16 sums of the functional machine pass through FP32. Two roundings equal one, as 24 >= 2 * 8 + 2 (Figueroa, "When
-// is double rounding innocuous?", 1995), so one rounding is built.
+// In the functional machine BF16 sums go through FP32. Two roundings equal one, as 24 >= 2 * 8 + 2 (Figueroa, "When is
+// double rounding innocuous?", 1995), so this rounds once.
 `include "fault.svh"
 module fp_add #(
   parameter int MAN = 23
@@ -25,7 +25,7 @@ module fp_add #(
   assign e_small = less[MAN+7:MAN] == 8'd0 ? 8'd1 : less[MAN+7:MAN];
   assign distance = e_big - e_small;
 
-  // Align; what falls off stays as the lowest bit.
+  // Align; shifted-out bits are kept in the lowest bit.
   logic [W-1:0] significand, addend, shifted, kept, total;
   logic sticky;
   assign significand = {1'b0, big[MAN+7:MAN] != 8'd0, big[MAN-1:0], 3'b0};

@@ -1,4 +1,4 @@
-// What the sequencer must know of an instruction before it executes. One class at most; none: not built, a trap.
+// What the sequencer needs to know about an instruction before it executes. At most one class; none: a trap.
 module instruction_class (
   input  logic [31:0] word_i,
   output logic        loop_start_o,

@@ -1,5 +1,5 @@
-// S_MAP_V_FP: words of FP SRAM become the first lanes of a row, the others 0. A word is read in one cycle and put into
-// the row in the next.
+// S_MAP_V_FP: words of FP SRAM become the first lanes of a row, the others 0. A word is read in one cycle and inserted
+// into the row in the next.
 `include "fault.svh"
 module map_row #(
   parameter int VLEN = 16,
@@ -9,8 +9,8 @@ module map_row #(
   input  logic            clk_i,
   input  logic            first_i,     // the instruction's first cycle
   input  logic [31:0]     elements_i,  // at most VLEN
-  input  logic [15:0]     word_i,      // asked for in the cycle before
-  output logic [Lane:0]   next_o,      // word to ask for in this cycle
+  input  logic [15:0]     word_i,      // requested in the cycle before
+  output logic [Lane:0]   next_o,      // word to request in this cycle
   output logic            done_o,
   output logic [Row-1:0]  row_o
 );

@@ -1,5 +1,5 @@
-// Streaming maximum with index, a row per cycle, STAGES cycles from the row to the result. The comparison with the
-// running maximum is the last level: rows follow each other without a gap.
+// Streaming maximum with index: accepts a row per cycle, STAGES cycles from row to result. The comparison with the
+// running maximum is the last level, so rows follow each other without a gap.
 module max_index #(
   parameter int VLEN = 8,
   parameter int STAGES = 4,
@@ -26,7 +26,7 @@ module max_index #(
     for (genvar i = 0; i < VLEN; i++) begin : g_lane
       logic [15:0] lane_key;
       order_key i_key (.value_i(row_i[16*i+:16]), .key_o(lane_key));
-      // Both zeros have one key; the bit gives the sign back.
+      // Both zeros have one key; this bit restores the sign.
       assign lanes[18*i+:18] = {active_i[i], lane_key, row_i[16*i+15]};
     end
   endgenerate

@@ -1,6 +1,6 @@
 // The first of the largest active lanes: {active, key, negative zero} per lane, pairs compared on HEIGHT levels. A node
-// keeps the left candidate unless the right {active, key} is strictly greater: the lower lane wins ties, and a lane
-// that is off loses against every other. The last of the LEVELS + 1 levels is the running maximum.
+// keeps the left candidate unless the right {active, key} is strictly greater: the lower lane wins ties, and an
+// inactive lane loses against every other. The last of the LEVELS + 1 levels is the running maximum.
 `include "fault.svh"
 module max_tree #(
   parameter int HEIGHT = 3,

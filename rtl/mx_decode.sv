@@ -1,5 +1,5 @@
-// An MX element to a signed integer in units of its smallest step; a NaN code gives 0 and special_o. ELEMENT counts as
-// MxElement in src/numerics/mx.h: 0 INT4, 1 INT8, 2 E2M1, 3 E2M3, 4 E3M2, 5 E4M3.
+// Converts an MX element to a signed integer in units of its smallest step; a NaN code gives 0 and special_o. ELEMENT
+// is an MxElement of src/numerics/mx.h: 0 INT4, 1 INT8, 2 E2M1, 3 E2M3, 4 E3M2, 5 E4M3.
 module mx_decode #(
   parameter int ELEMENT = 1,
   localparam int Bits = ELEMENT == 0 || ELEMENT == 2 ? 4 : ELEMENT == 3 || ELEMENT == 4 ? 6 : 8,

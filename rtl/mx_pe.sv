@@ -1,11 +1,11 @@
 // A processing element. First stage: the integer product, added to the exact sum of its group (terms that share both
-// scales). Second stage, at the end of a group: the sum moves into the window below the reference exponent and is
+// scales). Second stage, at the end of a group: the sum is shifted into the window below the reference exponent and
 // added.
 //
 //   reference = max(reference so far, largest exponent of the instruction's groups)
 //   value     = sticky(value >> rise of the reference) + sticky((sum << GUARD) >> (reference - exponent of the group))
 //
-// The largest exponent comes with the first term: all scales of an instruction are read before its products.
+// The largest exponent arrives with the first term: all scales of an instruction are read before its products.
 `include "fault.svh"
 module mx_pe #(
   parameter int A_WIDTH = 8,
@@ -44,7 +44,7 @@ module mx_pe #(
   always_ff @(posedge clk_i)
     if (valid_i) begin
       sum_q <= group_first_i ? product : sum_q + product;
-      // The second stage of the instruction's first group moves the window.
+      // The second stage of the instruction's first group shifts the window.
       if (group_first_i) start_q <= first_i;
       if (first_i) any_q <= any_i;
       if (first_i) largest_q <= largest_i;
@@ -52,7 +52,7 @@ module mx_pe #(
       exponent_q <= exponent_i;
     end
 
-  logic held_q;  // the reference is one
+  logic held_q;  // the reference is valid
   logic signed [9:0] reference_q, reference;
   logic signed [ACC-1:0] value_q, kept, added;
   logic rises;

@@ -1,4 +1,4 @@
-// BF16 to an unsigned key that orders like the numbers: zeros share a key, NaNs are beyond the infinities of their
+// BF16 to an unsigned key with the order of the numbers: zeros share a key, NaNs are beyond the infinities of their
 // sign.
 `include "fault.svh"
 module order_key (

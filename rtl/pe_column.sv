@@ -1,7 +1,7 @@
 // A column of the array: BLEN processing elements, one output each, for KLEN terms per instruction in MX formats.
 // Weights move down the column a row per cycle; row i of the input enters i cycles later. After the last term a row's
-// sum is aligned and added, then converted: the first of the two cycles that the timing model has after the skew, and
-// the second. The drain reads a row per cycle.
+// sum is aligned and added, then converted: these are the two cycles that the timing model counts after the skew. The
+// drain reads a row per cycle.
 module pe_column #(
   parameter int BLEN = 8,
   parameter int KLEN = 8,
@@ -41,7 +41,7 @@ module pe_column #(
   assign term = first_i ? '0 : term_q;
   always_ff @(posedge clk_i) if (valid_i) term_q <= term + 1'b1;
 
-  // What moves down the column.
+  // Data that move down the column.
   localparam int Down = 5 + GroupBits + WBits + Groups * 9;
   logic [(BLEN+1)*Down-1:0] down;
   logic group_first, group_last, last;
@@ -85,7 +85,7 @@ module pe_column #(
         .data_o({a_code, a_scales, a_zeros})
       );
 
-      // Scales of the instruction: with the first term, then kept.
+      // Scales of the instruction: arrive with the first term, then held.
       logic [Groups*8-1:0] a_scales_q, w_scales_q, a_now, w_now;
       logic [Groups-1:0] a_zeros_q, w_zeros_q, a_zero_now, w_zero_now;
       assign {a_now, w_now} = first ? {a_scales, w_scales} : {a_scales_q, w_scales_q};
@@ -124,7 +124,7 @@ module pe_column #(
         .reference_o(references[r*10+:10]), .nan_o(nans[r])
       );
 
-      // Valid bits are reset, the rest follows them.
+      // Valid bits are reset; the other registers follow them.
       valid_delay #(.DEPTH(1)) i_valid (.clk_i, .rst_ni, .valid_i(valid), .valid_o(down[(r+2)*Down-1]));
       delay #(.WIDTH(Down - 1), .DEPTH(1)) i_down (
         .clk_i, .data_i(down[r*Down+:Down-1]), .data_o(down[(r+1)*Down+:Down-1])

@@ -1,5 +1,5 @@
-// V_RED_SUM: running FP32 sum of a row of BF16, a row per cycle, STAGES cycles from the row to the result. Lanes that
-// are off count as zero.
+// V_RED_SUM: running FP32 sum of BF16 rows: accepts a row per cycle, STAGES cycles from row to result. Inactive lanes
+// count as zero.
 module row_sum #(
   parameter int VLEN = 8,
   parameter int STAGES = 8,

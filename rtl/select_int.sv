@@ -1,8 +1,8 @@
 // V_SELECT_INT: an element per cycle, two reads and one write of the integer SRAM. The words of element `index` are
 // read in the cycle before (the SRAM has registered outputs): the caller reads those of the first before start_i.
 //
-// All reads come before all writes in the instruction's meaning. Where the target overlaps a source, the order of the
-// elements keeps it so: descending_i if the target is above a source (select_order.sv).
+// By definition the instruction does all reads before all writes. If the target overlaps a source, the order of the
+// elements ensures that: descending_i if the target is above a source (select_order.sv).
 `include "fault.svh"
 module select_int #(
   parameter int LANES = 8,

@@ -1,5 +1,5 @@
-// The order of V_SELECT_INT's elements. A target above a source that it overlaps wants the highest element first, one
-// below it the lowest. Sources that want different orders are a conflict.
+// The order of V_SELECT_INT's elements. A target above a source that it overlaps needs the highest element first, one
+// below it the lowest. Sources that need different orders are a conflict.
 module select_order #(
   parameter int ADDRESS = 12
 ) (

@@ -1,6 +1,6 @@
-// Fetch, decode and hardware loops. The instruction SRAM gives a pair of words per cycle, at the program counter and
-// after it, so that a loop instruction that follows another instruction takes no cycle of its own: both are decoded
-// together. A loop instruction on its own passes while the instruction before it still executes.
+// Fetch, decode and hardware loops. The instruction SRAM delivers two words per cycle, at the program counter and after
+// it, so that a loop instruction after another instruction takes no cycle of its own: both are decoded together. A
+// separate loop instruction is processed while the previous instruction still executes.
 `include "fault.svh"
 module sequencer #(
   parameter int ADDRESS = 12,  // bits of a program counter
@@ -21,7 +21,7 @@ module sequencer #(
   input  logic               second_is_start_i,
   input  logic               second_is_end_i,
   input  logic               take_i,  // the first instruction leaves decode, to execute
-  input  logic               hold_loop_i,  // what executes will write the loop's register
+  input  logic               hold_loop_i,  // the executing instruction will write the loop's register
   input  logic [31:0]        counter_first_i,  // registers rd of both words
   input  logic [31:0]        counter_second_i,
   output logic               valid_o,

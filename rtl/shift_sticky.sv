@@ -1,4 +1,4 @@
-// Arithmetic shift to the right whose lowest bit is set if a one was lost (round to odd).
+// Arithmetic right shift whose lowest bit is set if a one was lost (round to odd).
 `include "fault.svh"
 module shift_sticky #(
   parameter int WIDTH = 32

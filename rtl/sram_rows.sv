@@ -1,5 +1,5 @@
 // Vector SRAM: rows of WIDTH bits, two ports of which the second also writes; outputs are registered. A row that is
-// written while it is read arrives at once (the vector unit's output latch).
+// written while it is read is forwarded (the vector unit's output latch).
 `include "fault.svh"
 module sram_rows #(
   parameter int WIDTH = 128,

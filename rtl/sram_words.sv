@@ -1,4 +1,4 @@
-// A scalar SRAM: two reads and one write per cycle, outputs registered, written words readable at once.
+// A scalar SRAM: two reads and one write per cycle, registered outputs; written words are forwarded to reads.
 module sram_words #(
   parameter int WIDTH = 32,
   parameter int WORDS = 64,

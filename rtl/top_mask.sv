@@ -1,8 +1,8 @@
-// V_TOPK_MASK over at most LANES lanes, a lane per cycle. Every lane counts the candidates that go before it: larger
-// ones, and equal ones of lower lanes. After the last lane, those with fewer than k before them are the k largest. No
-// list is kept, so k has no bound, and ties need no rule of their own.
+// V_TOPK_MASK over at most LANES lanes, a lane per cycle. Every lane counts the candidates that precede it: larger
+// ones, and equal ones in lower lanes. After the last lane, the lanes with a count below k are the k largest. No list
+// is stored, so k is not limited, and ties need no special rule.
 //
-// The row and the mask are held by the caller from start_i (in the first cycle) to done_o (in the last).
+// The caller holds the row and the mask from start_i (in the first cycle) to done_o (in the last).
 `include "fault.svh"
 module top_mask #(
   parameter int LANES = 8,

@@ -1,6 +1,6 @@
-// What a tree over 2^LEVELS lanes has after level HEIGHT. Level l of LEVELS + 1 (the last one takes in the running
-// value) belongs to pipeline stage (l - 1) * STAGES / (LEVELS + 1), so that stages have equally many levels; registers
-// are where two neighbours' stages differ.
+// The values of a tree over 2^LEVELS lanes after level HEIGHT. Level l of LEVELS + 1 (the last one adds the running
+// value) belongs to pipeline stage (l - 1) * STAGES / (LEVELS + 1), so that levels are spread evenly over the stages;
+// there are registers where the stages of two neighbouring levels differ.
 module tree_registers #(
   parameter int WIDTH = 32,
   parameter int HEIGHT = 3,

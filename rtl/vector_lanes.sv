@@ -1,4 +1,4 @@
-// What is done lane by lane: sums and differences, and exponentials. Lanes that are off keep the first source.
+// Lane-wise operations: sums and differences, and exponentials. Inactive lanes keep the first source.
 module vector_lanes #(
   parameter int VLEN = 8,
   parameter int ADD_STAGES = 2,

@@ -61,7 +61,7 @@ class Stimulus {
         bool any = false, special = false;
         for (int i = 0; i < model_.group; ++i) {
           std::uint32_t code = empty ? 0 : static_cast<std::uint32_t>(random_.bits()) & ((1u << format.bits()) - 1);
-          // NaN codes are one in 128; whole rows of them would hide the rest.
+          // One code in 128 is a NaN; more of them would hide the rest of the rows.
           if (mx_is_special(format.element, code) && !random_.one_in(16)) code ^= 1;
           any = any || mx_fixed(format.element, code) != 0;
           special = special || mx_is_special(format.element, code);
@@ -118,7 +118,7 @@ class Column {
     ++cycle_;
   }
 
-  /// Terms back to back, one per cycle.
+  /// Consecutive terms, one per cycle.
   void instruction(npu::Accumulator& sum, bool narrow) {
     const Operand a = stimulus_.operand(a_, shape_.blen), w = stimulus_.operand(w_, 1);
     const int groups = shape_.klen / shape_.group;
@@ -170,7 +170,8 @@ class Column {
     npu::add_fixed_product(p, sum, 0, 1);
   }
 
-  /// Row 0 is converted as early as the skew allows: the last row in the cycle in which it is done.
+  /// Row 0 is converted as early as the skew permits, so that the last row is converted in the cycle in which it is
+  /// done.
   void drain(const npu::Accumulator& sum, int instructions, ColumnResult& result) {
     const int start = cycle_ + 2 - 1;  // row 0: its last term was a cycle ago, then alignment
     int row = 0;

@@ -8,7 +8,7 @@ namespace dllm::rtl {
 
 struct ColumnResult {
   std::uint64_t outputs = 0, wrong = 0;
-  int cycles = 0;  ///< from the first term to the conversion of the last row, one instruction; -1 if they differ
+  int cycles = 0;  ///< from the first term to the conversion of the last row, for one instruction; -1 if it varies
   std::string first;
 };
 
@@ -21,7 +21,7 @@ struct ColumnModel {
 };
 const std::vector<ColumnModel>& column_models();
 
-/// Random products of one to three instructions through model `index`, each row compared with the machine's
+/// Random products of one to three instructions through model `index`; each row is compared with the machine's
 /// accumulator.
 ColumnResult check_column(std::size_t index, std::uint64_t outputs);
 

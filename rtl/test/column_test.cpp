@@ -20,7 +20,7 @@ TEST_P(RtlColumn, AsTheMachinesAccumulator) {
   EXPECT_EQ(result.cycles, model.klen + model.blen - 1 + 2);
 }
 
-// The last column of the array starts BLEN - 1 cycles after the first: then it has what the simulator says of an M_MM.
+// The last column of the array starts BLEN - 1 cycles after the first: together this is the simulator's M_MM.
 TEST(RtlColumn, FillOfTheArray) {
   const ColumnModel& model = column_models()[0];
   ASSERT_EQ(model.blen, model.klen);

@@ -19,7 +19,7 @@ namespace {
 using npu::Bf16;
 using npu::Field;
 
-/// Start and length of every instruction under serial issue.
+/// Start and duration of every instruction under serial issue.
 class Trace final : public npu::TraceSink {
  public:
   struct Entry {
@@ -44,7 +44,7 @@ bool writes_row(npu::Op op) {
          op == npu::Op::S_MAP_V_FP || op == npu::Op::S_MAP_V_FP_LEN || op == npu::Op::H_PREFETCH_V;
 }
 
-/// Rows of a transfer as the engine's descriptor asks for them.
+/// Rows of a transfer as requested by the engine's descriptor.
 class MemorySide {
  public:
   explicit MemorySide(npu::Machine& machine) : state_(machine.state()) {}
@@ -70,7 +70,7 @@ class MemorySide {
     if (npu::resolve(state_, instruction, npu::info(instruction.op), accesses, trap))
       npu::semantics()[static_cast<std::size_t>(instruction.op)](state_, instruction, accesses, trap);
     target_ = model.dma_target_o;
-    // Rows arrive one per cycle and the last one ends the transfer.
+    // Rows arrive one per cycle, and the last one ends the transfer.
     left_ = std::max<std::int64_t>(cycles, rows_);
   }
   template <class Model>
@@ -196,12 +196,12 @@ void compare(Board<Model>& board, const npu::MachineState& state, EngineResult& 
       differs(result, fmt::format("INT_MEM[{}] is {:#x}, not {:#x}", i, found, state.int_mem[i]));
 }
 
-/// Runs the loaded program and compares the time of each instruction: from its first cycle to the next one's.
+/// Runs the loaded program and compares the time of each instruction: from its first cycle to that of the next.
 template <class Model>
 void execute(Board<Model>& board, MemorySide& memory, const npu::Program& program, const Trace& trace,
              EngineResult& result) {
   Model& model = *board;
-  std::size_t at = 0;  // in the trace, of what executes
+  std::size_t at = 0;  // index in the trace of the executing instruction
   const auto skip_loops = [&] {
     while (at < trace.entries.size() && is_loop(trace.entries[at].op)) ++at;
   };

@@ -15,25 +15,25 @@ struct EngineShape {
   static constexpr std::uint32_t kRows = 512, kFpWords = 256, kIntWords = 512, kProgramWords = 4096;
 };
 
-/// A program on the engine against the same program on the functional machine under the serial cycle simulator.
+/// Compares a program on the engine with the functional machine under the serial cycle simulator.
 struct EngineResult {
   std::uint64_t instructions = 0;      ///< executed, loop instructions included
   std::uint64_t wrong = 0;             ///< registers and memory words that differ
   std::int64_t cycles = 0;             ///< of the engine, from the first decode to the last write
   std::int64_t expected = 0;           ///< of the simulator
-  std::uint64_t units_apart = 0;       ///< instructions that take another time than the simulator's
-  std::uint64_t port_waits = 0;        ///< cycles that a second row waits for the port which the result before it takes
+  std::uint64_t units_apart = 0;       ///< instructions whose time differs from the simulator's
+  std::uint64_t port_waits = 0;        ///< cycles in which a second row waits for the port taken by the previous result
   std::uint64_t transfers_longer = 0;  ///< cycles of transfers that the simulator moves faster than a row per cycle
-  std::uint64_t loops_alone = 0;       ///< bubbles in front of loop instructions that share no fetch
+  std::uint64_t loops_alone = 0;       ///< bubbles before loop instructions that are fetched separately
   int trap = 0;
-  std::string first;  ///< what differs first
+  std::string first;  ///< the first difference
 
   void add(const EngineResult& other);
 };
 
 /// `machine` has the initial memories and runs the program; `memory` is a machine with the same HBM that serves the
-/// engine's transfers, converted by its own code. The simulator's times of transfers are given to the engine: DRAM is
-/// no part of it. `waves`: a VCD file, if not empty and models were built with DLLM_RTL_WAVES.
+/// engine's transfers, converted by its own code. The engine uses the simulator's transfer times, since DRAM is not
+/// part of it. `waves`: a VCD file, if not empty and models were built with DLLM_RTL_WAVES.
 EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::Device& device,
                         const npu::Program& program, const std::string& waves = "");
 
@@ -41,10 +41,10 @@ EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::
 npu::Device engine_device();
 npu::MachineConfig engine_config(int vlen);
 
-/// Straight code over random registers, and loops, of the instructions of one kind.
+/// Straight-line code over random registers, and loops, with instructions of one kind.
 enum class ProgramKind : std::uint8_t { kSelect, kMap, kLanes, kReductions, kScalar, kMixed };
 std::string random_program(Vectors& random, int vlen, ProgramKind kind, int instructions);
-/// Random programs of a kind until so many instructions have run.
+/// Runs random programs of a kind until that many instructions have been executed.
 EngineResult check_programs(int vlen, ProgramKind kind, std::uint64_t instructions, std::uint64_t seed);
 /// Sampling programs of the three forms (0: published, 1: chunked, 2: one pass), small shapes, and larger ones.
 EngineResult check_sampling(int form, int variant, const std::string& waves = "");

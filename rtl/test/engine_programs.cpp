@@ -14,14 +14,14 @@ namespace {
 using npu::Bf16;
 
 /// Source of random instructions. gp1-gp4 hold rows, gp5-gp8 words, gp9 and gp10 lengths, gp11 a count; gp12 and gp13
-/// count loops; gp14 and gp15 take results.
+/// are loop counters; gp14 and gp15 receive results.
 class Writer {
  public:
   Writer(Vectors& random, int vlen) : random_(random), vlen_(static_cast<std::uint32_t>(vlen)) {}
 
   void addresses() {
     for (std::uint32_t r = 1; r <= 4; ++r) set(r, random_.below(r <= 2 ? 16 : 24) * vlen_);
-    // Near each other, so that targets overlap sources, but never so that two sources want opposite orders.
+    // Close together, so that targets overlap sources, but never so that two sources need opposite orders.
     for (std::uint32_t r = 5; r <= 8; ++r) {
       words_[r - 5] = random_.one_in(2) ? random_.below(150) : 100 + random_.below(8);
       set(r, words_[r - 5]);

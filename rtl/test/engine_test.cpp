@@ -7,7 +7,7 @@
 namespace dllm::rtl {
 namespace {
 
-// A cycle until the first instruction executes, and what EngineResult explains: no others.
+// One cycle until the first instruction executes, and those that EngineResult explains: no others.
 std::int64_t unexplained(const EngineResult& result, std::int64_t programs) {
   return result.cycles - result.expected - programs -
          static_cast<std::int64_t>(result.loops_alone + result.port_waits + result.transfers_longer);

@@ -2,10 +2,10 @@
 
 namespace dllm::rtl {
 
-/// Switches a planted fault on; 0: the design as it is. Models read it through DPI whenever they are evaluated.
+/// Enables an injected fault; 0: none. Models read it through DPI whenever they are evaluated.
 void set_fault(int number);
 
-/// A fault for the length of a scope.
+/// Enables a fault in a scope.
 class PlantedFault {
  public:
   explicit PlantedFault(int number) { set_fault(number); }

@@ -1,4 +1,4 @@
-// Faults planted in the hardware (`FAULT(n) in rtl/*.sv): each must be seen by the check that is there for it.
+// Faults injected into the hardware (`FAULT(n) in rtl/*.sv): each must be detected by the check intended for it.
 
 #include <gtest/gtest.h>
 

@@ -30,7 +30,7 @@ class Golden {
     return state_.vram.data() + index * static_cast<std::size_t>(state_.config.vlen);
   }
 
-  /// False: a trap.
+  /// Returns false on a trap.
   bool run(npu::Op op, std::initializer_list<std::pair<npu::Field, std::uint32_t>> fields) {
     npu::Instruction instruction;
     instruction.op = op;

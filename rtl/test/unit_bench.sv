@@ -1,4 +1,4 @@
-// The streaming units and the scalar functions, side by side, for tests with many vectors.
+// The streaming units and the scalar functions in one module, for tests with many vectors.
 module unit_bench #(
   parameter int VLEN = 8,
   parameter int MAX_STAGES = 4,

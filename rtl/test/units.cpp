@@ -88,7 +88,7 @@ std::vector<bool> sections(Vectors& random, Golden& golden) {
   return active;
 }
 
-/// What a row in flight must become.
+/// The expected result of a row in flight.
 struct Due {
   int entered = 0;
   std::uint32_t running = 0;
@@ -99,7 +99,7 @@ struct Due {
 bool all_of(const std::vector<bool>& lanes) { return std::ranges::find(lanes, false) == lanes.end(); }
 bool any_of(const std::vector<bool>& lanes) { return std::ranges::find(lanes, true) != lanes.end(); }
 
-/// V_RED_MAX and V_RED_MAX_IDX. Only the former knows masks, only the latter lanes.
+/// V_RED_MAX and V_RED_MAX_IDX. Only the former has masks, only the latter lanes.
 struct MaximumUnit {
   static constexpr std::uint32_t kAnyLane = ~0u;
 
@@ -107,7 +107,7 @@ struct MaximumUnit {
     constexpr std::uint32_t kIndex = 5, kBase = 6;
     npu::MachineState& state = golden.state();
     Due due;
-    // The SRAM holds quieted NaNs' bits as they are.
+    // The SRAM holds the bits of NaNs unchanged.
     state.set_fp(1, random.one_in(2) ? Bf16{0xff80} : random.any());
     due.running = state.fp(1);
     if (all_of(active)) {
@@ -129,7 +129,7 @@ struct MaximumUnit {
   static bool valid(const auto& model) { return model.max_valid_o; }
   static void set_running(auto& model, std::uint32_t value) { model.max_running_i = static_cast<std::uint16_t>(value); }
   static bool right(const auto& model, const Due& want) {
-    // The register keeps a quiet NaN; the row's own bits are what the unit gives.
+    // The register gets a quiet NaN; the unit outputs the row's own bits.
     const Bf16 value = f32_to_bf16(bf16_to_f32(model.max_value_o));
     return model.max_found_o == want.found && model.max_greater_o == want.greater &&
            (!want.greater || (value == want.value && (want.lane == kAnyLane || model.max_lane_o == want.lane)));
@@ -144,7 +144,7 @@ struct MaximumUnit {
 /// V_RED_SUM.
 struct SumUnit {
   static Due expect(Golden& golden, Vectors& random, const std::vector<bool>& active) {
-    // Registers hold any FP32 after a sum, and after a load a BF16.
+    // Registers hold any FP32 after a sum, and BF16 after a load.
     const float start =
         random.one_in(2) ? bf16_to_f32(random.any()) : std::bit_cast<float>(static_cast<std::uint32_t>(random.bits()));
     golden.state().fp_accumulator[1] = start;
@@ -162,7 +162,7 @@ struct SumUnit {
   }
 };
 
-/// Rows into a unit that takes one per cycle, with gaps; each comes out after the same number of cycles.
+/// Feeds rows into a unit that accepts one per cycle, with gaps; each result comes after the same number of cycles.
 template <class Unit, int vlen>
 UnitResult stream_rows(std::uint64_t vectors, std::uint64_t seed) {
   const auto bench = std::make_unique<Bench<vlen>>();
@@ -232,7 +232,7 @@ UnitResult top_mask(std::uint64_t vectors) {
     std::uint64_t want = 0;
     for (std::size_t lane = 0; lane < active.size(); ++lane)
       want |= std::uint64_t{golden.row(2)[lane] == npu::kBf16One} << lane;
-    // As many cycles as lanes: the difference is what count() compares.
+    // As many cycles as lanes: count() compares the difference.
     count(result, model.top_mask_o == want, bench->cycle - start + 1 - static_cast<int>(length), [&] {
       return fmt::format("k {} of {} lanes: {:x}, not {:x}", k, length, static_cast<std::uint64_t>(model.top_mask_o),
                          want);
@@ -243,7 +243,7 @@ UnitResult top_mask(std::uint64_t vectors) {
   return result;
 }
 
-/// A function without a clock: `stimulus` gives the two arguments of vector i.
+/// A function without a clock: `stimulus` returns the two arguments of vector i.
 UnitResult function(std::uint64_t vectors, auto stimulus, const auto& expected, const auto& found) {
   const auto bench = std::make_unique<Bench<8>>();
   UnitResult result;
@@ -261,7 +261,7 @@ UnitResult function(std::uint64_t vectors, auto stimulus, const auto& expected, 
 
 std::pair<Bf16, Bf16> argument(std::uint64_t i) { return {static_cast<Bf16>(i), Bf16{0}}; }
 
-/// Pairs of any bits, and pairs of near magnitude, where rounding and cancellation happen.
+/// Pairs of arbitrary bits, and pairs of similar magnitude, where rounding and cancellation occur.
 auto pairs(std::uint64_t seed) {
   return [random = Vectors(seed)](std::uint64_t) mutable -> std::pair<Bf16, Bf16> {
     const Bf16 a = random.any();

@@ -5,14 +5,14 @@
 
 namespace dllm::rtl {
 
-/// What a run of random vectors and corners through a unit found.
+/// The result of running random and corner-case vectors through a unit.
 struct UnitResult {
   std::uint64_t vectors = 0, wrong = 0;
-  int cycles = 0;     ///< from a row to its result, of every vector; -1 if they differ
+  int cycles = 0;     ///< from row to result; -1 if it varies
   std::string first;  ///< the first wrong vector
 };
 
-/// Vector lanes of a model: 8 or 64. Each compares with the functional machine's own code, bit for bit.
+/// Vector lanes of a model: 8 or 64. Each is compared bit for bit with the functional machine's own code.
 UnitResult check_max_index(int vlen, std::uint64_t vectors);
 UnitResult check_row_sum(int vlen, std::uint64_t vectors);
 UnitResult check_top_mask(int vlen, std::uint64_t vectors);

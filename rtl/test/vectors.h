@@ -8,7 +8,7 @@
 
 namespace dllm::rtl {
 
-/// Deterministic BF16 stimuli, a third of them corners: zeros of both signs, infinities, NaNs with payloads,
+/// Deterministic BF16 stimuli, a third of them corner cases: zeros of both signs, infinities, NaNs with payloads,
 /// subnormals, the largest numbers.
 class Vectors {
  public:
@@ -30,8 +30,8 @@ class Vectors {
     return static_cast<npu::Bf16>((random_() & 0x8000u) | static_cast<unsigned>(exponent << 7) | (random_() & 0x7fu));
   }
 
-  /// A row of one kind: anything, logits, few different values (ties), all equal, corners, zeros above negative
-  /// numbers.
+  /// A row of one kind: arbitrary values, logits, few distinct values (ties), all equal, corner cases, zeros above
+  /// negative numbers.
   std::vector<npu::Bf16> row(int lanes) {
     std::vector<npu::Bf16> values(static_cast<std::size_t>(lanes));
     const std::uint32_t kind = below(8);
@@ -54,7 +54,7 @@ class Vectors {
     }
     return values;
   }
-  /// Lanes that take part: all, none, or some.
+  /// Active lanes: all, none, or some.
   std::vector<bool> lanes(int count) {
     std::vector<bool> mask(static_cast<std::size_t>(count));
     const std::uint32_t kind = below(6);

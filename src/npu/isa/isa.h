@@ -194,7 +194,7 @@ enum class Extent : std::uint8_t {
   kAccumulator,      ///< all of an accumulator
 };
 
-/// What the address of a memory access is made of.
+/// How the address of a memory access is formed.
 enum class Base : std::uint8_t {
   kNone,
   kRd,         ///< gp[rd]
@@ -214,7 +214,7 @@ struct MemoryUse {
   Extent extent = Extent::kNone;
 };
 
-/// Control state outside the register files that an instruction depends on or sets (bits).
+/// Control state outside the register files that an instruction reads or sets (bits).
 enum Control : std::uint16_t {
   kUsesNothing = 0,
   kUsesMask = 1 << 0,  ///< V_MASK, when rmask is not 0
@@ -237,7 +237,7 @@ struct InstructionInfo {
   Op op;
   std::string_view mnemonic;
   std::uint8_t opcode;
-  /// Bits beyond the opcode that select this row: word & select_mask == select_value.
+  /// Bits beyond the opcode that select this entry: word & select_mask == select_value.
   std::uint32_t select_mask = 0;
   std::uint32_t select_value = 0;
   Class cls;
@@ -249,23 +249,23 @@ struct InstructionInfo {
   std::uint8_t memory_count = 0;
   std::uint16_t control_reads = 0;
   std::uint16_t control_writes = 0;
-  std::string_view alias;  ///< another mnemonic that the assembler takes; empty: none
-  /// Another order of the operands that the assembler takes, as indices into `operands`.
+  std::string_view alias;  ///< another mnemonic that the assembler accepts; empty: none
+  /// Another order of the operands that the assembler accepts, as indices into `operands`.
   std::array<std::uint8_t, kMaxOperands> other_order = {};
   std::uint8_t other_order_count = 0;
   std::string_view effect;  ///< one line of the manual
-  std::string_view note;    ///< further lines: edge cases, where this departs from PLENA
+  std::string_view note;    ///< further lines: edge cases, differences from PLENA
 
   std::span<const Operand> operand_list() const { return {operands.data(), operand_count}; }
   std::span<const MemoryUse> memory_list() const { return {memory.data(), memory_count}; }
   std::span<const std::uint8_t> other_order_list() const { return {other_order.data(), other_order_count}; }
 };
 
-/// All rows, in the order of `Op`.
+/// All entries, in the order of `Op`.
 std::span<const InstructionInfo> instruction_table();
 const InstructionInfo& info(Op op);
 
-/// Rows with this mnemonic or alias, written in any case (V_MAX_VF has one, S_MAP_V_FP two). Empty: unknown.
+/// Entries with this mnemonic or alias, case-insensitive (V_MAX_VF has one, S_MAP_V_FP two). Empty: unknown.
 std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic);
 
 std::string_view name_of(Class cls);

@@ -53,7 +53,7 @@ TEST(Table, OperandsNeverShareBits) {
   }
 }
 
-// PLENA's public opcode numbers; the project's own ones fill the codes that PLENA leaves free.
+// PLENA's public opcode numbers; the project's own instructions use codes that PLENA leaves free.
 TEST(Table, OpcodesArePlenas) {
   const std::pair<const char*, int> expected[] = {{"M_MM", 0x01},
                                                   {"M_TMM", 0x02},
@@ -128,7 +128,7 @@ TEST(Table, OpcodesArePlenas) {
   EXPECT_EQ(covered.size(), 63u) << "every opcode but 0 has an instruction";
 }
 
-// Words worked out by hand from the field positions of docs/guide/isa.md.
+// Words computed by hand from the field positions of docs/guide/isa.md.
 TEST(Encoding, KnownWords) {
   using enum Field;
   EXPECT_EQ(word_of(make(Op::M_MM, {{kRs1, 2}, {kRs2, 4}})), 0x01u | 2u << 10 | 4u << 14);
@@ -175,13 +175,13 @@ TEST(Encoding, RefusesWhatDoesNotExist) {
   EXPECT_NE(unknown.error().what.find("function code"), std::string::npos);
 }
 
-// Every word either is refused or is exactly what its decoding encodes to.
+// Every word is either refused or equals the encoding of its decoding.
 TEST(Encoding, DecodeThenEncodeIsTheIdentity) {
   std::uint32_t state = 12345;
   int decoded = 0;
   for (int i = 0; i < 400000; ++i) {
     state = state * 1664525u + 1013904223u;
-    // Sparse words pass more often: and two draws for half of them.
+    // Sparse words are valid more often: so half of them are the AND of two draws.
     std::uint32_t word = state ^ (state >> 15);
     if (i % 2 == 0) word &= (state * 2654435761u) | 0x3f;
     const auto instruction = decode(word);

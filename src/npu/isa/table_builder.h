@@ -4,11 +4,11 @@
 
 #include "npu/isa/isa.h"
 
-// The vocabulary in which the rows of the table are written. Only the table_*.cpp files use it.
+// The vocabulary for table entries. Only the table_*.cpp files use it.
 
 namespace dllm::npu {
 
-/// A row under construction; each function returns a changed copy, so that rows are single expressions.
+/// An entry under construction; each function returns a changed copy, so that entries are single expressions.
 struct Row : InstructionInfo {
   constexpr Row with(std::initializer_list<Operand> list) const {
     Row row = *this;
@@ -36,13 +36,13 @@ struct Row : InstructionInfo {
     row.note = note_text;
     return row;
   }
-  /// The assembler takes this mnemonic, too.
+  /// The assembler also accepts this mnemonic.
   constexpr Row also_named(std::string_view name) const {
     Row row = *this;
     row.alias = name;
     return row;
   }
-  /// The assembler takes the operands in this order, too.
+  /// The assembler also accepts the operands in this order.
   constexpr Row also_ordered(std::initializer_list<std::uint8_t> order) const {
     Row row = *this;
     for (const std::uint8_t index : order) row.other_order[row.other_order_count++] = index;
@@ -68,7 +68,7 @@ constexpr Row row(Op op, std::string_view mnemonic, std::uint8_t opcode, Class c
   return result;
 }
 
-// Operands. The name is the manual's; the letter in front of the register number is the kind's.
+// Operands. The name is the manual's; the letter before the register number shows the kind.
 constexpr Operand gp_in(std::string_view name, Field f) { return {name, f, OperandKind::kGp, Access::kRead}; }
 constexpr Operand gp_out(std::string_view name, Field f) { return {name, f, OperandKind::kGp, Access::kWrite}; }
 constexpr Operand gp_inout(std::string_view name, Field f) { return {name, f, OperandKind::kGp, Access::kReadWrite}; }

@@ -8,10 +8,10 @@
 
 namespace dllm::npu {
 
-/// A result store of the matrix unit: one window per output, or FP32 sums.
+/// A result store of the matrix unit: one integer window per output, or FP32 sums.
 ///
-/// Fixed: an output is value * 2^(reference - guard + scale_shift), where `reference` is the largest block exponent it
-/// has seen (kNoReference: none) and value stays below 2^31, or 2^63 for wide formats.
+/// Fixed: an output is value * 2^(reference - guard + scale_shift), where `reference` is the largest block exponent so
+/// far (kNoReference: none) and value stays below 2^31, or 2^63 for wide formats.
 struct Accumulator {
   enum class Mode : std::uint8_t { kEmpty, kFixed, kFloat };
   static constexpr std::int32_t kNoReference = std::numeric_limits<std::int32_t>::min() / 2;

@@ -7,8 +7,8 @@
 namespace dllm::npu {
 namespace {
 
-/// The float nearest to zero-ward of `value`, its last bit set if inexact: rounding it to fewer bits equals rounding
-/// `value` (round to odd needs two extra bits, float has 16 more than BF16).
+/// `value` as float, truncated, with its last bit set if inexact (round to odd): rounding the result to fewer bits
+/// equals rounding `value` (this needs two extra bits; float has 16 more than BF16).
 float to_odd_float(double value) {
   const float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
@@ -41,7 +41,7 @@ Table tabulate(double (*function)(double)) {
 Bf16 f64_to_bf16(double value) { return f32_to_bf16(to_odd_float(value)); }
 
 // 16-bit functions are tables. The double results are within 1 ulp of double, and no BF16 argument brings e^x, 1/x or
-// sqrt(x) so near a rounding boundary of BF16 that this could matter (arithmetic_test.cpp checks the distance).
+// sqrt(x) so close to a rounding boundary of BF16 that this matters (arithmetic_test.cpp checks the distance).
 Bf16 bf16_exp(Bf16 x) {
   static const Table table = tabulate([](double v) { return std::exp(std::clamp(v, -88.0, 88.0)); });
   return table[x];

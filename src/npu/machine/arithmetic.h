@@ -5,8 +5,8 @@
 
 #include "numerics/half.h"
 
-// The scalar and lane arithmetic of the machine: BF16 in, FP32 inside, BF16 out, every rounding to nearest even,
-// subnormals kept. RTL and other readers are compared with these functions bit for bit.
+// The scalar and lane arithmetic of the machine: BF16 in, FP32 inside, BF16 out, always rounded to nearest even, with
+// subnormals. RTL and other implementations are compared with these functions bit for bit.
 
 namespace dllm::npu {
 
@@ -21,16 +21,16 @@ Bf16 bf16_exp(Bf16 x);
 Bf16 bf16_reciprocal(Bf16 x);  ///< correctly rounded; 1/0 is an infinity of the zero's sign
 Bf16 bf16_sqrt(Bf16 x);        ///< correctly rounded; NaN below zero
 
-/// The result of an operation, rounded. Every NaN is kBf16Nan: sign and payload of a host's NaN depend on its
-/// instruction set and on the order in which the compiler puts the operands.
+/// The rounded result of an operation. Every NaN becomes kBf16Nan: sign and payload of a host's NaN depend on its
+/// instruction set and on the order in which the compiler passes the operands.
 inline Bf16 result_to_bf16(float result) { return result != result ? kBf16Nan : f32_to_bf16(result); }
 
 inline Bf16 bf16_add(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
 inline Bf16 bf16_sub(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) - bf16_to_f32(b)); }
 inline Bf16 bf16_mul(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) * bf16_to_f32(b)); }
 
-/// Unsigned keys that order like the numbers; both zeros have one key, NaNs are beyond the infinities of their sign.
-/// Comparisons are total, so that maxima do not depend on the order of lanes.
+/// Unsigned keys with the order of the numbers; both zeros have the same key, NaNs are beyond the infinities of their
+/// sign. The order is total, so that maxima do not depend on the order of lanes.
 inline std::uint16_t order_key(Bf16 x) {
   if (x == 0x8000u) x = 0;
   return static_cast<std::uint16_t>((x & 0x8000u) != 0 ? ~x : x | 0x8000u);

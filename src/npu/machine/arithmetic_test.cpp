@@ -8,7 +8,7 @@
 namespace dllm::npu {
 namespace {
 
-// Worked by hand from the OCP MX specification v1.0 and the BF16 rounding rule.
+// Computed by hand from the OCP MX specification v1.0 and the BF16 rounding rule.
 TEST(Bf16, WorkedRoundings) {
   EXPECT_EQ(f64_to_bf16(1.00390625), 0x3f80);
   EXPECT_EQ(f64_to_bf16(1.01171875), 0x3f82);
@@ -20,13 +20,13 @@ TEST(Bf16, WorkedRoundings) {
 }
 
 TEST(Bf16, DoubleRoundsOnce) {
-  // Just above the tie between 1 and 1 + 2^-7, by less than a float can see: two roundings would give 1.
+  // Just above the tie between 1 and 1 + 2^-7, by less than a float resolves: two roundings would give 1.
   EXPECT_EQ(f64_to_bf16(1.0 + 0x1p-8 + 0x1p-40), 0x3f81);
   EXPECT_EQ(f64_to_bf16(1.0 + 0x3p-8 - 0x1p-40), 0x3f81);
   EXPECT_EQ(f64_to_bf16(-(1.0 + 0x1p-8 + 0x1p-40)), 0xbf81);
 }
 
-/// The neighbours of a BF16 result must be no nearer to the exact value, in long double.
+/// The neighbours of a BF16 result must not be nearer to the exact value, in long double.
 void expect_nearest(Bf16 result, long double exact) {
   if (std::isnan(static_cast<double>(exact))) {
     EXPECT_TRUE(std::isnan(bf16_to_f32(result)));

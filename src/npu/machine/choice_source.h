@@ -8,13 +8,13 @@
 
 namespace dllm::npu {
 
-/// Stands in for data at a program's choice sites: what V_RED_MAX_IDX finds in a run without data. Deterministic in the
-/// program.
+/// Replaces data at a program's choice sites: gives the result of V_RED_MAX_IDX in a run without data. Deterministic
+/// for a program.
 class ChoiceSource {
  public:
   explicit ChoiceSource(const ProgramChoices& choices) : choices_(choices), random_(choices.assumption.seed) {}
 
-  /// The lane that the instruction finds; nullopt if it is no site.
+  /// The instruction's resulting lane; nullopt if it is not a site.
   std::optional<std::uint32_t> lane(std::uint32_t instruction);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// What the functional machine must know of a device. Reset values of the CSRs come from here.
+/// The functional machine's view of a device, including reset values of the CSRs.
 struct MachineConfig {
   // Array geometry. The defaults are PLENA's transactional configuration.
   int blen = 4;   ///< sub-array edge: rows and columns of one M_MM
@@ -30,18 +30,18 @@ struct MachineConfig {
   MxFormat matrix_kv = {MxElement::kInt4, MxRule::kOcp, 32};
   MxFormat activation = {MxElement::kBF16, MxRule::kOcp, 1};
   MxFormat vector_kv = {MxElement::kInt4, MxRule::kOcp, 32};
-  MxFormat matrix_input = {MxElement::kInt8, MxRule::kOcp, 32};  ///< vector operands on their way into the array
+  MxFormat matrix_input = {MxElement::kInt8, MxRule::kOcp, 32};  ///< the array's input format for vector operands
 
-  /// A contraction may have fewer than 2^contraction_bits terms; fixes the guard bits of the integer accumulators.
+  /// A contraction has fewer than 2^contraction_bits terms; determines the guard bits of the integer accumulators.
   int contraction_bits = 15;
   /// The published emulator's behaviour: a running V_RED_SUM is rounded to BF16 after every row.
   bool bf16_sums = false;
-  /// M_TMV has the vector in rs1 and the matrix in rs2, as PLENA's flash-attention template writes it. Its emulator,
-  /// and this machine without the switch, read the matrix from rs1.
+  /// M_TMV has the vector in rs1 and the matrix in rs2, as in PLENA's flash-attention template. Its emulator, and this
+  /// machine without the switch, read the matrix from rs1.
   bool tmv_vector_first = false;
 
   int heads() const { return mlen / hlen; }
-  /// Errors: kUsage with the first rule that the numbers break.
+  /// Errors: kUsage with the first rule that is violated.
   Expected<void> validate() const;
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kNone = FixedProduct::kNoExponent;
 
-/// Elements aligned to the smallest exponent of their row (a) or column (w). Where that takes more than `guard` bits,
-/// the product has bits below every window and must be added group by group: aligned elements are 0 there.
+/// Elements aligned to the smallest exponent of their row (a) or column (w). If that takes more than `guard` bits, some
+/// bits of the product are below every window and it must be added group by group: aligned elements are 0 there.
 template <class T>
 struct Aligned {
   std::vector<T> a, w;
@@ -68,7 +68,7 @@ void row_maxima(const FixedProduct& p, std::size_t i, std::vector<int>& maxima) 
   }
 }
 
-/// The definition, one output.
+/// The definition, for one output.
 std::int64_t add_groups(const FixedProduct& p, std::size_t i, std::size_t x, int reference, int guard) {
   const auto groups = static_cast<std::size_t>(p.groups()), columns = static_cast<std::size_t>(p.columns());
   const auto k = static_cast<std::size_t>(p.k), n = static_cast<std::size_t>(p.n),
@@ -101,10 +101,10 @@ void add(const FixedProduct& p, Accumulator& acc, std::size_t first, std::size_t
       if (p.a_nan[i] != 0 || p.w_nan[x] != 0) acc.nan[out] = 1;
       if (maxima[c] <= kNone) continue;  // only zeros
       const int reference = std::max(acc.reference[out], maxima[c]);
-      // Before the first sum the value is 0, and how far it is shifted does not matter.
+      // Before the first sum the value is 0, so its shift does not matter.
       const std::int64_t kept = shift_right_sticky(acc.value[out], reference - acc.reference[out]);
-      // A whole block of w may be zero where a's exponent is largest: then the floor may lie below the window even
-      // though nothing does, which the slow path handles as well.
+      // A whole block of w may be zero where a's exponent is largest: then the floor may be below the window although
+      // no term is; the slow path handles that as well.
       const int lift = aligned.a_floor[i] + aligned.w_floor[c] - (reference - acc.guard);
       const bool lossless = lift >= 0 && aligned.a_wide[i] == 0 && aligned.w_wide[c] == 0;
       const std::int64_t added = lossless ? std::int64_t{exact[i * n + x]} * (std::int64_t{1} << lift)

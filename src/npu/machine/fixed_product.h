@@ -9,8 +9,8 @@ namespace dllm::npu {
 
 /// One product of the integer array: [m x k] . [k x n], every element an integer times a power of two.
 ///
-/// A group is a run of k over which the storage layout gives both operands one scale each; its products are summed
-/// exactly. An exponent below kNoExponent marks a group whose block holds only zeros on that side.
+/// A group is a run of k in which each operand has a single scale; its products are summed exactly. An exponent below
+/// kNoExponent marks a group whose block contains only zeros on that side.
 struct FixedProduct {
   static constexpr int kNoExponent = -20000;
 
@@ -36,7 +36,7 @@ struct FixedProduct {
 ///
 /// where d_g is the exact sum of the group's integer products and sticky() keeps a lost one as the lowest bit. All
 /// scales of an instruction are known before its first product, so the reference moves once per instruction. Nothing is
-/// lost while the exponents spread over at most `guard` bits; the sum is then the exact one.
+/// lost while the exponents span at most `guard` bits; the sum is then exact.
 void add_fixed_product(const FixedProduct& product, Accumulator& accumulator, std::size_t first,
                        std::size_t row_stride);
 

@@ -13,8 +13,8 @@ std::uint64_t end_of(const MemoryRange& range) {
   return range.base + (range.groups - 1) * range.group_stride + (range.rows - 1) * range.row_stride + range.length;
 }
 
-/// On the bounding intervals: two interleaved column blocks count as overlapping, which row-valid bits see the same
-/// way.
+/// Compares bounding intervals: two interleaved column blocks count as overlapping, as they do for row-valid
+/// bits.
 bool conflict(const MemoryRange& a, const MemoryRange& b) {
   if (a.space != b.space || a.total() == 0 || b.total() == 0) return false;
   if (!writes(a.access) && !writes(b.access)) return false;
@@ -38,7 +38,7 @@ void HazardMonitor::on_issue(const IssueEvent& event) {
   }
   const bool transfer = event.info->cls == Class::kHbm;
   for (const Outstanding& o : outstanding_) {
-    if (transfer && o.tag == tag) continue;  // one tag's transfers keep their order
+    if (transfer && o.tag == tag) continue;  // transfers with the same tag stay in order
     if (!conflict(o.accesses, *event.accesses)) continue;
     Hazard hazard{event.index,
                   fmt::format("touches what instruction {} still transfers: no C_FENCE {} in between", o.index, o.tag)};

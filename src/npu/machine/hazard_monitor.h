@@ -7,9 +7,9 @@
 
 namespace dllm::npu {
 
-/// Watches a run for uses of memory that a tagged transfer still owns: reading or writing what an H_PREFETCH_* with a
-/// tag writes, or overwriting what an H_STORE_V with a tag reads, before a C_FENCE for that tag. Untagged transfers are
-/// ordered by the hardware. Each pair of instructions is reported once.
+/// Detects accesses to memory that a tagged transfer still uses: reading or writing the target of an H_PREFETCH_* with
+/// a tag, or overwriting the source of an H_STORE_V with a tag, before a C_FENCE for that tag. The hardware orders
+/// untagged transfers. Each pair of instructions is reported once.
 class HazardMonitor final : public IssueObserver {
  public:
   void on_issue(const IssueEvent& event) override;

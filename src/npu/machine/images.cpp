@@ -17,7 +17,7 @@ Error usage(std::string what, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), "", std::move(hint)};
 }
 
-/// A number at the front of `text`, decimal or 0x; removes it.
+/// Parses and removes a number at the front of `text`, decimal or 0x.
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   const bool hex = text.starts_with("0x");
   std::uint64_t value = 0;
@@ -43,7 +43,7 @@ std::byte* memory_of(MachineState& state, Space space) {
   }
 }
 
-/// [address, address + count) lies inside a memory of `size`.
+/// Whether [address, address + count) is inside a memory of `size`.
 Expected<void> check_range(std::string_view what, std::uint64_t address, std::uint64_t count, std::uint64_t size) {
   if (address <= size && count <= size - address) return {};
   return usage(fmt::format("{} {}..{} is beyond its size {}", what, address, address + count, size),

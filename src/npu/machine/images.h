@@ -9,7 +9,7 @@
 
 namespace dllm::npu {
 
-/// A piece of a memory as the command line names it:
+/// A piece of a memory, in the command line's notation:
 ///
 ///   SPACE@ADDRESS[+SCALES][:COUNT][:FORMAT]      vram@0:64   fp@16:4   hbm@4096+8192:1024:mxint8:32:ocp
 ///
@@ -24,12 +24,12 @@ struct ImageSpec {
 };
 Expected<ImageSpec> parse_image_spec(std::string_view text);
 
-/// Copies a file's contents into the memory: a NumPy array is converted (quantized, rounded to BF16, or taken as
+/// Copies a file's contents into the memory: a NumPy array is converted (quantized, rounded to BF16, or used as
 /// integers); anything else is copied as raw little-endian words of the space. Errors: kInvalidFile, kUsage (does not
 /// fit).
 Expected<void> load_image(MachineState& state, const ImageSpec& spec, std::string_view bytes, const std::string& name);
 
-/// `count` values: floats, or integers of INT_MEM and of raw HBM bytes.
+/// Reads `count` values: floats, or integers of INT_MEM and of raw HBM bytes.
 struct ImageValues {
   std::vector<float> real;
   std::vector<std::uint32_t> integers;

@@ -9,7 +9,7 @@
 
 namespace dllm::npu {
 
-/// A zero-filled array whose pages exist once they are touched: memories of simulated devices are large and mostly
+/// A zero-filled array whose pages are allocated on first access: memories of simulated devices are large and mostly
 /// empty. Move-only.
 template <class T>
 class LazyArray {

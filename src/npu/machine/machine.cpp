@@ -9,7 +9,7 @@
 namespace dllm::npu {
 namespace {
 
-/// A row of the table that nobody wrote a function for. Doing nothing instead would cost its cycles and look right.
+/// Traps a table entry without a function. Doing nothing would cost cycles and look right.
 Trap no_function(Op op) {
   return {fmt::format("{} has no function in the machine", info(op).mnemonic), "src/npu/machine/semantics.h has them"};
 }
@@ -110,7 +110,7 @@ bool Machine::control(const Program& program, const Instruction& instruction, st
         while (!state_.loops.empty() && (step.next <= state_.loops.back().start || step.next > state_.loops.back().end))
           state_.loops.pop_back();
       return true;
-    case Op::C_FENCE:  // transfers are complete when they have been issued
+    case Op::C_FENCE:  // transfers complete when they are issued
       return true;
     default:
       trap = no_function(instruction.op);

@@ -17,10 +17,10 @@ struct IssueEvent {
   const Instruction* instruction = nullptr;
   const InstructionInfo* info = nullptr;
   const ResolvedAccesses* accesses = nullptr;
-  const MachineState* state = nullptr;  ///< before execution: registers, CSRs, open loops with their trips
+  const MachineState* state = nullptr;  ///< before execution: registers, CSRs, open loops with their iteration numbers
 };
 
-/// Sees every instruction in program order. The machine executes it once, after the call.
+/// Called for every instruction in program order. The machine executes it once, after the call.
 class IssueObserver {
  public:
   virtual ~IssueObserver() = default;
@@ -28,10 +28,10 @@ class IssueObserver {
 };
 
 struct RunOptions {
-  std::uint64_t max_instructions = std::uint64_t{1} << 36;  ///< a program that runs longer is trapped
-  /// false: only integer and control instructions execute; addresses are resolved and checked, data stays as it is.
-  /// For timing, which depends on shapes and addresses. Of what data decide (V_RED_MAX_IDX, V_TOPK), only the sites of
-  /// Program::choices get values, by its assumption.
+  std::uint64_t max_instructions = std::uint64_t{1} << 36;  ///< longer programs are trapped
+  /// false: only integer and control instructions execute; addresses are resolved and checked, data do not change. For
+  /// timing, which depends on shapes and addresses. Of data-dependent results (V_RED_MAX_IDX, V_TOPK), only those at
+  /// the sites of Program::choices are set, by its assumption.
   bool data = true;
   IssueObserver* observer = nullptr;
 };
@@ -51,9 +51,9 @@ class Machine {
   MachineState& state() { return state_; }
   const MachineState& state() const { return state_; }
 
-  /// Runs a linked program from its first instruction in the present state.
+  /// Runs a linked program from its first instruction in the current state.
   /// Errors: kInvalidFile, a trap: address out of range or unaligned, value out of range of a CSR, and so on, with
-  /// Program::where(). The state is then the one before the trapped instruction.
+  /// Program::where(). The state is then that before the trapped instruction.
   Expected<RunResult> run(const Program& program, const RunOptions& options = {});
 
  private:

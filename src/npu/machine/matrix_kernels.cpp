@@ -4,8 +4,8 @@
 #include <type_traits>
 
 // The same source for several instruction sets, chosen by the loader. Sanitizers' runtimes are not ready when the
-// loader asks, and other compilers and machines take the plain version. All versions compute the same: integers are
-// exact, contraction of floating point is off (cmake/DllmModule.cmake).
+// loader chooses, so they and other compilers and machines use the plain version. All versions compute the same:
+// integers are exact, contraction of floating point is off (cmake/DllmModule.cmake).
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define DLLM_NPU_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kLanes = 32;
 
-// Columns in chunks that stay in registers while k runs. `always_inline`: the clones must compile the body themselves.
+// Columns in chunks that stay in registers over all k. `always_inline`: the clones must compile the body themselves.
 template <class T>
 __attribute__((always_inline)) inline void multiply(int m, int n, int k, const T* a, const T* w, T* out) {
   using U = std::make_unsigned_t<T>;

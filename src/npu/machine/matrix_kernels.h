@@ -4,8 +4,8 @@
 
 namespace dllm::npu {
 
-/// out[m][n] = sum over k of a[m][k] * w[k][n], dense and row-major. Sums wrap: the caller
-/// uses those that it knows to fit. Any order of addition gives the same, so these kernels may tile as they like.
+/// out[m][n] = sum over k of a[m][k] * w[k][n], dense and row-major. Sums wrap: the caller only uses those that fit.
+/// Any order of addition gives the same, so these kernels may tile freely.
 void multiply_i32(int m, int n, int k, const std::int32_t* a, const std::int32_t* w, std::int32_t* out);
 void multiply_i64(int m, int n, int k, const std::int64_t* a, const std::int64_t* w, std::int64_t* out);
 

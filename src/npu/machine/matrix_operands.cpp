@@ -5,7 +5,7 @@
 namespace dllm::npu {
 namespace {
 
-/// Marks of blocks become what FixedProduct expects; a NaN block counts as zeros, its row or column is flagged.
+/// Converts block marks to FixedProduct's form; a NaN block counts as zeros, and its row or column is flagged.
 std::int16_t group_exponent(std::int16_t stored, std::uint8_t& nan) {
   if (stored == kNanBlock) {
     nan = 1;

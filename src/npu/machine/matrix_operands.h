@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// Rows of vector SRAM as the matrix unit sees them: converted to its input format, in blocks from the first lane.
+/// Rows of vector SRAM as the matrix unit reads them: converted to its input format, in blocks from the first lane.
 struct InputRows {
   std::uint32_t rows = 0, lanes = 0;
   MxFormat format;
@@ -28,10 +28,10 @@ struct MatrixSlice {
 /// Fills w, ew, w_nan, n, k, group and column_width of a product whose left operand has blocks of `input_block`.
 void read_slice(const MachineState& state, const MatrixSlice& slice, const MxFormat& format, int input_block,
                 FixedProduct& product);
-/// [k][n] values, floating path.
+/// [k][n] values, for the floating path.
 std::vector<float> read_slice_f32(const MachineState& state, const MatrixSlice& slice, const MxFormat& format);
 
-/// Fills a, ea, a_nan and m from lanes [lane, lane + product.k) of all rows; read_slice() comes first.
+/// Fills a, ea, a_nan and m from lanes [lane, lane + product.k) of all rows; call read_slice() first.
 void select_lanes(const InputRows& input, std::uint32_t lane, FixedProduct& product);
 
 }  // namespace dllm::npu

@@ -38,9 +38,9 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// Values whose exact products and sums are doubles: the oracle needs no rounding of its own.
+/// Values whose exact products and sums are doubles, so that the reference needs no rounding.
 struct Tile {
-  std::vector<float> x, w;  ///< as the unit sees them
+  std::vector<float> x, w;  ///< as read by the unit
 };
 
 class MatrixFormats : public testing::TestWithParam<Case> {
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(All, MatrixFormats, testing::ValuesIn(cases()), [](cons
   return name;
 });
 
-/// The definition, written once more and naively, in 128-bit integers.
+/// The definition again, implemented naively in 128-bit integers.
 std::int64_t defined(const FixedProduct& p, std::size_t i, std::size_t x, std::int64_t before, int reference_before,
                      int guard, int* reference) {
   const auto groups = static_cast<std::size_t>(p.groups());
@@ -172,7 +172,7 @@ TEST(FixedProduct, EqualsItsDefinitionForAnySpread) {
     };
     for (auto& e : p.ea) e = exponent();
     for (auto& e : p.ew) e = exponent();
-    // A zero mark promises zeros.
+    // A zero mark guarantees zeros.
     for (int i = 0; i < p.m; ++i)
       for (int k = 0; k < p.k; ++k)
         if (p.ea[static_cast<std::size_t>(i * p.groups() + k / p.group)] == kZeroBlock)
@@ -245,7 +245,7 @@ TEST(Matrix, WriteOutStrideAndAccumulation) {
   }
 }
 
-/// Heads: values small enough that every format keeps them exactly.
+/// Heads: values small enough that every format represents them exactly.
 TEST(Matrix, HeadsBroadcastAndGrouped) {
   Lab lab(Lab::small());
   std::mt19937 random(8);
@@ -288,7 +288,7 @@ TEST(Matrix, HeadsBroadcastAndGrouped) {
     }
 }
 
-/// V as it was projected: a head's columns beside the next head's.
+/// V in the projection's layout: a head's columns next to the next head's.
 TEST(Matrix, HeadsSideBySide) {
   Lab lab(Lab::small());
   std::vector<float> w(256), p(4 * 16);
@@ -345,7 +345,7 @@ TEST(Matrix, MatrixVector) {
       EXPECT_EQ(slice_of("M_MV 0, gp3, gp1\n", address, 16 + c), part(straight));
       EXPECT_EQ(slice_of("M_TMV 0, gp3, gp1\n", address, c), part(transposed));
     }
-  // Two contractions into one sum, as a GEMV over several tiles does; the other lanes of the row stay.
+  // Two contractions into one sum, as in a GEMV over several tiles; the other lanes of the row do not change.
   lab.set_row(1024, std::vector<float>(32, 99.0f));
   lab.run("M_MV 0, gp0, gp1\nM_MV 0, gp0, gp1\nM_MV_WO gp2, gp0, 8\n");
   for (std::size_t i = 0; i < 32; ++i)

@@ -17,7 +17,7 @@ bool fail(Trap& trap, std::string what, std::string hint = "") {
   return false;
 }
 
-/// The one format of all rows of the range.
+/// The common format of all rows of the range.
 std::optional<MxFormat> loaded_format(const MachineState& state, const MemoryRange& range, Trap& trap) {
   const auto mlen = static_cast<std::uint64_t>(state.config.mlen);
   std::uint32_t format = 0;
@@ -82,7 +82,7 @@ class Product {
 
  private:
   MatrixSlice slice(std::uint32_t head) const {
-    // From one slice to the next: HLEN lanes (transposed), bmm_cols lanes (side by side) or HLEN rows.
+    // From one slice to the next: HLEN lanes (transposed), bmm_cols lanes (heads next to each other) or HLEN rows.
     const std::uint64_t index = head / shape_.group, k = static_cast<std::uint64_t>(shape_.k),
                         n = static_cast<std::uint64_t>(shape_.n);
     const std::uint64_t step = shape_.transposed ? k
@@ -120,7 +120,7 @@ class Product {
   std::vector<float> real_;
 };
 
-/// What a product multiplies: BLEN rows by BLEN columns of a tile, one row by BLEN columns, or the same per head.
+/// The operands of a product: BLEN rows by BLEN columns of a tile, one row by BLEN columns, or the same per head.
 enum class Form : std::uint8_t { kTile, kVector, kHeads, kHeadVectors };
 
 template <Form form>
@@ -134,7 +134,7 @@ Accumulator& accumulator(MachineState& state) {
 template <Form form, bool transposed>
 bool accumulate_product(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap& trap) {
   constexpr bool kHeads = form == Form::kHeads || form == Form::kHeadVectors;
-  const bool matrix_first = accesses[0].space == Space::kMram;  // as the table's row has them
+  const bool matrix_first = accesses[0].space == Space::kMram;  // in the order of the table entry
   Shape shape;
   shape.matrix = accesses[matrix_first ? 0 : 1];
   shape.vector = accesses[matrix_first ? 1 : 0];
@@ -175,7 +175,7 @@ bool write_out(MachineState& state, const Instruction&, const ResolvedAccesses& 
   return true;
 }
 
-/// Write-outs flush the adder tree themselves: values do not change.
+/// Write-outs flush the adder tree themselves, so values do not change.
 bool flush(MachineState&, const Instruction&, const ResolvedAccesses&, Trap&) { return true; }
 
 constexpr Semantics kMatrixSemantics[] = {

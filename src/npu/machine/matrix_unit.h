@@ -6,8 +6,8 @@
 
 namespace dllm::npu {
 
-/// Guard bits of the integer window for a pair of formats, and whether 32 bits are enough; nullopt: the pair runs on
-/// the floating path (BF16 on either side, or products too wide: E5M2).
+/// Guard bits of the integer window for a pair of formats, and whether 32 bits are enough; nullopt: the pair uses the
+/// floating path (BF16 on either side, or products too wide: E5M2).
 ///
 ///   G = W - (bits of a) - (bits of w) - contraction_bits, W = 31 if that leaves G >= 0, else 63
 struct Window {

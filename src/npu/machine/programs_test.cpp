@@ -22,7 +22,7 @@ MachineConfig plena() {
   return config;
 }
 
-/// Runs a file of testdata; neither the text nor the run may have hazards.
+/// Runs a file of testdata; both the text and the run must be free of hazards.
 void run(Lab& lab, const std::string& name) {
   std::ifstream file(std::string(DLLM_SOURCE_DIR) + "/src/npu/testdata/" + name);
   std::stringstream text;
@@ -37,7 +37,7 @@ void run(Lab& lab, const std::string& name) {
   for (const Hazard& hazard : monitor.hazards()) ADD_FAILURE() << program->where(hazard.index) << ": " << hazard.what;
 }
 
-/// Relative error of BF16 results that went through a few roundings.
+/// Relative error of BF16 results after a few roundings.
 void expect_close(const std::vector<float>& out, const std::vector<double>& exact, double relative, double absolute) {
   ASSERT_EQ(out.size(), exact.size());
   for (std::size_t i = 0; i < out.size(); ++i)
@@ -46,7 +46,7 @@ void expect_close(const std::vector<float>& out, const std::vector<double>& exac
 
 TEST(Programs, Gemm) {
   Lab lab(plena());
-  // Whole numbers that all formats keep: the result is exact.
+  // Whole numbers that all formats represent: the result is exact.
   std::vector<float> x(8 * 128), w(128 * 128);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(static_cast<int>(i * 5 % 13) - 6);
@@ -161,7 +161,7 @@ TEST(Programs, Sampling) {
     logits[l * 256 + best[l]] = *std::max_element(logits.begin() + static_cast<std::ptrdiff_t>(l * 256),
                                                   logits.begin() + static_cast<std::ptrdiff_t>(l * 256 + 256)) +
                                 margin[l];
-  logits[256 + 9] = bf16_to_f32(f32_to_bf16(logits[256 + 7]));  // a tie, behind the first
+  logits[256 + 9] = bf16_to_f32(f32_to_bf16(logits[256 + 7]));  // a tie, at a later index
   logits[256 + 7] = logits[256 + 9];
   lab.put_tensor(0, {}, logits);
   const std::uint32_t mask_id = 999;

@@ -7,7 +7,7 @@ namespace {
 
 std::uint64_t u64(int value) { return static_cast<std::uint64_t>(value); }
 
-/// One instruction's accesses under construction.
+/// The accesses of one instruction, under construction.
 class Resolver {
  public:
   Resolver(const MachineState& state, const Instruction& instruction, ResolvedAccesses& accesses, Trap& trap)
@@ -42,7 +42,7 @@ class Resolver {
       case Base::kRdImm:
         return std::uint64_t{gp(Field::kRd)} + instruction_.get(Field::kImm18);
       case Base::kRs1Imm:
-        // One of the three is in use, by the instruction's form; the others are 0.
+        // The instruction's form uses one of the three; the others are 0.
         return std::uint64_t{gp(Field::kRs1)} + instruction_.get(Field::kImm18) + instruction_.get(Field::kImm17) +
                instruction_.get(Field::kImm13);
       case Base::kRs1Rd:
@@ -68,7 +68,7 @@ class Resolver {
     return fail(fmt::format("{} is not a multiple of {} {}", described(address), unit_name, unit));
   }
 
-  /// Bounds; nothing wraps and nothing is clamped.
+  /// Checks bounds; nothing wraps and nothing is clamped.
   bool push(MemoryRange range) {
     range.space = use_->space;
     range.access = use_->access;

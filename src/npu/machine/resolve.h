@@ -24,25 +24,25 @@ struct MemoryRange {
   std::uint64_t total() const { return std::uint64_t{groups} * rows * length; }
 };
 
-/// At most four uses, of which the HBM one has two streams.
+/// At most four accesses; the HBM access has two streams.
 inline constexpr int kMaxRanges = kMaxMemoryUses + 1;
 
 struct ResolvedAccesses {
   std::array<MemoryRange, kMaxRanges> ranges = {};
   int count = 0;
-  /// The length operand (V_TOPK_MASK, V_SELECT_INT, S_MAP_V_FP), the experts (V_TOPK); else 0.
+  /// The length operand (V_TOPK_MASK, V_SELECT_INT, S_MAP_V_FP), the number of experts (V_TOPK); else 0.
   std::uint32_t elements = 0;
 
   const MemoryRange& operator[](int i) const { return ranges[static_cast<std::size_t>(i)]; }
 };
 
-/// A stopped program: what happened and how to mend it. Where it happened is the machine's to add.
+/// Why a program was stopped, and how to fix it. The machine adds the place.
 struct Trap {
   std::string what;
   std::string hint;
 };
 
-/// The addresses of every memory access of the instruction, in the order of the table's row; HBM gives the element
+/// The addresses of every memory access of the instruction, in the order of its table entry; HBM gives the element
 /// stream, then (formats with a scale) the scale stream. Checks alignment and bounds: nothing is clamped. False: `trap`
 /// says why.
 bool resolve(const MachineState& state, const Instruction& instruction, const InstructionInfo& row,

@@ -63,7 +63,7 @@ bool store_fp(MachineState& state, const Instruction& instruction, const Resolve
   return true;
 }
 
-/// FP_MEM words into a row; the lanes after them become 0.
+/// Copies FP_MEM words into a row; the lanes after them become 0.
 bool map_to_row(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap&) {
   const MemoryRange &words = accesses[0], &row = accesses[1];
   Bf16* out = state.vram.data() + row.base;

@@ -7,7 +7,7 @@
 
 namespace dllm::npu {
 
-/// What an instruction does to the state, with resolved addresses. False: `trap` says why it did not.
+/// An instruction's effect on the state, with resolved addresses. False: it had none; `trap` says why.
 using Execute = bool (*)(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses,
                          Trap& trap);
 
@@ -16,7 +16,8 @@ struct Semantics {
   Execute execute;
 };
 
-// One list per unit. Each instruction outside class control is in exactly one of them; Machine::control() has those.
+// One list per unit. Each instruction outside class control is in exactly one of them; Machine::control() handles
+// those.
 std::span<const Semantics> matrix_semantics();
 std::span<const Semantics> vector_semantics();
 std::span<const Semantics> reduction_semantics();

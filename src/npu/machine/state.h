@@ -16,7 +16,7 @@ namespace dllm::npu {
 
 /// Exponent of a block in matrix SRAM: the scale's power of two, or one of these marks.
 inline constexpr std::int16_t kZeroBlock = -30000, kNanBlock = 30000;
-/// Exponents are kept per 8 elements, the smallest block; larger blocks repeat theirs.
+/// Exponents are stored per 8 elements, the smallest block; larger blocks repeat them.
 inline constexpr std::size_t kExponentGrain = 8;
 
 /// Matrix SRAM, decoded when it is loaded: fixed-point elements (or the bits of BF16), block exponents, and the format
@@ -37,12 +37,12 @@ struct LoopFrame {
 struct MachineState {
   explicit MachineState(const MachineConfig& machine);
 
-  /// Registers, CSRs, loop stack and accumulators as after reset; memories stay.
+  /// Resets registers, CSRs, loop stack and accumulators; memories do not change.
   void reset_registers();
 
   MachineConfig config;
   std::array<std::uint32_t, kGpRegisters> gp = {};
-  /// BF16 values, except that V_RED_SUM leaves FP32: read with fp().
+  /// BF16 values, except that V_RED_SUM stores FP32: read with fp().
   std::array<float, kFpRegisters> fp_accumulator = {};
   std::array<std::uint64_t, kAddressRegisters> address = {};
   std::uint32_t scale_reg = 0;
@@ -68,7 +68,7 @@ struct MachineState {
   std::uint32_t control(Csr which) const { return csr[static_cast<std::size_t>(which)]; }
   MxFormat format(Csr which) const { return *mx_format_from_number(control(which)); }
 
-  /// Checks and sets a control register. The message of the trap, empty if all is well.
+  /// Checks and sets a control register. Returns the trap's message, empty on success.
   std::string set_control(Csr which, std::uint32_t value);
 };
 

@@ -7,8 +7,8 @@
 #include "npu/machine/semantics.h"
 #include "npu/machine/testing/lab.h"
 
-// Walks the instruction table through the machine: every row has a function, and it changes what the row says it
-// writes and nothing else. An instruction without a function would otherwise cost its cycles and do nothing.
+// Runs every entry of the instruction table on the machine: each has a function, which changes exactly what the entry
+// says. An instruction without a function would otherwise cost its cycles and do nothing.
 
 namespace dllm::npu {
 namespace {
@@ -54,7 +54,7 @@ std::map<std::string, std::vector<std::int64_t>> snapshot(const MachineState& st
 
 bool writes(Access access) { return access == Access::kWrite || access == Access::kReadWrite; }
 
-/// What the row says that the instruction changes.
+/// What the instruction changes according to its entry.
 Names promised(const InstructionInfo& row, const Instruction& instruction) {
   Names names;
   for (const Operand& operand : row.operand_list()) {
@@ -74,7 +74,7 @@ class TableWalk : public testing::Test {
  protected:
   Lab lab_{Lab::small()};
 
-  /// Memories full of values that no instruction would produce by accident, and something in each accumulator.
+  /// Memories full of values that no instruction would produce by accident, and a value in each accumulator.
   void SetUp() override {
     MachineState& state = lab_.state();
     const std::vector<float> values = test::normals(state.vram.size(), 3);
@@ -90,7 +90,7 @@ class TableWalk : public testing::Test {
     for (std::uint32_t i = 1; i < kFpRegisters; ++i) state.fp_accumulator[i] = -7.0f - static_cast<float>(i);
   }
 
-  /// A value for a register that the row reads: an address of the memory that it names, a length, or any number.
+  /// A value for a register that the entry reads: an address in its memory, a length, or any number.
   std::uint32_t value_for(const InstructionInfo& row, const Operand& operand, std::uint32_t place) const {
     for (const MemoryUse& use : row.memory_list()) {
       const bool named = (operand.field == Field::kRd && (use.base == Base::kRd || use.base == Base::kRdImm)) ||
@@ -145,7 +145,7 @@ TEST_F(TableWalk, EachRowChangesWhatItSaysAndNothingElse) {
     Names changed;
     for (const auto& [name, values] : snapshot(lab_.state()))
       if (values != before.at(name)) changed.insert(name);
-    // The adder tree's flush is the one instruction whose effect is time alone.
+    // The adder tree's flush is the only instruction that affects nothing but time.
     EXPECT_EQ(changed, row.op == Op::M_SUM ? Names{} : promised(row, program.code[0])) << to_text(program.code[0]);
     ++walked;
   }

@@ -14,12 +14,12 @@ struct Buffers {
   Buffers(const MxFormat& format, std::size_t n) : codes(n), scales(format.scale_bytes(n)), values(n) {}
 };
 
-/// Fixed-point elements and block exponents of one row of MLEN. A NaN or infinite element makes its block NaN: the
-/// array adds integers and has no other way to say so.
+/// Fixed-point elements and block exponents of one row of MLEN. A NaN or infinite element makes its block NaN, because
+/// the array adds integers and cannot represent it otherwise.
 void decode_row(const MxFormat& format, const Buffers& buffers, std::int32_t* values, std::int16_t* exponents) {
   const std::size_t n = buffers.codes.size();
   if (!format.scaled() || format.element == MxElement::kE5M2) {
-    // Operands of the floating path: E5M2's products do not fit into a window, so its raw codes are kept.
+    // Operands of the floating path: E5M2's products do not fit into a window, so its raw codes are stored.
     for (std::size_t i = 0; i < n; ++i) values[i] = buffers.codes[i];
     for (std::size_t i = 0; i < n; i += kExponentGrain)
       exponents[i / kExponentGrain] =
@@ -80,7 +80,7 @@ void store_vector(MachineState& state, const MxFormat& format, const MemoryRange
     const Bf16* in = state.vram.data() + source.base + row * source.row_stride;
     for (std::size_t i = 0; i < n; ++i) buffers.values[i] = bf16_to_f32(in[i]);
     if (scales == nullptr)
-      buffers.codes.assign(in, in + n);  // bit for bit, NaN payloads too
+      buffers.codes.assign(in, in + n);  // bit for bit, including NaN payloads
     else
       mx_quantize(format, buffers.values.data(), n, buffers.codes.data(), buffers.scales.data());
     mx_pack(format.bits(), buffers.codes.data(), n, state.hbm.data() + elements.base + row * elements.row_stride);

@@ -19,7 +19,7 @@ bool prefix_sum(MachineState& state, const Instruction& instruction, const Resol
   return true;
 }
 
-/// A copy: source and target may be the same row.
+/// A copy, because source and target may be the same row.
 std::vector<Bf16> source_row(const MachineState& state, const ResolvedAccesses& accesses) {
   const Bf16* in = state.vram.data() + accesses[0].base;
   return {in, in + state.config.vlen};

@@ -54,7 +54,7 @@ bool reduce_sections(MachineState& state, const Instruction& instruction, const 
 }
 
 bool maximum_with_index(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
-  // rs3 is the register of the running maximum here, not a mask.
+  // Here rs3 is the register of the running maximum, not a mask.
   const std::uint32_t register_max = instruction.get(Field::kRs3);
   const Maximum best = maximum(LaneMask(state, Instruction{}), state.vram.data() + accesses[0].base, 0,
                                static_cast<std::size_t>(state.config.vlen));

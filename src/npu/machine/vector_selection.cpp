@@ -6,7 +6,7 @@
 namespace dllm::npu {
 namespace {
 
-/// The `top` candidates in descending order, lower lanes first among equals.
+/// The `top` candidates in descending order; ties go to the lower lane.
 void select_top(std::vector<std::uint32_t>& candidates, std::size_t top, const Bf16* values) {
   top = std::min(top, candidates.size());
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(top), candidates.end(),
@@ -47,7 +47,7 @@ bool top_mask(MachineState& state, const Instruction& instruction, const Resolve
   for (std::uint32_t i = 0; i < accesses.elements; ++i)
     if ((mask[i] & 0x7fff) != 0) candidates.push_back(i);
   select_top(candidates, state.gp[instruction.get(Field::kRs3)], values);
-  // Only now: the target may be one of the sources. Rows are VLEN long and adjacent.
+  // Not earlier: the target may be one of the sources. Rows are VLEN long and adjacent.
   Bf16* out = state.vram.data() + target.base;
   std::fill_n(out, target.total(), Bf16{0});
   for (const std::uint32_t lane : candidates) out[lane] = kBf16One;

@@ -154,7 +154,7 @@ TEST_F(Vectors, RunningArgMax) {
   EXPECT_EQ(lab_.state().fp_accumulator[1], -2.0f);
 }
 
-// Worked by hand.
+// Computed by hand.
 TEST_F(Vectors, TopKMask) {
   std::vector<float> confidence = {0.5f, 0.9f, 0.9f, 0.1f, 7.0f};
   lab_.set_row(96, confidence);

@@ -3,7 +3,7 @@
 namespace dllm::npu {
 namespace {
 
-/// target = f(source, lane), lane by lane; lanes that are off copy the source. The target may be any operand of f.
+/// target = f(source, lane), lane by lane; disabled lanes copy the source. The target may be any operand of f.
 template <class F>
 bool lanes(MachineState& state, const Instruction& instruction, const MemoryRange& source, const MemoryRange& target,
            F f) {

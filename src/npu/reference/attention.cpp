@@ -9,22 +9,22 @@ namespace {
 
 constexpr Bf16 kLowest = 0xff7f;
 
-/// What the array takes at a time.
+/// The array's sizes.
 struct ArrayShape {
   std::size_t tile;          ///< keys of a tile
   std::size_t slot;          ///< lanes of a head
-  std::size_t piece;         ///< lanes of a head at once: MLEN of a head that is longer than HLEN
-  std::size_t keys_at_once;  ///< keys of P V at once: MLEN beside such heads
+  std::size_t piece;         ///< lanes of a head processed at once: MLEN of a head that is longer than HLEN
+  std::size_t keys_at_once;  ///< keys of P V at once: MLEN for such heads
 };
 
-/// A tile of keys: what the row sees of it, then scores, then probabilities.
+/// A tile of keys: visibility to the row, then scores, then probabilities.
 struct Tile {
   std::int64_t first = 0;
   std::vector<bool> visible;
   std::vector<Bf16> p;
 };
 
-/// One head of one row: softmax over chunks of tiles, each rescaling what came before.
+/// One head of one row: softmax over chunks of tiles, each rescaling the results so far.
 class HeadAttention {
  public:
   using SumTree = std::function<Bf16(const std::vector<Bf16>& column)>;
@@ -40,7 +40,7 @@ class HeadAttention {
         sum_tree_(std::move(sum_tree)),
         out_(static_cast<std::size_t>(o.head_dim), Bf16{0}) {}
 
-  /// Scores of the keys from `first` on; `sees(key)` says which the row sees.
+  /// Scores of the keys from `first` on; `sees(key)`: whether the row sees the key.
   template <class Sees>
   Tile score(const QuantizedRow& q, std::size_t q_lane, std::int64_t first, const Sees& sees) const {
     const auto block = static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.matrix_kv.block, m_.hlen}));
@@ -79,7 +79,7 @@ class HeadAttention {
   }
 
  private:
-  /// Maximum over the chunk, then against what came before; gives the factor of what came before.
+  /// Maximum over the chunk and the results so far; returns the factor for the latter.
   Bf16 raise_maximum(const std::vector<Tile>& chunk) {
     Bf16 maximum = kLowest;
     for (const Tile& tile : chunk)
@@ -93,7 +93,7 @@ class HeadAttention {
     return shrink;
   }
 
-  /// Scores become probabilities; gives their sum: tile by tile per lane, then over the lanes.
+  /// Turns scores into probabilities; returns their sum: tile by tile per lane, then over the lanes.
   Bf16 exponentiate(std::vector<Tile>& chunk) const {
     std::vector<Bf16> column(shape_.tile, Bf16{0});
     for (std::size_t t = 0; t < chunk.size(); ++t)
@@ -139,7 +139,7 @@ class HeadAttention {
   std::vector<Bf16> out_;  ///< by dimension
 };
 
-/// First keys of the tiles of which any row of the sequence sees a key.
+/// First keys of the tiles that contain a key visible to any row of the sequence.
 std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t key_tile) {
   std::int64_t end = 0;
   for (const PositionRange& range : sequence.visible) end = std::max<std::int64_t>(end, range.end);
@@ -155,8 +155,8 @@ std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t 
 
 }  // namespace
 
-// Softmax over the visible keys in tiles of HLEN positions; tiles that the sequence does not see at all are left out,
-// and every `chunk_tiles` of the others are one chunk.
+// Softmax over the visible keys in tiles of HLEN positions; tiles without visible keys are left out, and every
+// `chunk_tiles` of the others form one chunk.
 void Executor::run(const op::Attention& o) {
   const auto tile = static_cast<std::size_t>(layout_.key_tile), slot = static_cast<std::size_t>(map(o.q).hlen);
   const auto mlen = static_cast<std::size_t>(m_.mlen), chunk = static_cast<std::size_t>(layout_.chunk_tiles);

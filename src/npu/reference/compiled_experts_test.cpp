@@ -12,7 +12,7 @@ namespace {
 using test::Bench, test::TinyExperts, test::TinyShape, test::TinyWeights, test::format, test::range,
     test::small_machine, test::three_steps;
 
-/// LLaDA-MoE: softmax over all experts, weights as they are.
+/// LLaDA-MoE: softmax over all experts, weights not normalized.
 const TinyExperts kSoftmax{.count = 12, .used = 3, .width = 24};
 /// LLaDA2: sigmoid, selection bias, groups, normalized and scaled weights, a shared expert, a first dense layer.
 const TinyExperts kSigmoid{.count = 16,
@@ -119,7 +119,7 @@ std::map<WeightId, std::vector<std::uint64_t>> reads_of(Bench& bench) {
   return observer.reads;
 }
 
-/// Equal keys: the lower expert, in every row. Nobody chooses the others, and their weights stay where they are.
+/// Equal keys: the lower expert, in every row. The others' weights are not loaded.
 TEST(CompiledExperts, TiesAndUntouchedExperts) {
   for (const TinyExperts& routed : {kSoftmax, kSigmoid}) {
     Bench bench({.routed = routed}, small_machine(), 64, true, [](TinyWeights& weights) {
@@ -131,7 +131,7 @@ TEST(CompiledExperts, TiesAndUntouchedExperts) {
   }
 }
 
-/// Every row chooses expert 5, and with a bias that decides, nothing else than 5, 6 and 7.
+/// Every row chooses expert 5; with a decisive bias, all choose 5, 6 and 7.
 TEST(CompiledExperts, AllRowsChooseTheSame) {
   for (const int blen : {4, 16}) {
     MachineConfig machine = small_machine();
@@ -149,7 +149,7 @@ TEST(CompiledExperts, AllRowsChooseTheSame) {
   for (const auto& [weight, experts] : reads_of(bench)) EXPECT_EQ(experts, (std::vector<std::uint64_t>{5}));
 }
 
-/// A step reads each touched expert once, even where its rows come in several chunks.
+/// A step reads each touched expert once, even if its rows come in several chunks.
 TEST(CompiledExperts, ChunksKeepTheMatrices) {
   MachineConfig machine = small_machine();
   machine.fp_words = 8;
@@ -161,7 +161,7 @@ TEST(CompiledExperts, ChunksKeepTheMatrices) {
   }
 }
 
-/// Without data rows choose by assumption: in turn, or at random, and the cost follows what is touched.
+/// Without data rows choose by assumption, round-robin or at random, and the cost follows the touched experts.
 TEST(CompiledExperts, AssumedChoices) {
   const TinyShape shape{.routed = kSoftmax};
   const Bench bench(shape, small_machine());

@@ -119,7 +119,7 @@ TEST(CompiledSteps, CausalBlocks) {
   bench.run({{bench.sequence(0, range(30, 12), {{0, 42}}, {0, 5}, 1)}}, {0}, true);
 }
 
-/// Sequences that do not fit together run one after the other, in one program.
+/// Sequences that do not fit together run in sequence, in one program.
 TEST(CompiledSteps, Parts) {
   MachineConfig machine = small_machine();
   machine.vram_elements = std::uint64_t{64} * 640;

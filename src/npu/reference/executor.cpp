@@ -57,7 +57,7 @@ const std::vector<QuantizedRow>& Executor::matrix(WeightId id, const LaneMap& in
   return rows;
 }
 
-/// running + the pairwise sum of lanes [first, first + count), FP32 throughout; the BF16 of it is returned.
+/// running + the pairwise sum of lanes [first, first + count), in FP32; returns it as BF16.
 Bf16 Executor::sum_tree(const std::vector<Bf16>& lanes, std::size_t first, std::size_t count, float& running) const {
   std::vector<float> sums;
   for (std::size_t i = first; i < first + count; ++i) sums.push_back(bf16_to_f32(lanes[i]));
@@ -111,7 +111,7 @@ void Executor::run(const op::RmsNorm& o) {
 std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in,
                                     std::size_t expert) {
   const std::vector<QuantizedRow>& w = matrix(weight, in);
-  // The array takes MLEN lanes at a time, and K ends with the last tile that has a column.
+  // The array processes MLEN lanes at a time, and K ends with the last tile that has a column.
   const auto tile = static_cast<std::size_t>(m_.mlen);
   const auto end = static_cast<std::size_t>(round_up(in.used(), m_.mlen));
   const QuantizedRow a = quantize(m_.matrix_input, widen(x));
@@ -160,7 +160,7 @@ void Executor::run(const op::Rope& o) {
         const auto a = static_cast<std::size_t>(map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j : j))),
                    b = static_cast<std::size_t>(
                        map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j + 1 : j + half)));
-        // Frequencies as the CPU's table has them; angles in double, rounded once.
+        // Frequencies as in the CPU's table; angles in double, rounded once.
         const float exponent = static_cast<float>(2 * j) / static_cast<float>(o.dims);
         float frequency =
             1.f / static_cast<float>(std::pow(static_cast<double>(o.theta), static_cast<double>(exponent)));

@@ -10,7 +10,7 @@
 
 namespace dllm::npu::reference {
 
-/// K and V of a sequence as its cache holds them: [layer][position], lanes in the KV format.
+/// K and V of a sequence's cache: [layer][position], lanes in the KV format.
 struct Cache {
   std::map<std::pair<std::int32_t, std::int64_t>, QuantizedRow> k, v;
 };
@@ -24,7 +24,7 @@ struct StepResult {
 };
 
 /// The most probable token of a row of logits and its probability, as HeadMode::kReduced defines them: one pass over
-/// slabs of `vlen` logits, running maximum and sum in BF16, each slab's sum in an FP32 tree on top of the running one.
+/// slabs of `vlen` logits, running maximum and sum in BF16, each slab's sum in an FP32 tree added to the running one.
 struct Prediction {
   std::uint32_t token = 0;
   Bf16 confidence = 0;
@@ -32,14 +32,14 @@ struct Prediction {
 Prediction reduce_logits(const std::vector<Bf16>& logits, std::size_t vlen);
 
 /// The meaning of a graph in the NPU's number formats, operator by operator: BF16 vectors, FP32 sums in trees, MX
-/// operands, the array's windows. It knows lane maps and the sizes that appear in the numerics (MLEN, HLEN, VLEN, keys
-/// per chunk), and nothing of programs, addresses or buffers. Compiled programs must give the same bits.
+/// operands, the array's integer windows. It knows lane maps and the sizes that affect the numerics (MLEN, HLEN, VLEN,
+/// keys per chunk), but no programs, addresses or buffers. Compiled programs must give the same bits.
 class Executor {
  public:
   Executor(const ModelLayout& layout, const Weights& weights)
       : layout_(layout), m_(layout.machine), weights_(weights) {}
 
-  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written into them.
+  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them.
   StepResult run(const Graph& graph, const StepSpec& spec, const std::vector<TokenId>& tokens,
                  const std::vector<Cache*>& caches);
 
@@ -55,7 +55,7 @@ class Executor {
   std::vector<float> weight_row(WeightId id, std::int64_t row) const;
   const std::vector<QuantizedRow>& matrix(WeightId id, const LaneMap& in);
   Bf16 sum_tree(const std::vector<Bf16>& lanes, std::size_t first, std::size_t count, float& running) const;
-  /// Outputs of x W^T (+ bias) in the order of the columns; of a stack, those of one expert.
+  /// Outputs of x W^T (+ bias) in column order; of a stack, those of one expert.
   std::vector<Bf16> product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in,
                             std::size_t expert = 0);
 

@@ -1,4 +1,4 @@
-// Routing and experts in the NPU's numbers, row by row and expert by expert.
+// Routing and experts in the NPU's number formats, row by row and expert by expert.
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 namespace dllm::npu::reference {
 namespace {
 
-/// Indices of the `count` largest of `keys` among the allowed ones, the lower index first among equals, ascending.
+/// Indices of the `count` largest of the allowed `keys`, ascending; ties go to the lower index.
 std::vector<std::size_t> largest(const std::vector<Bf16>& keys, const std::vector<bool>& allowed, std::size_t count) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < keys.size(); ++i)

@@ -5,7 +5,7 @@
 namespace dllm::npu::reference {
 namespace {
 
-/// value / 2^by towards minus infinity, its last bit set if anything was lost.
+/// value / 2^by rounded towards minus infinity, its last bit set if anything was lost.
 __int128 sticky(__int128 value, int by) {
   if (by <= 0) return value;
   if (by > 126) return value == 0 ? 0 : (value < 0 ? -1 : 1);

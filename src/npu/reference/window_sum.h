@@ -6,8 +6,8 @@
 #include "npu/machine/arithmetic.h"
 #include "numerics/mx.h"
 
-// The matrix unit's arithmetic, written from its definition (docs/guide/npu.md, "Matrix unit") without the machine's
-// kernels: one output at a time, every shift where the text has one. Slow, and easy to check.
+// The matrix unit's arithmetic, implemented from its definition (docs/guide/npu.md, "Matrix unit") without the
+// machine's kernels: one output at a time, with every shift where the text has it. Slow, and easy to check.
 
 namespace dllm::npu::reference {
 
@@ -16,14 +16,14 @@ struct QuantizedRow {
   MxFormat format;
   std::vector<std::int64_t> fixed;  ///< integers in units of 2^-fraction * scale
   std::vector<int> exponent;        ///< of the element's block
-  std::vector<bool> zero, nan;      ///< the whole block is
+  std::vector<bool> zero, nan;      ///< whether the whole block is
   std::vector<float> real;          ///< the values themselves
 };
 /// `lanes.size()` is a multiple of the format's block.
 QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes);
 
 /// The other operand of an instruction. Term k is an element of one row (a matrix read transposed: products with
-/// weights, Q K^T), or of one row for each k (P V).
+/// weights, Q K^T), or of a different row for each k (P V).
 struct Terms {
   const QuantizedRow* row = nullptr;                  ///< element first + k of it,
   const std::vector<const QuantizedRow*>* rows = {};  ///< or element `first` of rows[k]
@@ -38,8 +38,8 @@ class WindowSum {
  public:
   WindowSum(const MxFormat& input, const MxFormat& matrix, int contraction_bits);
 
-  /// One instruction: the sum over k < count of a[first_a + k] * terms[k]. `group`: consecutive k whose scales are one
-  /// each on both sides.
+  /// One instruction: the sum over k < count of a[first_a + k] * terms[k]. `group`: consecutive k that have a single
+  /// scale on each side.
   void add(const QuantizedRow& a, std::size_t first_a, const Terms& terms, std::size_t count, std::size_t group);
 
   Bf16 bf16() const;               ///< M_MM_WO

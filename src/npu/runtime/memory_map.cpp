@@ -28,7 +28,7 @@ const std::string& name_of(const MemoryProgram& program, std::int32_t tensor) {
   return program.tensors[static_cast<std::size_t>(tensor)].name;
 }
 
-/// Tensors in a mapping, in the order of addresses.
+/// Tensors in a mapping, by address.
 std::vector<std::int32_t> held_by(const MemoryPlan& plan, std::int32_t mapping) {
   std::vector<std::int32_t> found;
   for (std::size_t t = 0; t < plan.places.size(); ++t)
@@ -46,7 +46,7 @@ std::string what_holds(const MemoryProgram& program, const MemoryPlan& plan, std
                      name_of(program, tensors.back()));
 }
 
-/// Times at which operators begin in a run, without waiting and with it; one more at the end.
+/// Times at which operators begin in a run, without waiting and with it; and the end.
 std::vector<double> operator_begins(const MemoryProgram& program, const MemoryPlan& plan) {
   std::vector<double> begins;
   double now = 0;
@@ -111,7 +111,7 @@ class MapPicture {
             plan_.places[t].address, program_.tensors[t].bytes, kScratch, 0.6);
   }
 
-  /// A part that is moved ahead into the next run is drawn at the end of this one.
+  /// A part that is moved in advance for the next run is drawn at the end of this one.
   void staging() {
     std::int64_t address = 0;
     for (const MemoryMapping& one : plan_.mappings)

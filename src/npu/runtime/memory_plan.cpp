@@ -91,7 +91,7 @@ class Planner {
     return address;
   }
 
-  /// What scratch and `staging` bytes leave of the window and of the mappings.
+  /// What remains of the window and of the mappings after scratch and `staging` bytes.
   ResidentRoom room(std::int64_t staging) const {
     ResidentRoom room{std::numeric_limits<std::int64_t>::max() / 2, limits_.mapping_bytes, 0, limits_.page_bytes,
                       limits_.alignment};

@@ -1,4 +1,4 @@
-// Properties of plans for random programs, and the search against all placements of small ones.
+// Properties of plans for random programs, and the search compared with all placements of small ones.
 #include "npu/runtime/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ std::pair<std::int32_t, std::int32_t> life(const MemoryProgram& program, std::si
   return {first, last};
 }
 
-/// No two tensors that live at the same time share a byte, each is inside its mapping, and mappings are disjoint pages
+/// No two tensors that live at the same time overlap, each is inside its mapping, and mappings are disjoint pages
 /// within the window.
 void expect_sound(const MemoryProgram& program, const MemoryLimits& limits, const MemoryPlan& plan) {
   std::int64_t end = 0;
@@ -116,8 +116,8 @@ void expect_sound(const MemoryProgram& program, const MemoryLimits& limits, cons
   }
 }
 
-/// Every part is moved whole before it is used, one at a time, into a slot whose work has ended; the parts of a use add
-/// up to the tensor; waiting and hiding are what they say.
+/// Every part is moved completely before it is used, one at a time, into a slot whose work has ended; the parts of a
+/// use add up to the tensor; reported waiting and hiding are right.
 void expect_staged(const MemoryProgram& program, const MemoryLimits& limits, const MemoryPlan& plan) {
   double channel = -1e9, waited = 0, transfer = 0;
   std::vector<double> free = {-1e9, -1e9};
@@ -194,7 +194,7 @@ double best_of_all(const MemoryProgram& program, const std::vector<std::int32_t>
   return best;
 }
 
-/// More tensors than the search tries all placements of.
+/// More tensors than the exhaustive search handles.
 TEST(MemoryPlan, IsNearTheBestOfAllPlacements) {
   constexpr std::int32_t kTensors = 13;
   std::mt19937 random(12);
@@ -236,7 +236,7 @@ TEST(MemoryPlan, TransfersThatComputationIsTooShortForAreWaitedFor) {
   program.ops = {{"a", 4e-6, {0}, {}}, {"b", 4e-6, {1}, {}}, {"c", 4e-6, {2}, {}}};
   const auto plan = plan_memory(program, limits_of(1024, 1024));
   ASSERT_TRUE(plan);
-  // One channel, three parts of 10 us each: it never rests.
+  // One channel, three parts of 10 us each: it is always busy.
   EXPECT_NEAR(plan->seconds, 30e-6, 1e-12);
   EXPECT_NEAR(plan->hidden_seconds(), 12e-6, 1e-12);
 }

@@ -12,11 +12,11 @@
 namespace dllm::npu {
 namespace {
 
-/// Runs of the timeline that a search may take, and operators in all of them: about a second.
+/// Limit of the search: runs of the timeline, times operators: about a second.
 constexpr std::size_t kMostRuns = 100000, kMostOperators = 60'000'000;
-/// Of so many tensors every placement is looked at.
+/// Up to this many tensors, all placements are tried.
 constexpr std::size_t kFew = 10;
-/// Restarts from a disturbed best placement. Small programs need them: there, the capacity leaves few single exchanges.
+/// Restarts from a perturbed best placement. Small programs need them: capacity permits few single exchanges there.
 constexpr int kKicks = 24;
 
 struct Score {
@@ -70,7 +70,7 @@ class PlacementSearch {
 
  private:
   bool more() const { return runs_ < most_runs_; }
-  /// No placement is faster, but another may transfer less; that is not searched for long.
+  /// No placement is faster, but another may transfer less; the search for that is short.
   bool all_hidden(const Choice& choice) const { return choice.score.seconds <= compute_ * (1 + 1e-12); }
   bool fits(const std::vector<char>& staged) const { return pack(staged).fits; }
 
@@ -91,7 +91,7 @@ class PlacementSearch {
     return {std::move(staged), {times.seconds, times.transfer}};
   }
 
-  /// Makes tensors resident as long as they fit, those with the largest transfer per byte first.
+  /// Makes tensors resident while they fit, those with the largest transfer time per byte first.
   void fill(std::vector<char>& staged) const {
     std::vector<std::int32_t> order = movable_;
     const auto density = [&](std::int32_t t) {
@@ -107,10 +107,10 @@ class PlacementSearch {
     }
   }
 
-  /// Small tensors resident, which cost a mapping each; of the others a share that fits, evenly over the program.
+  /// Makes small tensors resident, since each would cost a mapping, and as many others as fit, spread over the program.
   std::vector<char> spread() const {
     std::vector<char> staged = all_staged();
-    double low = 0, high = 1;  // share of the bytes that is staged
+    double low = 0, high = 1;  // fraction of the bytes that is staged
     for (int i = 0; i < 30; ++i) {
       const double share = (low + high) / 2;
       std::vector<char> tried(program_.tensors.size());
@@ -133,8 +133,8 @@ class PlacementSearch {
     return staged;
   }
 
-  /// One tensor after the other becomes resident: the one that saves the most time per byte, or transfer per byte where
-  /// none saves time.
+  /// Makes one tensor after the other resident: the one that saves the most time per byte, or transfer per byte if none
+  /// saves time.
   std::vector<char> greedy() {
     Choice now = scored(all_staged());
     const std::size_t affordable = most_runs_ / 3;
@@ -161,7 +161,7 @@ class PlacementSearch {
     return now.staged;
   }
 
-  /// The placement with about a quarter of its tensors moved to the other side, and room filled.
+  /// The placement with about a quarter of its tensors switched, and the remaining room filled.
   std::vector<char> disturbed(std::vector<char> staged) {
     for (const std::int32_t t : movable_)
       if (random_() % 4 == 0) staged[static_cast<std::size_t>(t)] ^= 1;
@@ -197,7 +197,7 @@ class PlacementSearch {
       if (order[i] == in || now.staged[out]) continue;
       tried[out] = true;
       if (accept(now, tried)) return true;
-      // Two for one: only where that many pairs can be looked at.
+      // Two for one: only if there are not too many pairs.
       for (std::size_t k = i + 1; order.size() <= 24 && k < order.size() && more(); ++k) {
         const auto second = static_cast<std::size_t>(order[k]);
         if (order[k] == in || now.staged[second]) continue;
@@ -234,7 +234,7 @@ PackedMappings pack_mappings(const MemoryProgram& program, const std::vector<std
                              const ResidentRoom& room) {
   PackedMappings packed;
   bool each_fits = true;
-  std::int64_t end = 0;  // of what the last mapping holds
+  std::int64_t end = 0;  // of the last mapping's contents
   for (const std::int32_t t : tensors) {
     const std::int64_t bytes = program.tensors[static_cast<std::size_t>(t)].bytes;
     if (room.mapping_bytes > 0 && round_up(bytes, room.page_bytes) > room.mapping_bytes) each_fits = false;

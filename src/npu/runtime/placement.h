@@ -12,12 +12,12 @@ namespace dllm::npu {
 struct ResidentRoom {
   std::int64_t bytes = 0;          ///< of all their mappings
   std::int64_t mapping_bytes = 0;  ///< of the largest; 0: any
-  std::int64_t mappings = 0;       ///< at most; 0: any number
+  std::int64_t mappings = 0;       ///< maximum; 0: any number
   std::int64_t page_bytes = 4096;
   std::int64_t alignment = 128;  ///< of a tensor in its mapping
 };
 
-/// Tensors packed in their order: a new mapping begins where the next one would make it larger than allowed.
+/// Packs tensors in order: starts a new mapping when the next tensor would make the current one too large.
 struct PackedMappings {
   struct Place {
     std::int32_t mapping;
@@ -31,10 +31,10 @@ struct PackedMappings {
 PackedMappings pack_mappings(const MemoryProgram& program, const std::vector<std::int32_t>& tensors,
                              const ResidentRoom& room);
 
-/// Which lasting tensors are staged, by tensor: the choice with the shortest run that was found, and among equals the
-/// least transfer. Of up to ten tensors every placement is tried; of more, greedy by time saved per byte and an even
-/// spread, each improved by exchanging tensors until no exchange helps. Errors: kResource if those that cannot be
-/// staged do not fit.
+/// Chooses which lasting tensors are staged, by tensor: the shortest run found, and among equals the least transfer.
+/// For up to ten tensors every placement is tried; for more, greedy by time saved per byte and an even spread, each
+/// improved by exchanging tensors until no exchange helps. Errors: kResource if those that cannot be staged do not
+/// fit.
 Expected<std::vector<char>> choose_staged(const MemoryProgram& program, const std::vector<std::int32_t>& lasting,
                                           const StagingTimeline& timeline, const ResidentRoom& room);
 

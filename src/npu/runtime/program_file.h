@@ -21,7 +21,7 @@ namespace dllm::npu {
 ///     reads = ["x", "w1"]
 ///     writes = ["y"]
 ///
-/// Errors: kInvalidFile with the line: unknown keys, names that are missing or given twice, sizes out of range.
+/// Errors: kInvalidFile with the line: unknown keys, missing or duplicate names, sizes out of range.
 Expected<MemoryProgram> parse_memory_program(std::string_view text, const std::string& file);
 
 }  // namespace dllm::npu

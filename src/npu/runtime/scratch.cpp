@@ -13,7 +13,7 @@ struct Taken {
   std::int64_t begin, end;
 };
 
-/// What the placed buffers that live with `buffer` take, by address.
+/// The ranges of placed buffers that live at the same time as `buffer`, by address.
 std::vector<Taken> taken_by_others(std::span<const LiveBuffer> buffers, const std::vector<std::size_t>& placed,
                                    const std::vector<std::int64_t>& offsets, const LiveBuffer& buffer) {
   std::vector<Taken> taken;
@@ -24,7 +24,7 @@ std::vector<Taken> taken_by_others(std::span<const LiveBuffer> buffers, const st
   return taken;
 }
 
-/// The beginning of the smallest gap that holds `bytes`; the end of all if none does.
+/// The start of the smallest gap that holds `bytes`; the end of all ranges if none does.
 std::int64_t best_gap(const std::vector<Taken>& taken, std::int64_t bytes, std::int64_t alignment) {
   std::int64_t begin = 0, best = -1, least = std::numeric_limits<std::int64_t>::max();
   for (const Taken& one : taken) {

@@ -6,7 +6,7 @@
 
 namespace dllm::npu {
 
-/// A buffer and when it is used: from operator `first` to operator `last`, both included.
+/// A buffer and its lifetime: from operator `first` to operator `last`, both included.
 struct LiveBuffer {
   std::int64_t bytes = 0;
   std::int32_t first = 0, last = 0;

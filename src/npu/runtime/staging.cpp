@@ -8,9 +8,9 @@
 namespace dllm::npu {
 namespace {
 
-/// After so many runs each takes as long as the one before: what is moved ahead is at most two parts.
+/// After this many runs the time per run is constant: at most two parts are moved in advance.
 constexpr int kRuns = 3;
-/// A tensor in more parts is a slot that is too small to be meant.
+/// More parts than this mean that the slot is too small to be intended.
 constexpr std::int64_t kMostParts = 1 << 16;
 
 }  // namespace

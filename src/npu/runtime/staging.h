@@ -10,11 +10,12 @@ namespace dllm::npu {
 /// Time to make `bytes` visible in a staging slot: a mapping of its pages, or a copy.
 double staging_seconds(const MemoryLimits& limits, std::int64_t bytes);
 
-/// Times of a program whose staged tensors pass through two slots in turn.
+/// Times of a program whose staged tensors alternate between two slots.
 ///
-/// One channel moves parts in the order of their use, also ahead into the next run. A part is moved when the channel is
-/// free and the part before the last, which had the same slot, has been used; work on it begins when it is there. An
-/// operator uses its staged tensors one after the other, part by part, and computes on each in proportion to its bytes.
+/// One channel moves parts in the order of their use, also in advance for the next run. A part is moved when the
+/// channel is free and the part before the last, which had the same slot, has been used; work on it begins when it has
+/// arrived. An operator uses its staged tensors in sequence, part by part, and its time is divided among them in
+/// proportion to their bytes.
 class StagingTimeline {
  public:
   /// Borrows both. `slot_bytes`: of each of the two slots.
@@ -30,7 +31,7 @@ class StagingTimeline {
     double seconds = 0, first = 0;  ///< of a run that follows others, and of the first
     double transfer = 0;            ///< seconds of transfers in a run
   };
-  /// `staged`: by tensor. Appends the parts of a later run to `parts` if it is given.
+  /// `staged`: by tensor. Appends the parts of a later run to `parts` if not null.
   Times run(const std::vector<char>& staged, std::vector<StagedPart>* parts = nullptr) const;
 
  private:

@@ -1,5 +1,5 @@
-// d-PLENA's edge mode: a chunk of the vocabulary is on chip at a time, so the logits are read twice, for the
-// maximum and for the sum. Transfers are awaited; nothing overlaps but what the hardware finds. Registers:
+// d-PLENA's edge mode: only a chunk of the vocabulary is on chip at a time, so the logits are read twice, for the
+// maximum and for the sum. It waits for each transfer; only the hardware overlaps work. Registers:
 //   gp1 buffer   gp2 source   gp3 row   gp4 index of the row's first lane, later the count   gp5 arg-max   gp6 tokens
 //   gp7 predicted   gp8 mask row   gp9 source of the position   gp10 batch items   gp11 block   gp12 loops over vectors
 //   gp13 chunks   gp14 counts   gp15 steps; the count of positions is gp4, which lives in INT_MEM meanwhile
@@ -65,7 +65,7 @@ class Chunked {
     e_.loop("gp12", rows, body);
   }
 
-  /// A pass over the vocabulary: whole chunks in a loop, the rest behind it.
+  /// A pass over the vocabulary: whole chunks in a loop, then the rest.
   template <class F>
   void pass(F&& body) {
     const std::int64_t whole = at_.vectors / rows_, rest = at_.vectors % rows_;

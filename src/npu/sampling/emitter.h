@@ -15,7 +15,7 @@ class Emitter {
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_ += indent_ + fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
-  /// `.loop`; a count of 0 emits nothing for the body.
+  /// `.loop`; for a count of 0 the body is not emitted.
   template <class F>
   void loop(const char* counter, std::int64_t count, F&& body) {
     if (count <= 0) return;
@@ -41,7 +41,7 @@ class Emitter {
   std::string text_, indent_;
 };
 
-/// The masks of all batch items, one vector a transfer, into VRAM; then the transfers are set for logits: base a1,
+/// Loads the masks of all batch items into VRAM, one vector per transfer; then sets transfers up for logits: base a1,
 /// their scales, `preload` vectors each. Uses gp1, gp2, gp3, gp12 and a2.
 inline void load_masks(Emitter& e, const SamplingKernel& k) {
   const SamplingLayout& at = k.layout;
@@ -80,7 +80,7 @@ inline void add_exponentials(Emitter& e, std::int64_t vlen) {
   e.line("S_ADDI_INT gp3, gp3, {}", vlen);
 }
 
-/// The next batch item: gp6 tokens, gp7 predictions, gp8 the row of its mask, gp14 its count.
+/// Moves on to the next batch item: gp6 tokens, gp7 predictions, gp8 the row of its mask, gp14 its count.
 inline void next_item(Emitter& e, const SamplingKernel& k) {
   e.line("S_ADDI_INT gp6, gp6, {}", k.shape.block);
   e.line("S_ADDI_INT gp7, gp7, {}", k.shape.block);

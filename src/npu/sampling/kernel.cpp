@@ -17,7 +17,7 @@ namespace {
 constexpr SamplingForm kForms[] = {SamplingForm::kPublished, SamplingForm::kChunked, SamplingForm::kOnePass};
 constexpr std::uint32_t kScratchWords = 32;  ///< of INT_MEM, for the program
 constexpr std::uint64_t kAlign = 4096;       ///< of tensors in HBM
-constexpr std::int64_t kMaxBuffers = 8;      ///< chunks on chip of the one-pass form; more gain nothing
+constexpr std::int64_t kMaxBuffers = 8;      ///< chunks on chip of the one-pass form; more do not help
 
 Error bad(std::string what, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), "sampling", std::move(hint)};
@@ -39,7 +39,7 @@ Expected<void> check(const SamplingShape& s, std::int64_t vlen) {
   return {};
 }
 
-/// Fills in what the shape leaves open, and places everything.
+/// Fills in the defaults of the shape, and places everything.
 Expected<void> place(SamplingKernel& k) {
   SamplingShape& s = k.shape;
   SamplingLayout& at = k.layout;
@@ -67,7 +67,7 @@ Expected<void> place(SamplingKernel& k) {
       s.chunk = vlen * std::min(at.vectors, std::max<std::int64_t>(1, room / (least + 1)));
     std::int64_t chunk_rows = s.chunk / vlen;
     if (s.form == SamplingForm::kOnePass) {
-      // Chunks of one length, with as little padding as that allows.
+      // Chunks of equal length, with as little padding as possible.
       const std::int64_t chunks = ceil_div(at.vectors, chunk_rows);
       chunk_rows = ceil_div(at.vectors, chunks);
       at.vectors = chunks * chunk_rows;
@@ -101,18 +101,18 @@ Expected<void> place(SamplingKernel& k) {
     return (base + scales + format.scale_bytes(elements) + kAlign - 1) / kAlign * kAlign;
   };
   at.logits = 0;
-  // A last transfer may read beyond the end.
+  // The last transfer may read beyond the end.
   const std::uint64_t over = u64(s.preload) * u64(vlen);
   at.masks = tensor(u64(s.batch * s.block * at.padded_vocab) + over, 0, at.logits_scales);
   at.hbm_bytes = tensor(u64(at.mask_steps * s.batch * vlen) + over, at.masks, at.masks_scales);
   if (at.hbm_bytes > k.machine.hbm_bytes || at.masks >> 32 != 0)
     return bad(fmt::format("{} bytes of logits and masks do not fit into the memory", at.hbm_bytes));
-  // The functional machine holds what the kernel uses of the device's memory, not all of it.
+  // The functional machine has only the part of the device's memory that the kernel uses.
   k.machine.hbm_bytes = at.hbm_bytes;
   return {};
 }
 
-/// Scalar instructions outside the loops over batch items (gp13) and transfers (gp12): once per step at most.
+/// Scalar instructions outside the loops over batch items (gp13) and transfers (gp12): at most once per step.
 std::int64_t scalars_outside_loops(const Program& program) {
   std::set<std::uint32_t> open;
   std::int64_t count = 0;
@@ -176,8 +176,8 @@ std::vector<Override> published_sampling_overrides() {
           {"memory.standard", "hbm2-dplena"},
           {"memory.stacks", "4"},
           {"memory.refresh", "none"},
-          // Between the emulator and the controllers; published nowhere. The only free value: with 3 cycles all three
-          // published totals fit.
+          // Latency between the emulator and the controllers, not published anywhere. It is the only free parameter:
+          // with 3 cycles all three published totals fit.
           {"memory.frontend_ns", "3"}};
 }
 

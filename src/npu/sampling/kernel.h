@@ -13,7 +13,7 @@
 
 namespace dllm::npu {
 
-/// How the logits pass through the chip.
+/// How the logits are streamed through the chip.
 enum class SamplingForm : std::uint8_t {
   kPublished,  ///< d-PLENA's kernel: the logits of a batch item are loaded, then reduced position by position
   kChunked,    ///< its edge mode: a chunk of the vocabulary on chip at a time; the logits are read twice
@@ -25,20 +25,20 @@ std::optional<SamplingForm> sampling_form_from_name(std::string_view name);
 /// Sampling of `batch` x `block` positions, `steps` times.
 struct SamplingShape {
   std::int64_t batch = 16, block = 32, vocab = 126976, steps = 1;
-  std::int64_t chunk = 0;    ///< logits of a position on chip at once, a multiple of VLEN; 0: as many as there are
+  std::int64_t chunk = 0;    ///< logits of a position on chip at once, a multiple of VLEN; 0: as many as possible
   std::int64_t preload = 0;  ///< vectors per H_PREFETCH_V; 0: the profile's (published), the whole chunk (others)
   SamplingForm form = SamplingForm::kPublished;
 };
 
-/// Where the program expects its inputs and leaves its results. Logits are [batch][block][padded_vocab]; every step
+/// Where the program expects its inputs and writes its results. Logits are [batch][block][padded_vocab]; every step
 /// reads the same ones, as no model runs in between.
 struct SamplingLayout {
   std::int64_t vectors = 0;       ///< VLEN vectors per position
-  std::int64_t padded_vocab = 0;  ///< vectors x VLEN; the rest holds the lowest value of the format
+  std::int64_t padded_vocab = 0;  ///< vectors x VLEN; the rest has the lowest value of the format
   // HBM, bytes: tensors in the machine's activation format, scales after the elements.
   std::uint64_t logits = 0, logits_scales = 0;  ///< second: from the tensor's base
   std::uint64_t masks = 0, masks_scales = 0;    ///< [mask_steps][batch][VLEN]: 1 where a position is undecided
-  std::int64_t mask_steps = 1;                  ///< the published kernel reads masks anew in every step
+  std::int64_t mask_steps = 1;                  ///< the published kernel reads new masks in every step
   std::uint64_t hbm_bytes = 0;
   // INT_MEM, words.
   std::uint32_t tokens = 0;     ///< [batch][block], in and out
@@ -67,11 +67,11 @@ struct SamplingKernel {
 /// Errors: a shape that does not fit the device's memories, with what would.
 Expected<SamplingKernel> build_sampling(const Device& device, const SamplingShape& shape);
 
-/// What differs between a profile and the device that the published figures were simulated with: block 8 for the
-/// logits, its DRAM on 32 channels, no refresh. The 64-byte scale fetch is TimingOptions::compat_scale64.
+/// Changes a profile to the device that the published figures were simulated with: block 8 for the logits, its DRAM on
+/// 32 channels, no refresh. The 64-byte scale fetch is TimingOptions::compat_scale64.
 std::vector<Override> published_sampling_overrides();
 
-/// Positions committed in each of `steps` steps when `masked` are undecided: the remainder goes to the first steps.
+/// Positions committed in each of `steps` steps, given `masked` undecided ones: the remainder goes to the first steps.
 std::vector<std::int64_t> transfer_counts(std::int64_t masked, std::int64_t steps);
 
 }  // namespace dllm::npu

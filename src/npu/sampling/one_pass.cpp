@@ -1,18 +1,18 @@
-// One pass over the logits. A unit is a chunk of a position; its maximum is found while the previous unit's
-// exponentials are summed, and later units are on their way into a ring of buffers meanwhile. With several chunks per
+// One pass over the logits. A unit is a chunk of a position; its maximum is computed while the previous unit's
+// exponentials are summed, and meanwhile later units are loaded into a ring of buffers. With several chunks per
 // position the sum is rescaled when the running maximum rises:
 //
 //   m' = max(m, max z)      s' = s e^(m - m') + sum e^(z - m')
 //
-// The vector unit then starts a subtraction beside a maximum, and an exponential beside a sum, each chained to the one
-// before: three cycles per vector, of which the front end's six instructions are the longest part. Registers:
+// The vector unit then starts a subtraction together with a maximum, and an exponential together with a sum, each
+// chained to the one before: three cycles per vector, limited by the front end's six instructions. Registers:
 //   gp1 source of transfers   gp2 entry of the ring   gp3, gp4 rows whose maximum / sum is next   gp5, gp6 arg-max
 //   gp7 predicted   gp8 index of the first lane   gp9 confidence   gp10 this unit's buffer   gp11 scratch
 //   gp12 vectors   gp13 positions   gp14 batch items   gp15 steps
 //   f1, f3 maxima   f2, f5 sums   f4, f6 scratch
 //
-// One chunk per position and an even block take turns with the registers of a pair (maxima, arg-max, sums); otherwise
-// moves hand them on, at a few cycles per unit.
+// With one chunk per position and an even block, registers of a pair (maxima, arg-max, sums) alternate; otherwise moves
+// copy them, at a few cycles per unit.
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ namespace dllm::npu::sampling {
 namespace {
 
 constexpr std::int64_t kUnroll = 8;  ///< vectors per trip of the inner loop
-constexpr std::int64_t kEarly = 4;   ///< vectors after which the last unit's arg-max is there without waiting
+constexpr std::int64_t kEarly = 4;   ///< after this many vectors the last unit's arg-max is ready without waiting
 
 class OnePass {
  public:
@@ -48,8 +48,8 @@ class OnePass {
   struct Unit {
     std::int64_t chunk = 0;
     bool odd = false;       ///< second position of a pair
-    bool transfer = true;   ///< a later unit is left to be loaded
-    bool successor = true;  ///< a next unit is there, whose maximum is to be found
+    bool transfer = true;   ///< a later unit remains to be loaded
+    bool successor = true;  ///< there is a next unit, whose maximum is computed
   };
   std::int64_t scratch(std::int64_t word) const { return at_.int_words - 32 + word; }
   std::int64_t mask_pointer() const { return scratch(16); }
@@ -95,7 +95,7 @@ class OnePass {
 
   void find(bool odd) {
     if (paired_) {
-      // A row is its own index: the buffer's address is taken off once, at the end.
+      // A row is its own index: the buffer's address is subtracted once, at the end.
       e_.line("V_RED_MAX_IDX {}, gp3, gp3, {}", index(odd), maximum(odd));
       e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
     } else {
@@ -174,7 +174,7 @@ class OnePass {
     }
   }
 
-  /// A position; `ahead`: units behind it that there are, to know where transfers and maxima end.
+  /// A position; `ahead`: number of units after it, to know where transfers and maxima end.
   void position(bool odd, std::int64_t ahead) {
     for (std::int64_t c = 0; c < chunks_; ++c) {
       const std::int64_t behind = ahead + chunks_ - 1 - c;
@@ -212,7 +212,7 @@ class OnePass {
       e_.line("S_ADDI_INT gp4, gp4, {}", k_.shape.block);
       e_.line("S_ST_INT gp4, gp0, {}", token_pointer());
       e_.line("li gp9, 0");
-      // The index of the unit whose maximum is known already goes on counting where it was.
+      // The index of the unit whose maximum is already known continues from its value.
       if (!paired_) e_.line("li gp8, {}", chunks_ == 1 ? 0 : rows_ * vlen_);
     });
   }
@@ -237,7 +237,7 @@ class OnePass {
       vectors(rows_, [&] { find(false); });
     });
     const std::int64_t block = k_.shape.block, many = at_.buffers + chunks_;  // more than what ends a transfer
-    // The last positions of the step load nothing any more.
+    // The last positions of the step load nothing.
     std::int64_t tail = (at_.buffers - 1 + chunks_ - 1) / chunks_;
     if (paired_) tail += tail % 2;
     e_.loop("gp14", k_.shape.batch - 1, [&] {

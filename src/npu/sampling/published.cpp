@@ -9,7 +9,7 @@
 namespace dllm::npu::sampling {
 namespace {
 
-/// As many vectors a transfer as the machine's default, unlike the other forms' load_masks().
+/// The machine's default number of vectors per transfer, unlike the other forms' load_masks().
 void load_published_masks(Emitter& e, const SamplingKernel& k) {
   const SamplingLayout& at = k.layout;
   const std::int64_t vlen = k.machine.vlen, per_transfer = k.machine.prefetch_v_rows;
@@ -32,7 +32,7 @@ void load_published_masks(Emitter& e, const SamplingKernel& k) {
   });
 }
 
-/// The logits of a batch item into VRAM from `first` on, gp2 being their place in memory.
+/// Loads the logits of a batch item into VRAM from `first` on; gp2 is their address in memory.
 void load_logits(Emitter& e, const SamplingKernel& k, std::uint64_t first) {
   const std::int64_t vectors = k.shape.block * k.layout.vectors;
   const std::int64_t per_transfer = k.machine.prefetch_v_rows, lanes = per_transfer * k.machine.vlen;
@@ -52,7 +52,7 @@ void load_logits(Emitter& e, const SamplingKernel& k, std::uint64_t first) {
   }
 }
 
-/// As the published generator: two instructions beyond 18 bits, even where one would do.
+/// Like the published generator: two instructions beyond 18 bits, even where one would suffice.
 void load_address(Emitter& e, std::uint64_t address) {
   if (address < (std::uint64_t{1} << 18)) {
     e.line("S_ADDI_INT gp3, gp0, {}", address);
@@ -123,7 +123,7 @@ std::string published_text(const SamplingKernel& k, std::int64_t idle_instructio
       });
     });
   });
-  return e.take();  // the program ends behind its last instruction
+  return e.take();  // the program ends after its last instruction
 }
 
 }  // namespace dllm::npu::sampling

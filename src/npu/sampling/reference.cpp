@@ -14,7 +14,7 @@ std::size_t usize(std::int64_t value) { return static_cast<std::size_t>(value); 
 float bf16(float value) { return bf16_to_f32(f32_to_bf16(value)); }
 
 /// A position's logits with padding: the rest of a mixed block repeats the smallest logit, so that the block's scale
-/// stays; whole blocks hold the lowest value.
+/// does not change; whole blocks hold the lowest value.
 std::vector<float> padded(const SamplingKernel& kernel, const float* logits) {
   const std::size_t vocab = usize(kernel.shape.vocab), block = usize(kernel.machine.activation.block);
   std::vector<float> row(usize(kernel.layout.padded_vocab), -1e30f);
@@ -34,7 +34,7 @@ void put(const MxFormat& format, const std::vector<float>& values, std::uint64_t
     std::memcpy(state.hbm.data() + base + scales + format.scale_bytes(first), exponents.data(), exponents.size());
 }
 
-/// What the vector SRAM holds of the values.
+/// The values after rounding to the vector SRAM's format.
 std::vector<float> through(const MxFormat& format, const std::vector<float>& values) {
   std::vector<std::uint16_t> codes(values.size());
   std::vector<std::uint8_t> exponents(format.scale_bytes(values.size()));
@@ -87,7 +87,7 @@ SamplingInputs random_sampling_inputs(const SamplingShape& s, std::uint64_t seed
   for (std::size_t p = 0; p < positions; ++p) {
     float* row = &in.logits[p * vocab];
     for (std::size_t i = 0; i < vocab; ++i) row[i] = normal(random) - 3.0f;
-    // Every third position: several equal maxima; its neighbours get the same ones, so that confidences tie, too.
+    // Every third position: several equal maxima; its neighbours get the same ones, so that confidences are tied too.
     if (p % 3 == 1)
       for (int k = 0; k < 3; ++k) row[random() % vocab] = 16.0f;
     else if (p % 3 == 2)
@@ -140,7 +140,7 @@ SamplingOutputs read_sampling(const SamplingKernel& kernel, const MachineState& 
   out.tokens.assign(ints + at.tokens, ints + at.tokens + positions);
   out.predicted.assign(ints + at.predicted, ints + at.predicted + positions);
   out.confidences.assign(state.fp_mem.data(), state.fp_mem.data() + s.block);
-  // The published kernel leaves the masks as they were loaded.
+  // The published kernel does not update the masks that were loaded.
   for (std::size_t b = 0; b < usize(s.batch); ++b)
     for (std::size_t l = 0; l < usize(s.block); ++l)
       out.undecided.push_back(state.vram[(at.mask_row + b) * lanes + l] != 0 ? 1 : 0);

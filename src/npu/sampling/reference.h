@@ -8,7 +8,7 @@
 
 namespace dllm::npu {
 
-/// What a sampling program works on.
+/// The inputs of a sampling program.
 struct SamplingInputs {
   std::vector<float> logits;            ///< [batch][block][vocab]
   std::vector<std::uint8_t> undecided;  ///< [batch][block]
@@ -25,16 +25,16 @@ struct SamplingOutputs {
   std::vector<std::uint8_t> undecided;           ///< [batch][block]
 };
 
-/// Quantizes the logits into HBM, pads them, and fills INT_MEM. The published kernel's masks of later steps come from
-/// the host: `later` gives them, [step - 1][batch][block].
+/// Quantizes the logits into HBM, pads them, and fills INT_MEM. For the published kernel, `later` contains the masks of
+/// later steps, which come from the host: [step - 1][batch][block].
 void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
                    const std::vector<std::vector<std::uint8_t>>& later, MachineState& state);
 
 SamplingOutputs read_sampling(const SamplingKernel& kernel, const MachineState& state);
 
 /// The same by plain loops over positions: BF16 after each operation, FP32 sums in the order of the unit's tree, an
-/// arg-max that keeps the first, and a sort by confidence that keeps positions in order. `after_step`, if given, gets
-/// the undecided positions after each step.
+/// arg-max that prefers the first, and a stable sort by confidence. `after_step`, if not null, gets the undecided
+/// positions after each step.
 SamplingOutputs sample_plainly(const SamplingKernel& kernel, const SamplingInputs& inputs,
                                std::vector<std::vector<std::uint8_t>>* after_step = nullptr);
 

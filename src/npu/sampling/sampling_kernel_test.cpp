@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         shape(SamplingForm::kOnePass, 1, 1, 700, 1), shape(SamplingForm::kOnePass, 2, 4, 6000, 2, 1024),
         shape(SamplingForm::kOnePass, 2, 3, 6000, 1, 512), shape(SamplingForm::kOnePass, 1, 12, 9000, 2, 2048, 2)));
 
-/// d-PLENA Table III and what follows from it for other widths; B = 16, L = 32, V = 126,976 (docs/lab/npu-sampling.md).
+/// d-PLENA Table III and its implications for other widths; B = 16, L = 32, V = 126,976 (docs/lab/npu-sampling.md).
 TEST(PublishedSampling, FiguresOfThePapers) {
   struct Row {
     const char* device;

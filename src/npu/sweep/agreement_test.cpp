@@ -1,4 +1,4 @@
-// What analyze, sweep, step and arithmetic by hand say of one configuration, over the range of arrays.
+// Do analyze, sweep, step and hand arithmetic agree on one configuration, over the range of arrays?
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ Expected<SplitStep> compile(const Device& device, const MachineConfig& machine, 
                        options);
 }
 
-/// Everything that analyze says of a configuration.
+/// All of analyze's figures for a configuration.
 struct Analysis {
   double gbps = 0, cycles = 0;
   BlockCost block;
@@ -93,7 +93,7 @@ Expected<Analysis> analyze(const Device& device, const ModelShape& shape) {
 /// Cycles of the array for the step's products: rows, outputs and contraction in whole tiles of BLEN cycles each.
 double products_by_hand(const Array& a) {
   const std::int64_t blocks = ceil_div(kWork.batch * kWork.block, a.blen);
-  // Where heads have more lanes than they are long, the projections to and from them have as many outputs.
+  // If heads have more lanes than dimensions, the projections to and from them have as many outputs as lanes.
   const std::int64_t heads = 32 * a.hlen(), ffn = 4096;
   const auto tiles = [&](std::int64_t n, std::int64_t k) { return ceil_div(n, a.blen) * ceil_div(k, a.mlen); };
   return static_cast<double>(blocks * a.blen *
@@ -119,7 +119,7 @@ class Agreement : public testing::Test {
     std::filesystem::remove(database_);
   }
 
-  /// The arrays as one sweep each for HLEN 128 and 256; calls check(array, row, its error).
+  /// The arrays, in one sweep each for HLEN 128 and 256; calls check(array, row, its error).
   template <class Check>
   void sweep(const Check& check) {
     auto store = *SweepStore::open(database_);
@@ -154,7 +154,7 @@ TEST_F(Agreement, TimeBandwidthAndCapacityHaveTheirBounds) {
     const double peak = 2 * static_cast<double>(array.blen * array.mlen) * hertz;
     EXPECT_NEAR(device->peak_tops(), peak * 1e-12, 1e-9 * peak * 1e-12);
     EXPECT_LE(2 * static_cast<double>(sum.macs) / seconds, peak);
-    // Logits are written by the step; who samples reads them later.
+    // The step writes logits; sampling reads them later.
     const double logits = static_cast<double>(kWork.batch * kWork.block * kVocab) * device->numerics.logit_bytes;
     EXPECT_LE((sum.read_bytes + sum.write_bytes - logits) / seconds, found->gbps * 1e9);
     EXPECT_LE(found->gbps, device->memory_gbps());
@@ -209,7 +209,7 @@ TEST_F(Agreement, WhatCannotBeIsRefusedWithTheSameWords) {
   EXPECT_EQ(refused, 54);
 }
 
-/// Points of the range: its corners and some between. `npu step` simulates what analyze and sweep compute.
+/// Points of the range: its corners and some in between. `npu step` simulates what analyze and sweep compute.
 TEST_F(Agreement, StepSimulatesWhatAnalyzeSays) {
   for (const Array& array : {Array{16, 512, 512}, Array{16, 2048, 2048}, Array{64, 512, 2048}, Array{64, 1024, 1024},
                              Array{128, 1024, 2048}, Array{256, 2048, 2048}}) {

@@ -12,7 +12,7 @@
 namespace dllm::npu {
 
 /// The body of fuzz/fuzz_npu_toml.cpp, which a test replays over its corpus: any text is a device, a DRAM standard, a
-/// design space, a program for the planner or a trace of requests, or an error that says something.
+/// design space, a program for the planner or a trace of requests, or gives a meaningful error.
 inline void fuzz_npu_toml(std::string_view text) {
   const auto require = [](const auto& result) {
     if (!result && result.error().what.empty()) __builtin_trap();

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kBatch = 8192;  // points between two writes to the store
 constexpr std::int64_t kGrain = 32;    // points that a thread takes at once
 
-/// As costs: smaller is better.
+/// Metrics as costs: smaller is better.
 double cost(const SweepRow& row, std::size_t metric) {
   return sweep_metrics()[metric].larger_is_better ? -row.metrics[metric] : row.metrics[metric];
 }
@@ -76,7 +76,7 @@ Expected<void> SweepRunner::evaluate(SweepRow* rows, std::size_t count, SweepRep
   State& s = *state_;
   if (report.errors.empty()) report.errors.emplace_back();
   std::vector<std::size_t> todo;
-  std::vector<std::size_t> again;  // the same as another row of this batch
+  std::vector<std::size_t> again;  // duplicates of another point in this batch
   for (std::size_t i = 0; i < count; ++i) {
     SweepRow& row = rows[i];
     row.hash = s.space->hash(s.spec.indices(row.point));

@@ -10,13 +10,13 @@
 
 namespace dllm::npu {
 
-/// A point of a sweep with its outcome; 120 bytes, so that ten million fit into memory.
+/// A point of a sweep with its result; 120 bytes, so that ten million fit into memory.
 struct SweepRow {
   std::int64_t point = 0;
   std::uint64_t hash = 0;
   SweepMetrics metrics = {};
   std::uint32_t error = 0;       ///< index into SweepReport::errors; 0: evaluated
-  std::int16_t over_limit = -1;  ///< index into SweepSpec::limits, the first that it exceeds; -1: none
+  std::int16_t over_limit = -1;  ///< index into SweepSpec::limits, the first one exceeded; -1: none
   bool pareto = false;           ///< no other point is at least as good in both plotted metrics and better in one
 };
 
@@ -26,7 +26,7 @@ struct SweepReport {
   std::int64_t evaluated = 0, reused = 0, duplicates = 0, invalid = 0;
 };
 
-/// Called between batches; false stops the sweep, whose finished batches are kept.
+/// Called between batches; false stops the sweep; finished batches are kept.
 using SweepProgress = std::function<bool(std::int64_t done, std::int64_t all)>;
 
 /// Points [first, first + count) of a space; count 0: to its end.
@@ -35,20 +35,20 @@ struct SweepRange {
 };
 
 /// Evaluates what the store lacks on `threads` threads. The result does not depend on their number. Errors: of the
-/// model shape and the store; a range outside the space; kCancelled if progress said so. Points that cannot be built
-/// are rows with an error.
+/// model shape and the store; a range outside the space; kCancelled by progress. Points that cannot be built become
+/// rows with an error.
 Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int threads, const SweepProgress& progress,
                                 SweepRange range = {});
 
-/// Search instead of the whole grid.
+/// A search instead of the whole grid.
 struct SearchOptions {
-  std::int64_t budget = 0;  ///< points evaluated at most; 0: a twentieth of the grid, at least 64
+  std::int64_t budget = 0;  ///< maximum number of evaluated points; 0: a twentieth of the grid, at least 64
   std::uint64_t seed = 1;
 };
 
 /// The Pareto front of the plotted metrics by NSGA-II (Deb, Pratap, Agarwal and Meyarivan, IEEE TEVC 6(2), 2002) over
-/// the axes' indices, where half of each generation are neighbours of the present front (Pareto local search). The
-/// report holds the points that were looked at, ascending. Deterministic for a seed. Errors: as run_sweep().
+/// the axes' indices, where half of each generation are neighbours of the current front (Pareto local search). The
+/// report contains the evaluated points, ascending. Deterministic for a seed. Errors: as run_sweep().
 Expected<SweepReport> search_sweep(const SweepSpec& spec, SweepStore& store, int threads, const SearchOptions& options,
                                    const SweepProgress& progress);
 
@@ -62,7 +62,7 @@ std::string sweep_svg(const SweepSpec& spec, const SweepReport& report);
 /// Marks the Pareto front among rows without error and within limits. Exposed for tests.
 void mark_pareto(std::vector<SweepRow>& rows, std::size_t x, std::size_t y);
 
-/// Evaluates points batch by batch, each configuration once, and keeps what the store lacks. For grid and search.
+/// Evaluates points batch by batch, each configuration once, and stores new results. For grid and search.
 class SweepRunner {
  public:
   /// Errors: of the space and the store.
@@ -70,7 +70,7 @@ class SweepRunner {
   SweepRunner(SweepRunner&&) noexcept;
   ~SweepRunner();
 
-  /// The outcomes of rows whose `point` is set, in place. Errors: of the store.
+  /// Fills in the results of rows whose `point` is set. Errors: of the store.
   Expected<void> evaluate(SweepRow* rows, std::size_t count, SweepReport& report);
   /// Limits and the front; call once at the end.
   void finish(SweepReport& report) const;

@@ -101,13 +101,13 @@ class Search {
     return genes;
   }
 
-  /// Takes a point that has not been looked at, while there is budget.
+  /// Takes a point that has not been evaluated, while the budget lasts.
   void propose(const Genes& genes, std::vector<Genes>& into) {
     if (static_cast<std::int64_t>(into.size()) >= left()) return;
     if (looked_at_.insert(spec_.point(genes)).second) into.push_back(genes);
   }
 
-  /// One step along one axis from points of the front, of those that have not been asked, the least crowded first.
+  /// Neighbours of the front, one step along one axis, that have not been evaluated, the least crowded first.
   void neighbours(std::vector<Genes>& into) {
     for (Individual& one : population_) {
       if (one.rank > 0 || !one.feasible || into.size() >= size_) break;
@@ -119,7 +119,7 @@ class Search {
           propose(near, into);
         }
     }
-    // Half of a generation at least comes from crossover and mutation.
+    // At least half of a generation comes from crossover and mutation.
     if (into.size() > (size_ + 1) / 2 && random_() % 2 == 0) {
       for (std::size_t i = (size_ + 1) / 2; i < into.size(); ++i) looked_at_.erase(spec_.point(into[i]));
       into.resize((size_ + 1) / 2);
@@ -174,7 +174,7 @@ class Search {
       population_.push_back(std::move(one));
     }
     rank(population_);
-    // The whole front survives, however long it is: neighbours of all of it are to be asked.
+    // The whole front survives, however long it is, because all its neighbours are to be evaluated.
     std::size_t keep = size_;
     while (keep < population_.size() && population_[keep].rank == 0) ++keep;
     population_.resize(std::min(population_.size(), keep));

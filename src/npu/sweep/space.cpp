@@ -14,13 +14,13 @@
 namespace dllm::npu {
 namespace {
 
-/// Part of every hash: results of another model of the machine are other results. Raise it when figures change.
+/// Part of every hash: another version of the models gives other results. Increment it when figures change.
 constexpr std::uint64_t kModelVersion = 3;
 
 std::uint64_t mix(std::uint64_t x) { return splitmix64(x); }
 std::uint64_t text_hash(std::string_view text) { return Fnv1a().add(text).value(); }
 
-/// A key with its value. A point's hash is the sum over keys, so that an axis replaces its own term.
+/// A key with its value. A point's hash is the sum over keys, so that an axis only replaces its own term.
 std::uint64_t term(std::string_view section, std::string_view key, std::uint64_t value) {
   return mix(mix(text_hash(section) + kGolden64 * text_hash(key)) ^ mix(value + 0x632be59bd9b4e019u));
 }
@@ -61,7 +61,7 @@ std::uint64_t shape_hash(const ModelDesc& d) {
   return hash;
 }
 
-/// What decides the achieved bandwidth.
+/// What the achieved bandwidth depends on.
 std::uint64_t memory_hash(const Device& device) {
   const Device::Memory& m = device.memory;
   return term("memory", m.standard, static_cast<std::uint64_t>(m.stacks)) + term("mapping", m.mapping, 0) +
@@ -69,7 +69,7 @@ std::uint64_t memory_hash(const Device& device) {
          term("frontend", "", std::bit_cast<std::uint64_t>(m.frontend_ns));
 }
 
-/// What decides a model's layout and its steps, but for the size of the memory.
+/// What a model's layout and steps depend on, except the size of the memory.
 std::uint64_t layout_hash(const Device& device, std::int64_t context) {
   const Device::Array& a = device.array;
   const Device::Sram& s = device.sram;
@@ -220,7 +220,7 @@ Expected<void> SweepSpace::resolve(const std::vector<std::uint32_t>& indices, De
   return validate(device);
 }
 
-/// The value of a key, made once. Two threads may make the same; the first one's stays.
+/// The value of a key, computed once. Two threads may compute the same; the first one's is kept.
 template <class T, class Make>
 Expected<const T*> SweepSpace::kept(std::unordered_map<std::uint64_t, Expected<T>>& map, std::uint64_t key,
                                     const Make& make) {

@@ -16,8 +16,8 @@ namespace dllm::npu {
 
 using SweepMetrics = std::array<double, kSweepMetrics>;  ///< in the order of sweep_metrics()
 
-/// A design space with everything resolved that its points share: the base profile, each axis value parsed, and, as
-/// they are first needed, memories with their achieved bandwidth and the layouts of the model. Thread-safe.
+/// A design space with everything resolved that its points share: the base profile, each axis value parsed, and,
+/// computed on demand, memories with their achieved bandwidth and the layouts of the model. Thread-safe.
 class SweepSpace {
  public:
   /// Errors: of the base profile and the model shape.
@@ -25,12 +25,12 @@ class SweepSpace {
 
   const SweepSpec& spec() const { return spec_; }
   const ModelShape& shape() const { return shape_; }
-  /// 64 bits of everything that a point's result depends on: equal for points that resolve to the same machine and
-  /// workload, whatever the sweep, and independent of the order of axes.
+  /// 64-bit hash of everything that a point's result depends on: equal for points that resolve to the same machine and
+  /// workload, in any sweep, and independent of the order of axes.
   std::uint64_t hash(const std::vector<std::uint32_t>& indices) const;
 
-  /// A point's device and workload. Writes every axis, so that one pair of objects serves all points of a thread.
-  /// Errors: a value that is no value of its key; validate(); check(workload).
+  /// A point's device and workload. Writes every axis, so that a thread can reuse one pair of objects for all points.
+  /// Errors: a value that its key does not accept; validate(); check(workload).
   Expected<void> resolve(const std::vector<std::uint32_t>& indices, Device& device, Workload& workload);
   /// GB/s of the device's memory. Errors: of the simulation.
   Expected<double> bandwidth(const Device& device);
@@ -40,13 +40,13 @@ class SweepSpace {
   const Device& base() const { return base_; }
 
  private:
-  /// A value of an axis as its key takes it.
+  /// A value of an axis, parsed for its key.
   struct Value {
     std::int64_t integer = 0;
     double number = 0;
     std::string text;
     std::uint64_t hash = 0;
-    std::string error;  ///< it is none of the key's; the reason
+    std::string error;  ///< why its key does not accept it
     std::string hint;
   };
   struct Axis {
@@ -80,7 +80,7 @@ class SweepSpace {
   std::unordered_map<std::uint64_t, Expected<std::vector<std::int64_t>>> parts_;
 };
 
-/// Evaluates points, one after the other, for one thread.
+/// Evaluates points in sequence, for one thread.
 class PointEvaluator {
  public:
   explicit PointEvaluator(SweepSpace& space);

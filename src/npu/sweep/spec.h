@@ -19,7 +19,7 @@ struct Metric {
 };
 inline constexpr std::size_t kSweepMetrics = 12;
 const std::array<Metric, kSweepMetrics>& sweep_metrics();
-/// The position of a metric that exists.
+/// The index of an existing metric.
 std::size_t metric_index(std::string_view name);
 
 /// A design space: the product of all lists in a TOML file.
@@ -52,7 +52,7 @@ struct SweepSpec {
   std::string plot_x = "area_mm2", plot_y = "tokens_per_second";
 
   std::int64_t points() const;
-  /// Which value each axis has at a point, the last axis running fastest; and back.
+  /// Which value each axis has at a point, the last axis varying fastest; and the inverse.
   std::vector<std::uint32_t> indices(std::int64_t point) const;
   std::int64_t point(const std::vector<std::uint32_t>& indices) const;
   /// The value of every axis at a point.

@@ -11,7 +11,7 @@
 namespace dllm::npu {
 namespace {
 
-/// A prepared statement; steps throw nothing and report SQLite's codes.
+/// A prepared statement; steps do not throw and return SQLite's codes.
 class Statement {
  public:
   Statement(sqlite3* database, const std::string& sql) {
@@ -60,7 +60,7 @@ Expected<SweepStore> SweepStore::open(const std::string& path) {
   SweepStore store{std::unique_ptr<sqlite3, Close>(raw)};
   if (code != SQLITE_OK) return Error{ErrorCode::kIo, "cannot open the results database", path, ""};
   sqlite3_busy_timeout(raw, 10000);
-  // A batch that a power failure takes is evaluated again; waiting for the disk after each would cost more.
+  // A batch lost in a power failure is evaluated again; syncing the disk after each would cost more.
   sqlite3_exec(raw, "PRAGMA synchronous = OFF", nullptr, nullptr, nullptr);
   const std::string create = fmt::format(
       "CREATE TABLE IF NOT EXISTS points (hash INTEGER PRIMARY KEY, error TEXT NOT NULL{})", metric_columns(" REAL"));

@@ -13,7 +13,7 @@ struct sqlite3;
 
 namespace dllm::npu {
 
-/// A point's outcome: metrics in the order of sweep_metrics(), or why there are none.
+/// A point's result: metrics in the order of sweep_metrics(), or why there are none.
 struct SweepResult {
   std::uint64_t hash = 0;
   std::array<double, kSweepMetrics> metrics = {};
@@ -21,7 +21,7 @@ struct SweepResult {
 };
 
 /// Results of sweeps in a SQLite file (table `points`, a column per metric), one row per configuration hash, so that a
-/// sweep can stop and go on, and sweeps that overlap share their points. Not thread-safe.
+/// sweep can be interrupted and continued, and overlapping sweeps share points. Not thread-safe.
 class SweepStore {
  public:
   /// Creates the file if needed. Errors: kIo; a file with other columns.

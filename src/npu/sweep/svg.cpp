@@ -51,7 +51,7 @@ void draw_points(SvgPlot& plot, const View& view) {
   }
 }
 
-/// Points per cell in shades of their logarithm: a path for each shade.
+/// Points per cell in logarithmic shades: a path for each shade.
 void draw_density(SvgPlot& plot, const View& view) {
   const PlotLayout& box = view.layout;
   const auto columns = static_cast<std::size_t>((box.right - box.left) / kCell) + 1,
@@ -83,7 +83,7 @@ void draw_density(SvgPlot& plot, const View& view) {
     fill([&](std::size_t cell) { return shade(count[cell]) == s; }, kPoint, 0.25 + 0.75 * s / (kShades - 1));
 }
 
-/// Numbers at points of the front, evenly along it, and below their figures and the axes in which they differ.
+/// Numbers at points spread evenly along the front; below, their figures and the axes in which they differ.
 void draw_legend(SvgPlot& plot, const View& view, const std::vector<const SweepRow*>& front, double top) {
   std::vector<const SweepRow*> named;
   const std::size_t count = std::min(front.size(), kMostLabels);
@@ -102,7 +102,7 @@ void draw_legend(SvgPlot& plot, const View& view, const std::vector<const SweepR
   }
 }
 
-/// Points of the front, left to right; rows with the same figures are one.
+/// Points of the front, left to right; those with the same figures are shown as one.
 std::vector<const SweepRow*> front_of(const SweepReport& report, std::size_t x, std::size_t y) {
   std::vector<const SweepRow*> front;
   for (const SweepRow& row : report.rows)

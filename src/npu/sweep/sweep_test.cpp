@@ -99,7 +99,7 @@ TEST(Sweep, PlotHasAPointPerValidRow) {
   EXPECT_NE(svg.find("tokens_per_second [1/s]"), std::string::npos);
 }
 
-/// What a point says is what analyze says of the same device and workload, to the last bit.
+/// A point's figures equal those of analyze for the same device and workload, to the last bit.
 TEST(Sweep, AgreesWithAnalyze) {
   const Database database;
   const auto report = run(kSpec, database, 1);
@@ -129,7 +129,7 @@ TEST(Sweep, AgreesWithAnalyze) {
   EXPECT_EQ(compared, 16);
 }
 
-/// Pieces of a sweep, as several machines do them, are the sweep.
+/// Pieces of a sweep, as computed on several machines, add up to the sweep.
 TEST(Sweep, RangesAreThePoints) {
   const Database whole, parts;
   const SweepSpec spec = *parse_sweep(kSpec, "s");
@@ -153,7 +153,7 @@ constexpr const char* kLargeSpec =
     "\"clock.ghz\" = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5]\n\"memory.stacks\" = [1, 2, 4]\n"
     "\"sram.matrix_tiles\" = [12, 16, 24, 32]\n[workload]\nbatch = [1, 4, 16]\n";
 
-/// A twentieth of the points finds the front of all of them.
+/// A twentieth of the points is enough to find the whole front.
 TEST(Sweep, SearchReachesTheGridsFront) {
   const Database grid_file, search_file;
   const SweepSpec spec = *parse_sweep(kLargeSpec, "s");
@@ -164,7 +164,7 @@ TEST(Sweep, SearchReachesTheGridsFront) {
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_LE(found->rows.size(), grid->rows.size() / 20);
   const std::size_t x = metric_index(spec.plot_x), y = metric_index(spec.plot_y);
-  // Share of the area that the grid's front dominates, against a corner at its worst ends.
+  // Fraction of the area dominated by the grid's front, relative to the corner of its worst values.
   const auto volume = [&](const SweepReport& report, double worst_x) {
     std::vector<std::pair<double, double>> front;
     for (const SweepRow& row : report.rows)

@@ -34,7 +34,7 @@ Cycle Accounts::dispatch(Cycle at, Cause cause) {
   return front.settled - before;
 }
 
-/// [settled, until) belongs to what the front end did then.
+/// [settled, until) is attributed to the front end's activity at that time.
 void Accounts::starve(Engine engine, Cycle until) {
   EngineTime& time = times_[index_of(engine)];
   if (until <= time.settled) return;

@@ -17,32 +17,32 @@ struct EngineTime {
   Cycle total() const;
 };
 
-/// Attributes every cycle of every engine. An engine's idle time before an instruction was dispatched to it is what
-/// the front end was doing then: issuing for others, or stalled for a cause of its own. Time after the dispatch has the
-/// cause that delayed the start longest.
+/// Attributes every cycle of every engine. An engine's idle time before an instruction was dispatched to it is
+/// attributed to the front end's activity then: issuing for others, or stalled for its own cause. Time after the
+/// dispatch has the cause that delayed the start longest.
 ///
 /// The front end's stalls are a list of intervals, which each engine walks once: attribution costs O(1) per
 /// instruction.
 class Accounts {
  public:
   /// The front end dispatches at `at` (not before its last dispatch), after waiting for `cause` since it last issued.
-  /// Returns the cycles that this dispatch cost it: 0 if it shares the cycle with the one before.
+  /// Returns the cycles that this dispatch cost: 0 if it shares the cycle with the previous one.
   Cycle dispatch(Cycle at, Cause cause);
 
-  /// Engine `engine`: an instruction that was dispatched at `dispatched` starts at `start`, delayed by `cause` since
-  /// then, and occupies the engine up to `end`. Returns the new busy cycles. Starts must not decrease.
+  /// Engine `engine`: an instruction dispatched at `dispatched` starts at `start`, delayed by `cause` since then, and
+  /// occupies the engine up to `end`. Returns the new busy cycles. Starts must not decrease.
   Cycle run(Engine engine, Cycle dispatched, Cycle start, Cycle end, Cause cause);
 
-  /// Everything that has not been attributed up to `total` becomes kDrain after the front end's last dispatch.
+  /// Attributes everything left up to `total` as kDrain after the front end's last dispatch.
   void finish(Cycle total);
 
-  /// Attributes the idle time of an engine without work in its queue, up to the front end's time. Keeps the list short.
+  /// Attributes the idle time of an engine with an empty queue, up to the front end's time. Keeps the list short.
   void settle(Engine engine) { starve(engine, times_[index_of(Engine::kFrontEnd)].settled); }
   bool long_list() const { return stalls_.size() > kLongList; }
   void shorten();
 
   const EngineTime& operator[](Engine engine) const { return times_[index_of(engine)]; }
-  /// Serial issue, and memoised regions, book time directly.
+  /// Serial issue and skipped regions add time directly.
   EngineTime& time(Engine engine) { return times_[index_of(engine)]; }
 
  private:

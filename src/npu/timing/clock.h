@@ -9,25 +9,25 @@ namespace dllm::npu {
 /// Time in cycles of the device's clock.
 using Cycle = std::int64_t;
 
-/// Where instructions spend time. The front end executes integer and control instructions itself.
+/// Where instructions execute. The front end executes integer and control instructions itself.
 enum class Engine : std::uint8_t { kFrontEnd, kMatrix, kDrain, kVector, kScalar, kLoadMatrix, kLoadVector, kStore };
 inline constexpr std::size_t kEngines = 8;
 std::string_view name_of(Engine engine);
 
-/// Why an engine did nothing, or why the front end issued nothing.
+/// Why an engine was idle, or why the front end issued nothing.
 enum class Cause : std::uint8_t {
   kIssue,      ///< the front end was issuing instructions for other engines
-  kMemory,     ///< data was on its way from DRAM
-  kMatrix,     ///< a result of the matrix unit was awaited
-  kVector,     ///< a result of the vector unit was awaited
-  kScalar,     ///< a result of a scalar unit was awaited
+  kMemory,     ///< waiting for data from DRAM
+  kMatrix,     ///< waiting for a result of the matrix unit
+  kVector,     ///< waiting for a result of the vector unit
+  kScalar,     ///< waiting for a result of a scalar unit
   kBuffer,     ///< the destination was still being read or written
-  kPorts,      ///< ports of the vector SRAM were taken
-  kQueue,      ///< the queue in front of a unit was full
-  kTransfers,  ///< as many transfers as allowed were in flight
+  kPorts,      ///< the ports of the vector SRAM were busy
+  kQueue,      ///< the unit's queue was full
+  kTransfers,  ///< the maximum number of transfers was in flight
   kFence,      ///< C_FENCE
   kSerial,     ///< serial issue: another instruction was executing
-  kDrain,      ///< all work of the program was issued, the last of it was finishing elsewhere
+  kDrain,      ///< all work was issued, the last of it was finishing elsewhere
 };
 inline constexpr std::size_t kCauses = 12;
 std::string_view name_of(Cause cause);

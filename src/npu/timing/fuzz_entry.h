@@ -9,8 +9,8 @@
 
 namespace dllm::npu {
 
-/// The body of fuzz/fuzz_timing_cache.cpp, which a test replays over its corpus: any text is a kept report or a reason
-/// to simulate again. A fuzzer cannot guess a checksum, so a report that it makes is also read with the right one.
+/// The body of fuzz/fuzz_timing_cache.cpp, which a test replays over its corpus: any text is either a stored report or
+/// rejected with a reason. A fuzzer cannot guess a checksum, so its texts are also read with the right one.
 inline void fuzz_timing_cache(std::string_view text) {
   const TimingOptions options;
   const std::string key = "key";
@@ -20,13 +20,13 @@ inline void fuzz_timing_cache(std::string_view text) {
       if (report.error().what.empty()) __builtin_trap();
       return;
     }
-    // What `dllm npu step` prints of it.
+    // What `dllm npu step` prints from it.
     for (const auto& [name, engine] : report->at("engines").items()) (void)engine.at("busy_share").get<double>();
     (void)report->at("simulation").at("instructions_repeated").get<std::uint64_t>();
     (void)report->at("instructions").get<std::uint64_t>();
   };
   read(text);
-  // dump() recurses: without a limit a deep document would end in a fault of this body, not of the program.
+  // dump() recurses: without a limit a deep document would crash this body rather than the program.
   if (std::ranges::count_if(text, [](char c) { return c == '[' || c == '{'; }) > 2000) return;
   const auto file = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (file.is_object() && file.contains("report")) read(kept_report_text(key, file["report"]));

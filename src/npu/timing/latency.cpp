@@ -24,7 +24,7 @@ Cycle LatencyTable::drain(const IssueEvent& event) const {
       return machine_.blen;
     case Op::M_BMM_WO:
     case Op::M_BMV_WO: {
-      // All sub-arrays drain a row of BLEN lanes per cycle. Heads whose lanes lie in one row of VRAM leave together.
+      // All sub-arrays drain a row of BLEN lanes per cycle. Heads whose lanes are in one row of VRAM drain together.
       const std::int64_t rows = event.instruction->op == Op::M_BMM_WO ? state.control(Csr::kBmmRows) : 1;
       const std::int64_t cols = state.control(Csr::kBmmCols), stride = state.control(Csr::kBmmHeadStride);
       const std::int64_t side_by_side =
@@ -68,7 +68,7 @@ Cost LatencyTable::matrix(const IssueEvent& event) {
         cost.macs = static_cast<double>(mlen * blen);
         break;
       }
-      // One row of the matrix SRAM per cycle is all there is to read; a single vector cannot reuse it.
+      // The matrix SRAM delivers one row per cycle, and a single vector cannot reuse it.
       cost.latency = single == Op::M_BMV ? slices * machine_.hlen : cols;
       cost.macs = static_cast<double>(cost.latency) * static_cast<double>(mlen);
       break;
@@ -119,7 +119,7 @@ Cost LatencyTable::cost(const IssueEvent& event) {
     case Latency::kSelectInt:
       return streamed(elements, Pipe::kSelect);
     case Latency::kMapFp:
-      // A word is read, then written: two cycles each, of which the published accounts name one.
+      // A word is read, then written: two cycles each, of which the published accounts list one.
       return streamed(2 * elements, Pipe::kNone);
     case Latency::kScalarFp:
       return {t.scalar_fp, 1, Pipe::kNone, 0, 0};

@@ -12,7 +12,7 @@ enum class Pipe : std::uint8_t { kAdd, kMul, kExp, kReci, kMax, kSum, kScan, kSh
 inline constexpr std::size_t kPipes = 11;
 std::string_view name_of(Pipe pipe);
 
-/// What an instruction costs where it executes, in cycles.
+/// The cost of an instruction where it executes, in cycles.
 struct Cost {
   Cycle latency = 1;   ///< start to result; all of it under serial issue
   Cycle occupies = 1;  ///< start to the next instruction on the same part
@@ -21,8 +21,8 @@ struct Cost {
   std::int64_t lane_ops = 0;  ///< vector lanes x instructions
 };
 
-/// Latency rules of the instruction table, as cycles of a device (docs/design/npu-timing.md). Rules are written once,
-/// here; overlapped and serial issue use the same numbers.
+/// Latency rules of the instruction table, in cycles of a device (docs/design/npu-timing.md). Each rule is implemented
+/// only here; overlapped and serial issue use the same numbers.
 class LatencyTable {
  public:
   LatencyTable(const Device& device, const MachineConfig& machine, const TimingOptions& options)
@@ -42,7 +42,7 @@ class LatencyTable {
   const Device& device_;
   const MachineConfig& machine_;
   const TimingOptions& options_;
-  double tile_rest_ = 0;  ///< fraction of a cycle owed by tiles that take no whole number of cycles
+  double tile_rest_ = 0;  ///< fraction of a cycle carried over by tiles with a fractional number of cycles
 };
 
 }  // namespace dllm::npu

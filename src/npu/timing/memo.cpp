@@ -17,13 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr int kDeepest = 16;  ///< nesting of a report: 6
+constexpr int kDeepest = 16;  ///< nesting depth; a report has 6
 
-/// Part of every key. Raise it when the same program would take another time.
+/// Part of every key. Increment it when the same program would take another time.
 constexpr int kModelVersion = 2;
 
 struct Hash {
-  // Two hashes with different beginnings: 128 bits, for identity rather than against adversaries.
+  // Two hashes with different seeds: 128 bits, for identification, not against adversaries.
   std::uint64_t a = Fnv1a::kBasis, b = kGolden64;
 
   void add(std::uint64_t value) {
@@ -43,7 +43,7 @@ std::string checksum(std::string_view text) {
   return hash.text();
 }
 
-/// Whether brackets nest no deeper than reports do: what follows walks the document recursively.
+/// Whether brackets nest no deeper than in reports, because later code walks the document recursively.
 bool shallow(std::string_view text) {
   int depth = 0;
   bool quoted = false;
@@ -70,8 +70,8 @@ bool whole(const nlohmann::ordered_json& object, const char* key) {
          object[key].get<std::int64_t>() >= 0;
 }
 
-/// Every engine's cycles add up to the total, and so do those of the regions; no more instructions than the front end
-/// can have dispatched. What is missing or of another kind makes it implausible, too.
+/// Checks that every engine's cycles add up to the total, as do those of the regions, and that there are no more
+/// instructions than the front end can have dispatched. Missing members or wrong types also make a report implausible.
 bool plausible(const nlohmann::ordered_json& report, const TimingOptions& options) {
   if (!whole(report, "total_cycles") || !whole(report, "instructions") || !report.contains("engines") ||
       !report.contains("regions") || !report.contains("simulation") || !report.contains("config"))
@@ -101,13 +101,13 @@ bool plausible(const nlohmann::ordered_json& report, const TimingOptions& option
   }
   const std::int64_t width = options.issue == IssueMode::kSerial ? 1 : options.width;
   const bool simulated = whole(report["simulation"], "instructions_repeated");
-  // Hardware loops are free under serial issue, so only overlapped issue bounds the instructions.
+  // Hardware loops are free under serial issue, so only overlapped issue limits the number of instructions.
   const bool dispatched =
       options.issue == IssueMode::kSerial || report["instructions"].get<std::int64_t>() <= (total + 1) * width;
   return regions == total && simulated && dispatched && total > 0;
 }
 
-/// The report in a file; else why not.
+/// The report in a file, or why it is not used.
 struct Kept {
   std::optional<nlohmann::ordered_json> report;
   std::string doubt;  ///< "": there is no such file

@@ -1,4 +1,4 @@
-// Overlapped issue: what an instruction waits for at the head, and what it does in its unit.
+// Overlapped issue: what an instruction waits for before dispatch, and what it does in its unit.
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 namespace dllm::npu {
 namespace {
 
-/// Reductions add their running register in their last stage: a second reduction into the same register follows in the
-/// next cycle.
+/// Reductions add their running register in their last stage, so a second reduction into the same register can follow
+/// in the next cycle.
 bool accumulates(Op op) { return op == Op::V_RED_SUM || op == Op::V_RED_MAX || op == Op::V_RED_MAX_IDX; }
 
 std::size_t accumulator_of(Space space) {
@@ -34,12 +34,12 @@ void TimingSimulator::await_operands(const IssueEvent& event, Earliest& earliest
   }
 }
 
-/// Data from DRAM, awaited at the head.
+/// Data from DRAM; the instruction waits before dispatch.
 void TimingSimulator::await_data(const IssueEvent& event, Earliest& earliest) {
   const bool load = event.info->unit == Unit::kLoad;
   for (int i = 0; i < event.accesses->count; ++i) {
     const MemoryRange& range = (*event.accesses)[i];
-    // A load may follow another one into the same cell: transfers of a cell complete together.
+    // A load may follow another one into the same cell, because transfers of a cell complete together.
     if (load && range.access == Access::kWrite) continue;
     board_.for_cells(range, [&](Cell& cell) {
       if (cell.transfer != 0) earliest.need(transfers_.arrive(cell), Cause::kMemory);
@@ -175,7 +175,7 @@ void TimingSimulator::front_end(const IssueEvent& event, Earliest earliest) {
   book_cells(event, at, at + cost.latency, Engine::kFrontEnd);
   report_.ops[static_cast<std::size_t>(op)].cycles += 1;
   executed({&event, Engine::kFrontEnd, region_, at, at, at + 1, at + 1}, 0);
-  // A jump ends the group of instructions that are dispatched together; C_BNZ finds out late.
+  // A taken branch ends the group of instructions dispatched together; C_BNZ is resolved late.
   if (op == Op::C_LOOP_END && event.state->gp[event.instruction->get(Field::kRd)] > 1) slots_ = options_.width;
   if (op == Op::C_BNZ && event.state->gp[event.instruction->get(Field::kRd)] != 0) {
     slots_ = 0;
@@ -231,12 +231,12 @@ void TimingSimulator::matrix(const IssueEvent& event, Earliest earliest) {
     if (range.space == Space::kVram) rows += std::int64_t{range.rows} * range.groups;
     if (range.space < Space::kAccMm || event.info->latency == Latency::kMatrixFlush) continue;
     AccumulatorTime& acc = accumulators_[accumulator_of(range.space)];
-    // A new sum needs a buffer whose last result has been written out, at each PE when the skewed wave gets there.
+    // A new sum needs a buffer whose last result has been written out, at each PE when the skewed wave arrives.
     if (!acc.open) start.need(acc.drained[acc.next] - latencies_.fill(), Cause::kBuffer);
     acc.open = true;
   }
   await_cells(event, start, cost.latency);
-  // The rows of the vector operand enter one per cycle, beside the vector unit's accesses.
+  // The rows of the vector operand enter one per cycle, in parallel with the vector unit's accesses.
   Cycle end = start.at + cost.occupies;
   if (rows > 0) end = std::max(end, ports_.take_run(start.at, std::min<std::int64_t>(rows, cost.occupies)) + 1);
   if (matrix_port_) end = std::max(end, matrix_port_->take_run(start.at, cost.occupies) + 1);

@@ -13,15 +13,15 @@ namespace {
 constexpr std::uint64_t kNone = ~std::uint64_t{0};
 constexpr std::uint32_t kRegionGroup = 0;
 constexpr std::uint32_t kTracksPerGroup = 1024;
-constexpr std::int64_t kWindows = 2000;     ///< of the counters, at most
+constexpr std::int64_t kWindows = 2000;     ///< of the counters, maximum
 constexpr Cycle kShortestWindow = 100;      ///< cycles
 constexpr std::uint32_t kRowsLinked = 256;  ///< of a written range
 
-/// For JSON strings; names of regions come from programs.
+/// Escapes names of regions, which come from programs, for JSON.
 std::string json_text(std::string_view text) { return nlohmann::json(std::string(text)).dump(); }
 
 std::uint64_t cell(Space space, std::uint64_t address) {
-  // An accumulator is one cell, whatever part of it an instruction touches.
+  // An accumulator is one cell, whichever part of it an instruction accesses.
   return static_cast<std::uint64_t>(space) << 56 | (space >= Space::kAccMm ? 0 : address);
 }
 
@@ -58,7 +58,7 @@ std::uint32_t PerfettoTrace::group_of(Engine engine, Pipe pipe) {
   return at->second;
 }
 
-/// On the first track of the group that is free; starts of a group do not decrease.
+/// Uses the first free track of the group; starts within a group do not decrease.
 std::uint64_t PerfettoTrace::slice(std::uint32_t group, Cycle start, Cycle end, std::string_view name,
                                    std::string args) {
   if (!room()) return kNone;
@@ -101,7 +101,7 @@ void PerfettoTrace::instruction(const ExecutedInstruction& executed) {
   link(executed, self, index);
 }
 
-/// Flows into this instruction, and its own results for later ones.
+/// Adds flows into this instruction, and records its own results for later ones.
 void PerfettoTrace::link(const ExecutedInstruction& executed, const Producer& self, std::uint64_t consumer) {
   const ResolvedAccesses& accesses = *executed.event->accesses;
   for (int i = 0; i < accesses.count; ++i) {

@@ -11,8 +11,8 @@
 namespace dllm::npu {
 
 /// A Chrome JSON trace, for ui.perfetto.dev: tracks of the front end, the array, its write-outs, each pipe of the
-/// vector unit, the scalar unit and each transfer in flight, with no two overlapping slices on a track; regions above
-/// them; flows from the slice that produced a row to those that read it; counters of the bytes that move to and from
+/// vector unit, the scalar unit and each transfer in flight, without overlapping slices on a track; regions above
+/// them; flows from the slice that produced a row to those that read it; counters of the bytes moved to and from
 /// DRAM.
 class PerfettoTrace final : public TraceSink {
  public:
@@ -25,7 +25,7 @@ class PerfettoTrace final : public TraceSink {
   Expected<void> write(const std::string& path, const TimingReport& report) const;
 
  private:
-  /// What shares a row of tracks: an engine, or a pipe of the vector unit.
+  /// What shares a group of tracks: an engine, or a pipe of the vector unit.
   struct Group {
     std::string name;
     std::vector<Cycle> free;  ///< of each track
@@ -36,7 +36,7 @@ class PerfettoTrace final : public TraceSink {
     std::string_view name;
     std::string args;
   };
-  /// A slice by its index, or a transfer by its engine and number: it finishes after those that wait for it are known.
+  /// A slice by its index, or a transfer by its engine and number: it finishes only after its readers are known.
   struct Producer {
     Engine engine = Engine::kFrontEnd;
     std::uint64_t number = 0;

@@ -8,11 +8,11 @@
 
 namespace dllm::npu {
 
-/// Which cycles of the vector SRAM's ports are taken. A port moves one row per cycle, in either direction. Older
-/// instructions reserve first, of any unit.
+/// Records which cycles of the vector SRAM's ports are taken. A port moves one row per cycle, in either direction.
+/// Older instructions reserve first, whatever their unit.
 ///
-/// Cycles live in a ring; reservations further apart than its length, more than a million cycles, would forget the
-/// older one. Queues in front of the units keep them far closer.
+/// Cycles are stored in a ring; if reservations were further apart than its length, more than a million cycles, the
+/// older one would be lost. The units' queues keep them far closer.
 class PortCalendar {
  public:
   explicit PortCalendar(int ports) : ports_(static_cast<std::uint64_t>(ports)), slots_(kLength) {}

@@ -45,7 +45,7 @@ PeriodicRegions find_periods(const Program& program) {
       std::size_t run = 0;
       while (begin + run + length < keys.size() && keys[begin + run] == keys[begin + run + length]) ++run;
       const std::size_t count = run / length + 1;
-      // Nested regions would need their statistics repeated, too.
+      // Nested regions would need their statistics repeated too.
       const bool flat = outer[begin + count * length - 1] - outer[begin] == count * length - 1;
       if (count >= kFewest && flat && count * length > covered) {
         covered = count * length;
@@ -86,7 +86,7 @@ void RepeatedPeriod::restore(const PeriodicRegions& periods, std::vector<RegionT
     EngineTime period;
     period.busy = b.busy - a.busy;
     for (std::size_t c = 0; c < kCauses; ++c) period.stall[c] = b.stall[c] - a.stall[c];
-    // An engine may have been a little further ahead of the front end at one end of the period than at the other.
+    // An engine may have been slightly further ahead of the front end at one end of the period than at the other.
     Cycle& largest = *std::max_element(period.stall.begin(), period.stall.end());
     (period.busy > largest ? period.busy : largest) += length - period.total();
     time.busy += times * period.busy;

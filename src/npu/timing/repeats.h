@@ -14,11 +14,11 @@ struct PeriodicRegions {
   std::size_t length = 0;             ///< regions per period
 };
 
-/// The longest run of at least four periods among the regions that no other contains. Regions are equal if their names
-/// are, up to digits, and their instructions, up to integer immediates, which hold addresses.
+/// The longest run of at least four periods among the top-level regions. Regions are equal if their names are, apart
+/// from digits, and their instructions, apart from integer immediates, which hold addresses.
 PeriodicRegions find_periods(const Program& program);
 
-/// Everything that a period adds to.
+/// All totals that a period increases.
 struct TimingSnapshot {
   std::array<EngineTime, kEngines> engines;
   std::array<Cycle, kOpCount> op_cycles = {};
@@ -32,10 +32,10 @@ struct TimingSnapshot {
 class RepeatedPeriod {
  public:
   void add(std::uint32_t period, TimingSnapshot snapshot);
-  /// At the beginning of `period` of `count`: whether it and the following ones but the last need no simulation. Never
-  /// for periods shorter than `shortest`: too few refreshes fall into them to be representative.
+  /// At the start of `period` of `count`: whether it and all later ones except the last need no simulation. Never for
+  /// periods shorter than `shortest`: too few refreshes fall into them to be representative.
   bool settled(std::uint32_t period, std::uint32_t count, double tolerance, Cycle shortest);
-  /// Adds what was left out to the report of what was simulated. `regions`: as TimingReport::regions.
+  /// Adds the skipped periods to the report of the simulated ones. `regions`: as TimingReport::regions.
   void restore(const PeriodicRegions& periods, std::vector<RegionTiming>& regions, TimingReport& report) const;
 
  private:

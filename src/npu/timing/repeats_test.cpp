@@ -14,7 +14,7 @@
 namespace dllm::npu {
 namespace {
 
-/// Layers of two regions: a product whose tiles are loaded ahead, and vector work on its result. Addresses differ from
+/// Layers of two regions: a product whose tiles are prefetched, and vector work on its result. Addresses differ from
 /// layer to layer, some by one instruction more.
 std::string layers(int count, int odd_one = -1) {
   std::string text = ".profile begin\nli gp9, 65536\nH_PREFETCH_V gp9, gp0, a0, 0, 0\nC_FENCE 0\n.endprofile\n";
@@ -64,7 +64,7 @@ TEST_F(Repeats, FindsLayers) {
   EXPECT_TRUE(find_periods(program(layers(3))).begins.empty());
 }
 
-/// Not simulating layers in the middle changes the report by less than the tolerance, in all its parts.
+/// Skipping layers in the middle changes all parts of the report by less than the tolerance.
 TEST_F(Repeats, EqualsTheWholeSimulation) {
   const Program layered = program(layers(24));
   const TimingReport all = run(layered, false), some = run(layered, true);
@@ -113,11 +113,11 @@ TEST_F(Repeats, ReportsAreKept) {
   EXPECT_TRUE(kept.from_cache);
   EXPECT_EQ(kept.report, fresh.report);
   EXPECT_EQ(kept.total, fresh.total);
-  // Everything else is another key.
+  // Everything else changes the key.
   EXPECT_FALSE(timed(second, options).from_cache);
   options.width = 1;
   EXPECT_FALSE(timed(first, options).from_cache);
-  // A damaged file counts as none.
+  // A damaged file is ignored.
   options.width = 2;
   const auto path = directory / (timing_key(device_, machine_, first, options) + ".json");
   ASSERT_TRUE(std::filesystem::exists(path));
@@ -126,7 +126,7 @@ TEST_F(Repeats, ReportsAreKept) {
   EXPECT_FALSE(again.from_cache);
   EXPECT_EQ(again.total, fresh.total);
   EXPECT_TRUE(timed(first, options).from_cache);
-  // Nor is one believed whose figures have been changed, with or without a checksum, or that nests without end.
+  // So are files with changed figures, with or without a matching checksum, and files nested without end.
   std::stringstream whole;
   whole << std::ifstream(path).rdbuf();
   const auto file = nlohmann::ordered_json::parse(whole.str());

@@ -18,31 +18,31 @@ namespace dllm::npu {
 /// Cycles by class of instruction, as the published accounts sum them; under serial issue they add up to the total.
 struct ClassCycles {
   Cycle matrix = 0, vector = 0, scalar = 0, control = 0, memory = 0;
-  Cycle hidden = 0;  ///< the half of S_MAP_V_FP that the published accounts leave out of `scalar`
+  Cycle hidden = 0;  ///< the half of S_MAP_V_FP that the published accounts omit from `scalar`
   Cycle sum() const { return matrix + vector + scalar + control + memory + hidden; }
 };
 
-/// What belongs to a named part of the program, without the parts nested in it. The cycles of all regions add up to the
+/// Figures of a named part of the program, without the parts nested in it. The cycles of all regions add up to the
 /// total.
 struct RegionTiming {
   std::string name;          ///< "" for instructions in no region
-  std::uint64_t visits = 0;  ///< times the front end came into it
+  std::uint64_t visits = 0;  ///< times the front end entered it
   std::uint64_t instructions = 0;
   Cycle cycles = 0;                       ///< of the front end, at this region's instructions
   Cycle first = -1, last = 0;             ///< span from the first dispatch to the last completion
-  std::array<Cycle, kCauses> stall = {};  ///< thereof stalled
+  std::array<Cycle, kCauses> stall = {};  ///< included above: stalled, by cause
   std::array<Cycle, kEngines> busy = {};  ///< new busy cycles of each engine
   double macs = 0, lane_ops = 0;
   std::uint64_t read_bytes = 0, write_bytes = 0;
 };
 
-/// Of one mnemonic.
+/// Figures of one mnemonic.
 struct OpTiming {
   std::uint64_t count = 0;
   Cycle cycles = 0;  ///< occupied where it executes, from start to the next start
 };
 
-/// Where the DRAM's time went, summed over pseudo-channels, in nanoseconds.
+/// How the DRAM's time was spent, summed over pseudo-channels, in nanoseconds.
 struct DramTiming {
   double elapsed_ns = 0;
   int pseudochannels = 0;
@@ -65,10 +65,10 @@ struct TimingReport {
   double macs = 0, lane_ops = 0;
   DramTiming dram;
   StepEnergy energy;
-  double joules = 0;                       ///< of all of it
-  std::uint64_t skipped_periods = 0;       ///< periods of equal regions taken from one that was simulated
-  std::uint64_t skipped_instructions = 0;  ///< instructions of those
-  double host_seconds = 0;                 ///< of simulating
+  double joules = 0;                       ///< total
+  std::uint64_t skipped_periods = 0;       ///< periods of equal regions copied from a simulated one
+  std::uint64_t skipped_instructions = 0;  ///< instructions in those
+  double host_seconds = 0;                 ///< wall time of the simulation
 
   double seconds(const Device& device) const { return static_cast<double>(total) / (device.clock.ghz * 1e9); }
 };

@@ -9,17 +9,17 @@
 
 namespace dllm::npu {
 
-/// State of a piece of on-chip memory, all zero at first.
+/// State of a piece of on-chip memory, initially all zero.
 struct Cell {
-  Cycle ready = 0;             ///< the last value may be read from the memory from here on
-  Cycle read_until = 0;        ///< last cycle in which somebody reads the present value
+  Cycle ready = 0;             ///< from then on the last value may be read from the memory
+  Cycle read_until = 0;        ///< last cycle in which the current value is read
   std::uint32_t transfer = 0;  ///< index of the transfer that is filling it; 0: none
   Engine writer = Engine::kFrontEnd;
 };
 
-/// Valid bits with times: rows of the vector SRAM, groups of rows of the matrix SRAM, groups of words of the scalar
-/// memories. Two instructions that touch different parts of one cell are ordered, too: that is the granularity of the
-/// hardware's valid bits.
+/// Valid bits with times: for rows of the vector SRAM, groups of rows of the matrix SRAM, and groups of words of the
+/// scalar memories. Two instructions that access different parts of one cell are ordered too: that is the granularity
+/// of the hardware's valid bits.
 class Scoreboard {
  public:
   explicit Scoreboard(const MachineConfig& config);
@@ -54,15 +54,15 @@ class Scoreboard {
   std::array<int, kSpaces> shift_ = {};
 };
 
-/// A register of a file that several units read and write.
+/// A register that several units read and write.
 struct RegisterTime {
-  Cycle ready = 0;       ///< its value may be used from here on
-  Cycle read_until = 0;  ///< last start of an instruction that uses the present value
+  Cycle ready = 0;       ///< its value may be used from then on
+  Cycle read_until = 0;  ///< last start of an instruction that uses the current value
   Engine writer = Engine::kFrontEnd;
   std::int8_t pipe = -1;  ///< vector pipe that wrote it: a reduction into the same register follows without waiting
 };
 
-/// What one awaits when an engine's result is missing.
+/// The cause of waiting for an engine's result.
 Cause cause_of(Engine writer);
 
 }  // namespace dllm::npu

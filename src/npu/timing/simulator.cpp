@@ -11,7 +11,7 @@
 namespace dllm::npu {
 namespace {
 
-/// One refresh more or less changes a period of this many by less than 1 %: each takes a tenth of its interval.
+/// In a period of this many refresh intervals, one refresh more or less changes the time by less than 1 %.
 constexpr Cycle kRefreshesPerPeriod = 16;
 
 /// The innermost region of every instruction. Regions are in order of `begin`, so later ones are the inner ones.
@@ -84,8 +84,8 @@ void TimingSimulator::on_issue(const IssueEvent& event) {
 }
 
 /// Instructions stream from memory into instruction SRAM, which keeps the latest: a jump back beyond it reads them
-/// again. Their bytes and energy are counted; they are below 1 % of the bandwidth and compete with no other transfer
-/// here.
+/// again. Their bytes and energy are counted; they are below 1 % of the bandwidth, and contention with other transfers
+/// is not modelled.
 void TimingSimulator::fetch(std::uint32_t index) {
   if (index + static_cast<std::uint64_t>(device_.sram.instruction_words) < fetched_) fetched_ = index;
   if (index < fetched_) return;
@@ -107,8 +107,8 @@ TimingSnapshot TimingSimulator::snapshot() {
   return now;
 }
 
-/// The middle periods are cut out of the simulated time: the last one follows the reference as if nothing lay between,
-/// with everything that is in flight. finish() puts them back into the report.
+/// The middle periods are cut out of the simulated time: the last one follows the reference directly, with everything
+/// that is in flight. finish() adds them to the report.
 void TimingSimulator::period_begins() {
   const std::uint32_t period = next_period_++;
   if (skipping_) {
@@ -124,7 +124,7 @@ void TimingSimulator::period_begins() {
       repeated_.settled(period, static_cast<std::uint32_t>(periods_.begins.size()), options_.tolerance, shortest);
 }
 
-/// One after the other; the published emulator's accounts.
+/// One instruction at a time, with the published emulator's accounting.
 void TimingSimulator::serial(const IssueEvent& event) {
   const Cost cost = latencies_.cost(event);
   Engine engine = Engine::kFrontEnd;
@@ -158,7 +158,7 @@ void TimingSimulator::serial(const IssueEvent& event) {
       break;
     }
     case Unit::kControl:
-      // Hardware loops cost an instruction slot nowhere: the published kernels have none, they are unrolled.
+      // Hardware loops take no issue slots: the published kernels have none, they are unrolled.
       if (event.instruction->op == Op::C_LOOP_START || event.instruction->op == Op::C_LOOP_END) cycles = 0;
       break;
   }
@@ -239,7 +239,7 @@ TimingReport TimingSimulator::finish() {
     report_.write_bytes += r.write_bytes;
   }
   report_.regions = std::move(regions_);
-  memory_.advance(simulated);  // its shares of time are those of what was simulated
+  memory_.advance(simulated);  // its breakdown covers the simulated time
   DramTiming& dram = report_.dram;
   const dram::DramStandard& standard = memory_.config().standard;
   for (int c = 0; c < memory_.config().channels; ++c)
@@ -261,7 +261,7 @@ TimingReport TimingSimulator::finish() {
       dram.joules += dram_energy(device_, stats);
     }
   dram.elapsed_ns = static_cast<double>(report_.total) / device_.clock.ghz;
-  // Serial issue does not count accesses of vector SRAM; matrix SRAM is written by loads only.
+  // Serial issue does not count accesses of vector SRAM; only loads write matrix SRAM.
   const bool serial = options_.issue == IssueMode::kSerial;
   const auto loads = report_.ops[static_cast<std::size_t>(Op::H_PREFETCH_M)].count;
   const Work work{.macs = report_.macs,

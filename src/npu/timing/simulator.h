@@ -19,7 +19,7 @@ struct ExecutedInstruction {
   Engine engine = Engine::kFrontEnd;
   std::uint32_t region = 0;
   Cycle dispatched = 0, start = 0, done = 0;
-  Cycle busy_until = 0;     ///< the next instruction of the same part starts then, or later
+  Cycle busy_until = 0;     ///< the next instruction of the same part starts no earlier
   Pipe pipe = Pipe::kNone;  ///< of the vector unit
 };
 
@@ -30,16 +30,16 @@ class TraceSink {
   virtual void transfer(const FinishedTransfer& finished) = 0;
 };
 
-/// The cycle-accurate model: an observer of the functional machine, which gives it every instruction in program order
+/// The cycle-accurate model: an observer of the functional machine, which reports every instruction in program order
 /// with resolved addresses (RunOptions::data = false is enough).
 ///
-/// Overlapped issue: the front end dispatches up to `width` instructions per cycle in order. Integer and control
-/// instructions execute there. The others wait in the queue of their unit, each of which starts in order as soon as its
-/// operands are there; the scoreboard holds registers, rows of VRAM and groups of rows of MRAM. Data from DRAM is
-/// awaited at the head: an instruction leaves the front end when the rows that it needs have arrived. Transfers
-/// themselves are asynchronous; C_FENCE waits for those of a tag.
+/// Overlapped issue: the front end dispatches up to `width` instructions per cycle in order, and executes integer and
+/// control instructions itself. The others wait in the queue of their unit, which starts them in order as soon as their
+/// operands are ready; the scoreboard tracks registers, rows of VRAM and groups of rows of MRAM. An instruction that
+/// needs data from DRAM leaves the front end only when the rows have arrived. Transfers themselves are asynchronous;
+/// C_FENCE waits for those of a tag.
 ///
-/// As every unit executes in order, the start of an instruction depends on older ones only, and one pass in program
+/// As every unit executes in order, the start of an instruction depends only on older ones, and one pass in program
 /// order computes all times. Deterministic. Not thread-safe.
 class TimingSimulator final : public IssueObserver {
  public:
@@ -51,14 +51,14 @@ class TimingSimulator final : public IssueObserver {
 
   void set_trace(TraceSink* sink) { sink_ = sink; }
   void on_issue(const IssueEvent& event) override;
-  /// After the run: completes what is in flight and attributes every cycle. Once.
+  /// After the run: completes everything in flight and attributes every cycle. Call it once.
   TimingReport finish();
 
  private:
   TimingSimulator(const Device& device, const MachineConfig& machine, const Program& program,
                   const TimingOptions& options, dram::MemorySystem memory);
 
-  /// Bounds how far the front end may run ahead of a unit.
+  /// Limits how far the front end may run ahead of a unit.
   struct UnitQueue {
     std::vector<Cycle> starts;
     std::size_t next = 0;
@@ -71,7 +71,7 @@ class TimingSimulator final : public IssueObserver {
 
   void serial(const IssueEvent& event);
   void overlapped(const IssueEvent& event);
-  // Conditions at the head, and its dispatch.
+  // Conditions before dispatch, and the dispatch.
   Earliest head() const;
   void await_operands(const IssueEvent& event, Earliest& earliest);
   void await_data(const IssueEvent& event, Earliest& earliest);
@@ -106,7 +106,7 @@ class TimingSimulator final : public IssueObserver {
   LatencyTable latencies_;
   Scoreboard board_;
   PortCalendar ports_;
-  std::optional<PortCalendar> matrix_port_;  ///< where array and transfers share one
+  std::optional<PortCalendar> matrix_port_;  ///< if array and transfers share one
   Accounts accounts_;
   Transfers transfers_;
   VectorUnit vector_unit_;
@@ -121,8 +121,8 @@ class TimingSimulator final : public IssueObserver {
   UnitQueue vector_queue_, scalar_queue_, matrix_queue_, load_queues_[2], store_queue_;
   Cycle scalar_free_ = 0, matrix_free_ = 0, drain_free_ = 0;
   struct AccumulatorTime {
-    Cycle done = 0;              ///< last result of the running sum
-    bool open = false;           ///< sums since the last write-out
+    Cycle done = 0;              ///< end of the running sum
+    bool open = false;           ///< additions since the last write-out
     std::vector<Cycle> drained;  ///< when each buffer was written out
     std::size_t next = 0;
   };
@@ -137,15 +137,15 @@ class TimingSimulator final : public IssueObserver {
   RepeatedPeriod repeated_;
   std::uint32_t next_period_ = 0;
   bool skipping_ = false;
-  std::uint32_t fetched_ = 0;  ///< instructions before this have been in instruction SRAM
+  std::uint32_t fetched_ = 0;  ///< instructions before this index have been in instruction SRAM
   TimingReport report_;
   Cycle last_done_ = 0;
   TraceSink* sink_ = nullptr;
   std::chrono::steady_clock::time_point began_;
 };
 
-/// Runs a program on a machine without data and reports its timing. The machine's registers start from reset.
-/// Errors: traps; more than `max_instructions` executed.
+/// Runs a program on a machine without data and reports its timing. The machine's registers are reset first. Errors:
+/// traps; more than `max_instructions` executed.
 Expected<TimingReport> simulate(const Device& device, const MachineConfig& machine, const Program& program,
                                 const TimingOptions& options, TraceSink* sink = nullptr,
                                 std::uint64_t max_instructions = std::uint64_t{1} << 40);

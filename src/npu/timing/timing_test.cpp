@@ -41,7 +41,7 @@ class Timing : public ::testing::Test {
   }
   Cycle cycles(const std::string& source, const TimingOptions& options = {}) { return run(source, options).total; }
 
-  /// Every cycle of every engine has one cause, and every cycle of the program one region.
+  /// Every cycle of every engine has one cause, and every cycle of the program belongs to one region.
   static void check_sums(const TimingReport& report) {
     for (const EngineTime& engine : report.engines) EXPECT_EQ(engine.total(), report.total);
     Cycle regions = 0;
@@ -76,7 +76,7 @@ TEST_F(Timing, SerialIsTheSumOfLatencies) {
 
 TEST_F(Timing, FrontEndDispatchesInOrderTwoPerCycle) {
   EXPECT_EQ(cycles("C_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\n"), 2);
-  // One integer unit, and an operand is there a cycle later.
+  // One integer unit, and an operand is available a cycle later.
   EXPECT_EQ(cycles("S_ADDI_INT gp1, gp0, 1\nS_ADDI_INT gp2, gp0, 1\nS_ADDI_INT gp3, gp0, 1\n"), 3);
   EXPECT_EQ(cycles("S_ADDI_INT gp1, gp0, 1\nC_SET_SCALE_REG gp1\n"), 2);
   TimingOptions one;
@@ -141,7 +141,7 @@ TEST_F(Timing, LoadsRunBesideComputationAndAreAwaited) {
   const Cycle alone = cycles(load), compute = cycles(work), both = cycles(load + work);
   EXPECT_GT(alone, 30);
   EXPECT_LT(both, alone + compute - 20);
-  // A use of the rows waits for them at the head.
+  // The first access to the rows waits for them before dispatch.
   const TimingReport used = run(load + "V_EXP_V gp1, gp1, 0\n");
   EXPECT_GE(used.total, alone);
   EXPECT_GT(used.engines[index_of(Engine::kFrontEnd)].stall[index_of(Cause::kMemory)], 20);
@@ -168,7 +168,7 @@ TEST_F(Timing, LoopsEqualUnrolledText) {
   EXPECT_EQ(loop.total, run(unrolled, serial()).total);
 }
 
-/// The programs of testdata: overlapped is never slower than serial, and nothing is unattributed.
+/// The programs of testdata: overlapped is never slower than serial, and every cycle is attributed.
 TEST_F(Timing, Programs) {
   for (const char* name : {"gemm.asm", "rmsnorm.asm", "silu.asm", "rope.asm", "flash_attention.asm", "sampling.asm"}) {
     SCOPED_TRACE(name);

@@ -43,7 +43,7 @@ std::uint64_t Transfers::bytes_of(const MemoryRange& range, std::uint32_t rows, 
   return std::uint64_t{rows} * (scales && scale64_ ? kScaleBlock : range.length);
 }
 
-/// Submits rows [first, first + rows) of a range; runs that follow each other in memory are one request.
+/// Submits rows [first, first + rows) of a range; runs that are contiguous in memory are one request.
 void Transfers::send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
                      std::vector<dram::TransferId>& ids) {
   const dram::Access access = range.access == Access::kWrite ? dram::Access::kWrite : dram::Access::kRead;
@@ -75,7 +75,7 @@ void Transfers::resolve(std::uint32_t index) {
   if (piece.resolved) return;
   while (piece.held > 0) submit_held(held_.top().at);
   while (!piece.ids.empty()) {
-    // What is held back may arrive before this is complete.
+    // Held transfers may arrive before this one is complete.
     const auto done =
         held_.empty() ? memory_.wait(piece.ids.back()) : memory_.wait_before(piece.ids.back(), held_.top().at);
     if (!done) {
@@ -110,7 +110,7 @@ Cycle Transfers::complete(Record& record) {
   return done;
 }
 
-/// Books completed transfers at the front of an engine's list.
+/// Records completed transfers at the front of an engine's list.
 void Transfers::retire(Engine engine) {
   std::deque<Record>& records = in_flight(engine);
   while (!records.empty()) {
@@ -121,7 +121,7 @@ void Transfers::retire(Engine engine) {
     const TransferRequest& r = record.request;
     const Cycle busy = accounts_.run(engine, r.dispatched, r.start, done, r.cause);
     finished_.push_back({r, done, record.bytes, busy});
-    free_.insert(free_.end(), record.pieces.begin(), record.pieces.end());  // resolved ones are in no cell's chain
+    free_.insert(free_.end(), record.pieces.begin(), record.pieces.end());  // resolved pieces are in no cell's chain
     records.pop_front();
   }
 }
@@ -176,7 +176,7 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& a
     }
   for (std::uint32_t row = 0; row < target.rows;) {
     const std::uint64_t address = target.base + row * target.row_stride;
-    // Up to the end of the cell that the row lies in.
+    // Up to the end of the cell that contains the row.
     std::uint32_t rows = 1;
     if (group > 1) rows = group - static_cast<std::uint32_t>(address / target.length % group);
     rows = std::min(rows, target.rows - row);
@@ -213,7 +213,7 @@ Cycle Transfers::finish() {
 }
 
 void Transfers::settle() {
-  const Cycle now = std::max<Cycle>(0, accounts_[Engine::kFrontEnd].settled - 1);  // what is dispatched later, is later
+  const Cycle now = std::max<Cycle>(0, accounts_[Engine::kFrontEnd].settled - 1);  // later dispatches arrive no earlier
   submit_held(now);
   for (const Engine engine : kDma) {
     for (Record& record : in_flight(engine)) {

@@ -19,7 +19,7 @@ struct TransferRequest {
   std::uint32_t tag = 0;
   std::uint32_t region = 0;
   Cycle dispatched = 0, start = 0;
-  Cause cause = Cause::kIssue;  ///< what delayed the start since the dispatch
+  Cause cause = Cause::kIssue;  ///< cause of the delay since the dispatch
 };
 
 /// A finished transfer, for statistics and traces.
@@ -32,35 +32,36 @@ struct FinishedTransfer {
 
 /// The DMA engines: transfers in flight, on the command-level DRAM model.
 ///
-/// The DRAM model must be asked only after everything has been submitted that arrives before the answer. The front end
-/// therefore waits for data at its head: what it dispatches later arrives at or after the answer. Methods that say so
-/// must only be called for an instruction at the head. Transfers that start later than others which
-/// were dispatched after them (their buffer is still in use) are held back here and submitted in the order of time.
+/// The DRAM model must only be queried after everything that arrives before the result has been submitted. The front
+/// end therefore waits for data before it dispatches further instructions: these arrive at or after the result. Methods
+/// marked "Head" must only be called for an instruction that is next in the front end. Transfers that start later than
+/// others that were dispatched after them (their buffer is still in use) are held back here and submitted in order of
+/// time.
 class Transfers {
  public:
   /// `memory`, `ports`, `accounts` must outlive this. `matrix_port`: the only port of matrix SRAM, which arriving rows
-  /// share with the array; null where they have one of their own. `outstanding`: transfers in flight per engine.
-  /// `bytes_per_cycle`: limit of the engines together; 0: none. `finished` hears of every transfer, in the order of
-  /// each engine.
+  /// share with the array; null if they have their own. `outstanding`: transfers in flight per engine.
+  /// `bytes_per_cycle`: limit of all engines together; 0: none. `finished` is called for every transfer, in the order
+  /// of each engine.
   Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
             std::int64_t outstanding, double bytes_per_cycle, bool scale64);
 
-  /// Head: when a new transfer of this engine finds a free descriptor; they are recycled in order.
+  /// Head: when a new transfer of this engine finds a free descriptor; they are reused in order.
   Cycle slot_free(Engine engine);
   /// Head: when all transfers with the tag are done; 0: all of all tags.
   Cycle fence(std::uint32_t tag);
-  /// Head: when stores are done that overlap a load's bytes.
+  /// Head: when the stores that overlap a load's bytes are done.
   Cycle after_stores(const ResolvedAccesses& accesses);
-  /// Head: when the cell's data is in the SRAM.
+  /// Head: when the cell's data are in the SRAM.
   Cycle arrive(Cell& cell);
 
   /// Earliest start under the bandwidth limit of the engines.
   Cycle paced(Cycle start) const { return std::max(start, static_cast<Cycle>(free_at_)); }
-  /// Moves HBM ranges into the cells of `target`, or (stores) out of it: then the cells do not change.
+  /// Moves HBM ranges into the cells of `target`, or (stores) out of it, which does not change the cells.
   void submit(const TransferRequest& request, const ResolvedAccesses& accesses, const MemoryRange& target,
               Scoreboard& board);
 
-  /// Head, end of program: completes everything. Returns the last completion.
+  /// Head, at the end of the program: completes everything. Returns the last completion.
   Cycle finish();
   /// Attributes idle time of engines without transfers; keeps the list of stalls short.
   void settle();

@@ -32,7 +32,7 @@ VectorUnit::Latched VectorUnit::latched(const Cell* cell) const {
 
 VectorUnit::Sources VectorUnit::wait_for_operands(const ResolvedAccesses& accesses, const Cost& cost,
                                                   Earliest& earliest) {
-  // Reads: from a latch as long as that holds the row, else from the SRAM.
+  // Reads: from a latch while it holds the row, else from the SRAM.
   Sources sources;
   for (int i = 0; i < accesses.count; ++i) {
     const MemoryRange& range = accesses[i];

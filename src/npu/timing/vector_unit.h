@@ -10,11 +10,11 @@
 
 namespace dllm::npu {
 
-/// When vector instructions start: in order, up to `vector_starts` per cycle on different pipes.
+/// Computes when vector instructions start: in order, up to `vector_starts` per cycle on different pipes.
 ///
-/// Chaining: the newest result of a pipe stays in its output latch until the pipe's next result, and may be read from
-/// there by the other pipes in the cycle in which it appears. Anything else is read from the vector SRAM through a
-/// port, from the cycle after the row was written. Results are always written: nothing is saved but reads.
+/// Chaining: the newest result of a pipe stays in its output latch until the pipe's next result, and the other pipes
+/// may read it there in the cycle in which it appears. Everything else is read from the vector SRAM through a port,
+/// from the cycle after the row was written. Results are always written: chaining saves only reads.
 class VectorUnit {
  public:
   VectorUnit(const Device& device, const TimingOptions& options, PortCalendar& ports, Scoreboard& board);
@@ -26,11 +26,11 @@ class VectorUnit {
     Cause cause = Cause::kIssue;
   };
 
-  /// Places the instruction. `earliest` holds what is known besides: dispatch, registers. Cells of all its ranges are
-  /// valid (no transfer is filling them).
+  /// Schedules the instruction. `earliest` holds the other constraints: dispatch, registers. Cells of all its ranges
+  /// are valid (no transfer is filling them).
   Timing place(const ResolvedAccesses& accesses, const Cost& cost, Earliest earliest);
 
-  /// Adds the sum of chained reads, for statistics.
+  /// Adds the number of chained reads, for statistics.
   std::uint64_t chained() const { return chained_; }
   Cycle pipe_busy(Pipe pipe) const { return pipe_busy_[static_cast<std::size_t>(pipe)]; }
 
@@ -63,11 +63,11 @@ class VectorUnit {
     std::size_t count = 0;
     std::span<const Source> all() const { return {list.data(), count}; }
   };
-  /// Raises `earliest` to when operands are there and destinations are free.
+  /// Raises `earliest` until operands are ready and destinations are free.
   Sources wait_for_operands(const ResolvedAccesses& accesses, const Cost& cost, Earliest& earliest);
-  /// The cycle in which the rows that are not chained can be read, from `at` on.
+  /// The first cycle from `at` on in which the rows that are not chained can be read.
   Cycle read_rows(const Sources& sources, Cycle at);
-  /// Marks what the instruction reads and writes; completes `timing`, whose start is known.
+  /// Records the instruction's reads and writes; completes `timing`, whose start is known.
   void finish(const ResolvedAccesses& accesses, const Cost& cost, Timing& timing);
 
   PortCalendar& ports_;

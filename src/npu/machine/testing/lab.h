@@ -13,7 +13,7 @@
 
 namespace dllm::npu::test {
 
-/// Source that loads a general register.
+/// Assembly that loads a general register.
 inline std::string set(const std::string& reg, std::uint32_t value) {
   return "li " + reg + ", " + std::to_string(value) + "\n";
 }
@@ -71,7 +71,7 @@ class Lab {
     return values;
   }
 
-  /// A tensor in HBM: elements at `base`, scales right behind. The SCALE_REG that goes with it.
+  /// A tensor in HBM: elements at `base`, followed by the scales. Returns the matching SCALE_REG.
   std::uint32_t put_tensor(std::uint64_t base, const MxFormat& format, const std::vector<float>& values) {
     std::vector<std::uint16_t> codes(values.size());
     std::vector<std::uint8_t> scales(format.scale_bytes(values.size()));
@@ -95,7 +95,7 @@ class Lab {
   Machine machine_;
 };
 
-/// What a format keeps of the values.
+/// The values after rounding to a format.
 inline std::vector<float> through(const MxFormat& format, const std::vector<float>& values) {
   std::vector<std::uint16_t> codes(values.size());
   std::vector<std::uint8_t> scales(format.scale_bytes(values.size()));

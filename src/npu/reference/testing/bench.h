@@ -16,13 +16,13 @@
 #include "npu/machine/machine.h"
 #include "npu/reference/executor.h"
 
-// Compiled programs on the functional machine beside the reference executor.
+// Runs compiled programs on the functional machine and compares them with the reference executor.
 
 namespace dllm::npu::test {
 
 inline MxFormat format(const char* name) { return *mx_format_from_name(name); }
 
-/// The smallest machine that has every feature: 2 heads side by side, 2 groups of MLEN lanes in a row.
+/// The smallest machine that has every feature: 2 heads in a group of MLEN lanes, 2 groups in a row.
 inline MachineConfig small_machine() {
   MachineConfig m;
   m.blen = 4, m.mlen = 32, m.vlen = 64, m.hlen = 16;
@@ -36,10 +36,10 @@ inline MachineConfig small_machine() {
   return m;
 }
 
-/// One model on a machine, with the reference beside it.
+/// One model on a machine, together with the reference.
 class Bench {
  public:
-  /// `change` is given the random weights.
+  /// `change` may modify the random weights.
   Bench(const TinyShape& shape, const MachineConfig& machine, std::int64_t positions = 64, bool optional = true,
         const std::function<void(TinyWeights&)>& change = {})
       : shape_(shape), weights_(tiny_graph(shape, {1, 1}), 7, optional) {
@@ -54,7 +54,7 @@ class Bench {
 
   const ModelLayout& layout() const { return layout_; }
 
-  /// A new, empty cache. Its index is the sequence's.
+  /// Makes an empty cache and returns its index, which is the sequence's.
   void add_cache(std::int64_t capacity) {
     const KvLayout kv = *kv_layout(tiny_graph(shape_, {1, 1}), layout_, capacity);
     slots_.push_back({next_, capacity});
@@ -83,7 +83,7 @@ class Bench {
                               : compare_predictions(*compiled, expected);
   }
 
-  /// The same for a step that may be cut into parts; how many there were.
+  /// The same for a step that may be cut into parts; returns their number.
   std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of) {
     const auto build = [&](StepShape shape) { return tiny_graph(shape_, shape); };
     const auto compiled = compile_split(build, layout_, spec);
@@ -104,7 +104,7 @@ class Bench {
   }
 
  private:
-  /// Runs a program from reset; the tokens it was given.
+  /// Runs a program from reset; returns the tokens that it was given.
   std::vector<TokenId> execute(const Program& program, const std::vector<HbmBlob>& constants, const StepSpec& spec,
                                IssueObserver* observer) {
     MachineState& state = machine_->state();
@@ -149,7 +149,7 @@ class Bench {
     }
   }
 
-  /// A part's logits, which are the step's from row `first` on.
+  /// A part's logits: the step's, from row `first` on.
   void compare_logits(const StepProgram& compiled, const reference::StepResult& expected, std::size_t first,
                       std::size_t count) {
     const auto vlen = static_cast<std::size_t>(layout_.machine.vlen);
@@ -179,7 +179,7 @@ inline std::vector<Position> range(Position first, Position count) {
   return positions;
 }
 
-/// A whole canvas, then a block of it that sees everything, then rows here and there.
+/// A whole canvas, then a block of it that sees everything, then scattered rows.
 inline void three_steps(Bench& bench, bool keep_values) {
   bench.add_cache(40);
   bench.add_cache(33);
