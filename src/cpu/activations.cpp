@@ -6,8 +6,8 @@ namespace dllm::cpu {
 
 QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std::size_t formats) {
   QuantizedRows placed;
-  // Rows one cache line apart beyond their length: at a stride of 4096 bytes all rows of a tile would share their sets
-  // of the L1 cache.
+  // The stride is a cache line more than the length: with a stride of 4096 bytes all rows of a tile would map to the
+  // same sets of the L1 cache.
   placed.stride = k + 64;
   const std::size_t value_bytes = bytes_of<std::int8_t>(rows * placed.stride);
   const std::size_t group_bytes = bytes_of<float>(rows * k / kScaleBlock);

@@ -10,19 +10,19 @@
 
 namespace dllm::cpu {
 
-/// Rows of codes with everything that belongs to them, in `memory`; corrections for `formats` formats, one after the
-/// other. Throws std::bad_alloc.
+/// Rows of codes with all their parameters, in `memory`; corrections for `formats` formats in sequence. Throws
+/// std::bad_alloc.
 QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std::size_t formats = 1);
 
 /// The rows of one value, quantized to int8 for products with packed weights.
 class Activations {
  public:
-  /// Room for `rows` of `k` (a multiple of 32) values. `exact`: scales are not rounded (quantize_row). Throws
+  /// Makes room for `rows` of `k` (a multiple of 32) values. `exact`: scales are not rounded (quantize_row). Throws
   /// std::bad_alloc.
   void begin(std::int64_t rows, std::int64_t k, bool exact);
 
   /// Quantizes x[0, count), the values of `row` from column `from` on; both are multiples of 32. Threads may quantize
-  /// different parts side by side.
+  /// different parts concurrently.
   void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from, std::int64_t count);
 
   /// For a product with weights of `format`. Every row is quantized. Valid until begin(); throws std::bad_alloc.
@@ -43,20 +43,20 @@ class Activations {
   std::int64_t k_ = 0;
   bool exact_ = false;
   std::atomic<bool> regular_{true};
-  /// Formats of one exactness differ in zero point and group in few ways.
+  /// Formats with the same exactness differ only in a few zero points and groups.
   std::array<Corrections, 6> corrections_;
   std::size_t formats_ = 0;
 };
 
-/// The quantized rows that the operators of a step share: one value, quantized once, may feed several products, and a
-/// value may be quantized while another is read.
+/// The quantized rows that the operators of a step share: one value, quantized once, may be used by several products,
+/// and a value may be quantized while another is read.
 class ActivationStore {
  public:
-  /// nullptr: value `id` is not held with these scales.
+  /// nullptr: value `id` is not stored with these scales.
   Activations* find(std::int64_t id, bool exact);
-  /// A new one, in the place of the one begun longest ago.
+  /// A new entry, which replaces the oldest one.
   Activations& begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact);
-  /// Nothing is held any more.
+  /// Forgets all values.
   void clear();
 
  private:

@@ -36,9 +36,9 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
   whole_ranges_ = ranges_.size();
 }
 
-/// A window's lower end is the same for the rows of an attention block, and it is drawn into their ranges: the kernel
-/// masks upper ends only. Rows of a causal plan that lie behind the first window are segments, and hence tasks, of
-/// their own, which leaves most lanes of their tiles empty; this happens once for a prompt, and canvases are one
+/// The lower end of a window is the same for all rows of an attention block, so it is applied to their ranges: the
+/// kernel masks upper ends only. Rows of a causal plan beyond the first window are separate segments, and hence
+/// tasks, which leaves most lanes of their tiles empty. This happens once for a prompt, and canvases are one
 /// segment.
 void AttentionRunner::find_segments(std::int32_t window) {
   ranges_.resize(whole_ranges_);
@@ -77,12 +77,12 @@ void AttentionRunner::cut(const op::Attention& o) {
     return tasks;
   };
   // Many queries share the widening of K and V; 32 fill the widest register tile, 16 the narrowest. Four tasks per
-  // thread finish evenly; half-filled tiles are worth it only to threads that would be idle.
+  // thread finish evenly; half-filled tiles only pay off if threads would otherwise be idle.
   std::int64_t queries = kAttentionQueries;
   while (threads > 1 && queries > 32 && count(queries) < 4 * threads) queries /= 2;
   while (queries > 16 && count(queries) < threads) queries /= 2;
   tasks_.clear();
-  // The tasks of one kv head are neighbours: its keys stay in the shared cache.
+  // The tasks of one kv head are adjacent, so that its keys stay in the shared cache.
   for (const Segment& s : segments_)
     for (std::int64_t head = 0; head < o.kv_heads; ++head)
       for (std::int64_t begin = s.begin * group; begin < s.end * group; begin += queries)

@@ -16,7 +16,7 @@ class CpuKvCache;
 
 /// Attention of a batch: visible ranges become kernel arguments, queries become tasks. A task is some queries (rows and
 /// the heads that share a kv head) of one sequence against one kv head. A query's result does not depend on its task,
-/// so the cut follows the number of threads.
+/// so the split follows the number of threads.
 class AttentionRunner {
  public:
   AttentionRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
@@ -31,7 +31,7 @@ class AttentionRunner {
     CpuKvCache* cache;
     std::int64_t first_row, rows;
     std::size_t first_range, ranges;
-    std::int64_t keys;  ///< visible to some row
+    std::int64_t keys;  ///< visible to at least one row
     const StepPlan* plan;
   };
   struct Task {
@@ -39,7 +39,7 @@ class AttentionRunner {
     std::int64_t kv_head, begin, end;
     std::size_t first_range, ranges;
   };
-  /// Rows of a sequence that see the same of its ranges.
+  /// Rows of a sequence that see the same part of its ranges.
   struct Segment {
     std::size_t sequence;
     std::int64_t begin, end;  ///< rows
@@ -56,7 +56,7 @@ class AttentionRunner {
   std::vector<KeyRange> ranges_;  ///< of all sequences, then of the segments of a window
   std::size_t whole_ranges_ = 0;  ///< those of the sequences
   std::vector<Segment> segments_;
-  std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are hidden by causality
+  std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are causally masked
   std::vector<Task> tasks_;
   Buffer scratch_;
 };

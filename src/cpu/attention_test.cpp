@@ -1,5 +1,5 @@
-// Attention against its definition in double precision, and the invariances that the engine builds on: a query's result
-// is a function of the query and of the visible set alone.
+// Attention against its definition in double precision, and the invariances that the engine relies on: a query's result
+// is a function of only the query and the visible set.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -159,7 +159,7 @@ TEST(Attention, NotANumberShowsWhereItIsVisibleAndNowhereElse) {
   }
 }
 
-/// Random visible positions as the fewest ranges that hold them.
+/// Random visible positions as the smallest number of ranges.
 std::vector<KeyRange> random_ranges(std::int64_t positions) {
   std::vector<KeyRange> ranges;
   std::int64_t next = *rc::gen::inRange<std::int64_t>(0, 5);
@@ -192,7 +192,7 @@ RC_GTEST_PROP(Attention, AResultIsAFunctionOfTheQueryAndTheVisibleSet, ()) {
   RC_ASSERT(std::all_of(part.begin(), part.begin() + begin * dim, [](float x) { return x == -1.f; }));
   RC_ASSERT(std::all_of(part.begin() + end * dim, part.end(), [](float x) { return x == -1.f; }));
 
-  // So does any fragmentation of the ranges.
+  // Splitting the ranges in any way gives the same bits too.
   std::vector<KeyRange> fragments;
   for (const KeyRange& range : ranges)
     for (std::int64_t at = range.begin; at < range.end;) {

@@ -8,7 +8,7 @@
 
 namespace dllm::cpu {
 
-/// Grow-only memory aligned to a cache line. Growing loses the content: buffers are sized before they are written.
+/// Grow-only memory aligned to a cache line. Growing discards the contents: buffers are sized before they are written.
 class Buffer {
  public:
   /// At least `bytes`; throws std::bad_alloc (the backend turns it into an Error).
@@ -39,7 +39,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-/// sizeof(T) * count, or std::bad_alloc where that overflows or is absurd.
+/// sizeof(T) * count; throws std::bad_alloc if that overflows or is absurd.
 template <class T>
 std::size_t bytes_of(std::int64_t count) {
   if (count < 0 || static_cast<std::uint64_t>(count) > (std::size_t{1} << 46) / sizeof(T)) throw std::bad_alloc();

@@ -20,10 +20,10 @@ namespace cpu {
 class Profile;
 }
 
-/// How activations meet quantized weights.
+/// The number format of activations in products with quantized weights.
 enum class CpuActivations {
-  kAuto,  ///< int8 wherever the weight's format has an integer kernel; rounded to BF16 beside BF16 weights
-  kInt8,  ///< the same, by name
+  kAuto,  ///< int8 if the weight's format has an integer kernel; rounded to BF16 with BF16 weights
+  kInt8,  ///< the same, set explicitly
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };
 
@@ -31,7 +31,7 @@ enum class CpuActivations {
 enum class CpuArithmetic {
   kExact,  ///< integer sums of 32 products, of the file's own codes
   kSuper,  ///< integer sums of 512 products, for the weight types that have it; the others stay on kExact
-  kAuto,   ///< what is faster here: kSuper with matrix tiles, else kExact
+  kAuto,   ///< the faster one on this machine: kSuper with matrix tiles, else kExact
 };
 
 /// Element type of the KV cache.
@@ -43,16 +43,16 @@ enum class CpuKvType {
   kQ8_0,  ///< blocks of 32 values with a float16 scale; the model's head_dim must be a multiple of 32
 };
 
-/// Told the share of the weights that are packed, in [0, 1], tensor by tensor; false ends the load (kCancelled).
+/// Called with the fraction of the weights that are packed, in [0, 1], per tensor; false cancels (kCancelled).
 using LoadProgress = std::function<bool(double done)>;
 
 struct CpuOptions {
   int threads = 0;  ///< 0: every CPU this process may use
-  std::string isa;  ///< name of a kernel set; empty: the best that this processor runs
+  std::string isa;  ///< name of a kernel set; empty: the best one that this processor supports
   CpuKvType kv = CpuKvType::kAuto;
   CpuActivations activations = CpuActivations::kAuto;
   CpuArithmetic arithmetic = CpuArithmetic::kExact;
-  cpu::Profile* profile = nullptr;  ///< borrowed; gets the time of every operator (cpu/profile.h)
+  cpu::Profile* profile = nullptr;  ///< borrowed; records the time of every operator (cpu/profile.h)
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
 };
@@ -60,20 +60,20 @@ struct CpuOptions {
 /// A kernel set of this build, for `--isa` and its help.
 struct CpuIsa {
   std::string name;
-  bool available = false;   ///< this processor and operating system run it
-  bool is_default = false;  ///< taken when no name is given
+  bool available = false;   ///< this processor and operating system support it
+  bool is_default = false;  ///< used if no name is given
 };
 /// Slowest first.
 std::vector<CpuIsa> cpu_isas();
 
-/// Builds the model's graph for a shape. Weight ids and the list of operators may not depend on the shape.
+/// Builds the model's graph for a shape. Weight ids and the list of operators must not depend on the shape.
 using GraphFactory = std::function<Graph(StepShape)>;
 
-/// Runs a model's graph on the CPU. Every kernel set gives the same bits, and so does every number of threads.
+/// Runs a model's graph on the CPU. All kernel sets and all numbers of threads give the same bits.
 class CpuBackend final : public Backend {
  public:
   /// `weights` are views: their owner must outlive the backend. Errors: kUsage (unknown or unavailable isa, threads, a
-  /// KV type that the model's heads do not fit), kInvalidFile (a required weight is missing, or has the wrong size),
+  /// KV type that does not fit the model's heads), kInvalidFile (a required weight is missing, or has the wrong size),
   /// kResource.
   static Expected<std::unique_ptr<CpuBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
                                                       CpuOptions options = {});
@@ -82,19 +82,19 @@ class CpuBackend final : public Backend {
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
-  /// Whether the weight cache, if the weights are in one, is unchanged, so that the scores so far count. Errors: kIo.
+  /// Whether the weight cache, if used, is unchanged, so that all scores so far are valid. Errors: kIo.
   Expected<void> check() const;
 
-  /// A backend with threads and memory of its own that shares this one's weights, whose caches it can use, and that may
-  /// run while this one runs. Not to outlive it. Errors: kUsage (threads), kResource.
+  /// A backend with its own threads and memory that shares this one's weights, can use its caches, and may run at the
+  /// same time. Must not outlive it. Errors: kUsage (threads), kResource.
   Expected<std::unique_ptr<CpuBackend>> beside(int threads) const;
-  /// Copies rows that `from` holds at these ascending positions. Both caches come from this backend or one beside it,
-  /// with equal capacities.
+  /// Copies rows that `from` holds at these ascending positions. Both caches come from this backend or one made by
+  /// beside(), with equal capacities.
   static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
 
   std::string_view isa() const;
   int threads() const;
-  /// "exact", "super", or "super, exact for ..." with the weights that have no other; "f32" with CpuActivations::kF32.
+  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32.
   std::string arithmetic() const;
   /// "f32", "f16", "bf16" or "q8_0".
   std::string_view kv_type() const;

@@ -20,7 +20,7 @@ Error cache_out_of_memory(Position capacity) {
 }  // namespace
 
 bool ZeroPages::allocate(std::int64_t bytes) {
-  // calloc takes large blocks straight from the system, untouched.
+  // calloc gets large blocks directly from the system, untouched.
   block_.reset(std::calloc(static_cast<std::size_t>(bytes + kAlignment), 1));
   const auto address = reinterpret_cast<std::uintptr_t>(block_.get());
   data_ = block_ ? static_cast<std::byte*>(block_.get()) + (kAlignment - address % kAlignment) % kAlignment : nullptr;

@@ -21,7 +21,7 @@ struct KvShape {
 /// from the operating system as zero pages that cost nothing until they are written.
 class ZeroPages {
  public:
-  /// False, and no memory, if there is none.
+  /// Allocates; false if there is not enough memory.
   bool allocate(std::int64_t bytes);
   std::byte* get() const { return data_; }
 
@@ -33,9 +33,9 @@ class ZeroPages {
   std::byte* data_ = nullptr;
 };
 
-/// Per layer K and V as [kv_head][position][head_dim], the last in rows of the cache's tensor type. Heads are outermost
-/// because attention walks the positions of one head: a tile of 64 positions is then one stretch of memory instead of
-/// 64 rows on as many pages. A generous capacity is free.
+/// K and V of each layer as [kv_head][position][head_dim], the last in rows of the cache's tensor type. Heads are
+/// outermost because attention walks the positions of one head: a tile of 64 positions is then contiguous instead of 64
+/// rows on as many pages. A large capacity costs nothing until it is used.
 class CpuKvCache final : public KvCache {
  public:
   /// `type`: F32, F16, BF16, or Q8_0 with every head_dim a multiple of 32. Errors: kResource.

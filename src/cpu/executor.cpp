@@ -16,7 +16,7 @@
 namespace dllm::cpu {
 namespace {
 
-/// A plan that puts an operator into a run of the wrong kind is a mistake in make_plan().
+/// Reached only if make_plan() puts an operator into a run of the wrong kind.
 [[noreturn]] void misplaced(const Op& op, std::string_view how) {
   std::fprintf(stderr, "dllm: internal error: the plan runs %s %s\n", std::string(op_name(op)).c_str(),
                std::string(how).c_str());
@@ -116,11 +116,11 @@ void Executor::begin(std::span<const SequenceStep> batch) {
 
   const StepShape shape{static_cast<std::int64_t>(rows_.size()), static_cast<std::int64_t>(head_.gather().size())};
   if (!plan_ || !plan_->fits(shape)) {
-    // Room for the largest shape so far in both directions; its predecessors keep fitting.
+    // Capacity for the largest shape so far in both dimensions, so that earlier shapes still fit.
     const StepShape room = plan_ ? StepShape{std::max(shape.rows, plan_->graph.shape.rows),
                                              std::max(shape.scored, plan_->graph.shape.scored)}
                                  : shape;
-    plan_.reset();  // should the arena not grow, no plan may be left that relies on the old one
+    plan_.reset();  // if growing the arena fails, no plan may remain that relies on the old one
     ExecutionPlan plan = make_plan(factory_(room));
     arena_.reserve(bytes_of<float>(plan.arena_floats));
     plan_ = std::move(plan);
@@ -142,7 +142,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   try {
     for (const OpRun& part : plan_->runs) run_part(part);
   } catch (const std::bad_alloc&) {
-    // Some layers hold the new rows and some the old ones: the rows are lost.
+    // Some layers hold the new rows and others the old ones: the rows are invalid.
     for (const SequenceStep& step : batch)
       for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
     throw;
@@ -359,7 +359,7 @@ void Executor::row(const op::Scale& o, std::int64_t r) {
 void Executor::row(const op::Select& o, std::int64_t r) {
   const bool canvas = rows_[static_cast<std::size_t>(r)].region == Region::kCanvas;
   const std::int64_t n = width(o.out);
-  // Source and result may be one piece of memory.
+  // Source and result may be the same memory.
   std::memmove(value(o.out) + r * n, value(canvas ? o.canvas : o.context) + r * n,
                static_cast<std::size_t>(n) * sizeof(float));
 }

@@ -28,25 +28,25 @@
 
 namespace dllm::cpu {
 
-/// Runs graphs: owns the arena, the scratch and what is derived from the weights (vectors as float32, RoPE tables).
-/// After the first steps of the largest shape, a forward pass allocates nothing but the scores it returns, a few dozen
-/// bytes per sequence, the sorting space of the requests that use top_k, top_p or top_tokens, a row per mixed
-/// embedding, and, if a profile listens, the names that it adds up under.
+/// Runs graphs: owns the arena, the scratch memory and data derived from the weights (vectors as float32, RoPE tables).
+/// After the first steps of the largest shape, a forward pass allocates only the scores it returns, a few dozen bytes
+/// per sequence, the sorting space of requests that use top_k, top_p or top_tokens, a row per mixed embedding, and,
+/// with a profile, the names of its entries.
 class Executor {
  public:
   using Factory = std::function<Graph(StepShape)>;
 
-  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed; `super`: what can be, for that
-  /// arithmetic. Throws std::bad_alloc.
+  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed; `super`: use that arithmetic where
+  /// supported. Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
            const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {},
            bool super = false);
 
-  /// An executor with threads and memory of its own that shares the packed weights of `other` and may run while it
-  /// runs. Throws std::bad_alloc.
+  /// An executor with its own threads and memory that shares the packed weights of `other` and may run at the same
+  /// time. Throws std::bad_alloc.
   Executor(const Executor& other, int threads);
 
-  /// Throws std::bad_alloc; the caches then no longer hold the rows of the plan.
+  /// Throws std::bad_alloc; the plan's rows in the caches are then invalid.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
 
   /// `profile` is borrowed; nullptr: none.
@@ -56,7 +56,7 @@ class Executor {
   int threads() const { return pool_.size(); }
   /// As PackedWeights::arithmetic().
   std::string arithmetic() const { return packed_.arithmetic(); }
-  /// Whether the weight cache, if the weights are in one, is unchanged. Errors: kIo.
+  /// Whether the weight cache, if used, is unchanged. Errors: kIo.
   Expected<void> check() const { return packed_.check(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
 
@@ -73,7 +73,7 @@ class Executor {
   void begin(std::span<const SequenceStep> batch);
   void decode_vectors(const Graph& graph);
 
-  /// A value as its products want it: with exact scales, with rounded ones, both, or not at all.
+  /// The form of a value that its products need: with exact scales, with rounded ones, both, or neither.
   struct MadeActivations {
     std::array<Activations*, 2> kinds{};
     void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from,
@@ -90,12 +90,12 @@ class Executor {
   void run_products(const OpRun& part);
   void run_gated(const OpRun& part);
   Product product(const op::Linear& o);
-  /// Where the run after `part` multiplies `value`: the activations that its products want, begun. The run that makes
+  /// If the run after `part` multiplies `value`: starts the activations that its products need. The run that computes
   /// the value quantizes it, part by part.
   MadeActivations begin_activations(const OpRun& part, ValueId value);
 
-  /// Each operator has one way to be executed: alone by run(), row by row by row(), or, Linear, in runs of products.
-  /// One that has none does not compile (executor.cpp).
+  /// Each operator is executed in one way: alone by run(), row by row by row(), or, for Linear, in runs of products. An
+  /// operator without any does not compile (executor.cpp).
   void run(const op::Attention& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
@@ -125,7 +125,7 @@ class Executor {
     return ((int{runs_alone<O>()} + int{runs_by_row<O>()} + int{std::is_same_v<O, op::Linear>} == 1) && ...);
   }
 
-  /// The entry is made by run_rows() before workers ask for it.
+  /// run_rows() makes the entry before workers use it.
   RopeTable& rope_table(const op::Rope& o);
 
   float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
@@ -151,7 +151,7 @@ class Executor {
   const KernelSet& kernels_;
   ThreadPool pool_;
   LinearRunner linear_;
-  std::shared_ptr<PackedWeights> shared_packed_;  ///< written while the first executor is made, never after
+  std::shared_ptr<PackedWeights> shared_packed_;  ///< written while the first executor is made, never later
   const PackedWeights& packed_;
   AttentionRunner attention_;
   RouteRunner route_;
@@ -172,10 +172,10 @@ class Executor {
   };
   std::vector<RopeEntry> ropes_;
 
-  // The step that runs now.
+  // The current step.
   std::span<const SequenceStep> batch_;
   std::vector<Row> rows_;
-  std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that choose experts together begin
+  std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that share a pool of experts begin
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
   std::vector<Product> products_;  ///< of a run

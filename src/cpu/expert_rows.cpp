@@ -68,7 +68,7 @@ LinearArgs PairRows::gather(const LinearArgs& from, std::span<const std::int32_t
     copy_row(to.sums, i, q.sums, row, 2 * groups);
     copy_row(to.corrections, i, q.corrections, row, k / from.panels.format->group);
     if (from.panels.format->has_min) copy_row(to.offsets, i, q.offsets, row, groups);
-    if (!q.regular) return;  // nobody adds exponents then
+    if (!q.regular) return;  // exponents are not added then
     copy_row(to.exponents, i, q.exponents, row, groups);
     copy_row(to.multiples, i, q.multiples, row, groups);
   });

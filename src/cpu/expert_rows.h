@@ -11,14 +11,14 @@
 
 namespace dllm::cpu {
 
-/// An expert with its pairs of a row and this expert: [first, last) in the order by expert.
+/// An expert and its (row, expert) pairs: [first, last) in the order by expert.
 struct ExpertGroup {
   std::int64_t expert, first, last;
   std::int64_t
-      six;  ///< its first group of kRowGroup rows, where rows lie in such groups: every expert begins a new one
+      six;  ///< its first group of kRowGroup rows, if rows are stored in such groups: every expert begins a new one
 };
 
-/// The pairs of a row and an expert that it chose, sorted by expert, then by row.
+/// The (row, expert) pairs of a step, sorted by expert, then by row.
 struct ExpertPairs {
   std::vector<ExpertGroup> groups;   ///< of the experts that were chosen
   std::vector<std::int32_t> row_of;  ///< by pair
@@ -33,14 +33,14 @@ struct ExpertPairs {
   std::vector<std::int64_t> first_;  ///< by expert
 };
 
-/// Copies of a product's rows of x, one per pair, as the product's kernels read them.
+/// Copies of a product's rows of x, one per pair, in the form that the product's kernels read.
 class PairRows {
  public:
-  /// `from` over the rows row_of: codes, or floats as they are. Throws std::bad_alloc.
+  /// Copies rows row_of of `from`: codes, or plain floats. Throws std::bad_alloc.
   LinearArgs gather(const LinearArgs& from, std::span<const std::int32_t> row_of, ThreadPool& pool);
 
-  /// The rows x[..][k] in groups of six for packed floats, every expert's in groups of its own; `row_of` names the row
-  /// of a pair, and is empty if x holds a row per pair. `args` gets the groups and their form. Throws std::bad_alloc.
+  /// The rows x[..][k] in groups of six for packed floats; groups do not span experts. `row_of` gives the row of a
+  /// pair, and is empty if x holds a row per pair. `args` gets the groups and their form. Throws std::bad_alloc.
   void interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,
                   std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args);
 

@@ -9,10 +9,10 @@ namespace dllm::cpu {
 namespace {
 
 constexpr std::int64_t kPair = 2 * kPanel;  ///< columns, as the kernels take them
-/// Of a tile of products: 128 KiB. Two of them and the rows' codes stay in a second-level cache of 1 MiB.
+/// Size of a tile of products: 128 KiB. Two of them and the rows' codes stay in a second-level cache of 1 MiB.
 constexpr std::int64_t kTileFloats = std::int64_t{1} << 15;
 constexpr std::int64_t kInnerColumns = 256;  ///< of gate and up at once
-constexpr std::int64_t kOuterColumns = 512;  ///< of down: the codes of all pairs are read once per so many
+constexpr std::int64_t kOuterColumns = 512;  ///< of down: the codes of all pairs are read once per this many
 
 bool floats_in_sixes(const PackedWeight* packed) { return packed != nullptr && packs_floats(*packed->format); }
 
@@ -48,7 +48,7 @@ bool same_rows(const PackedWeight* a, const PackedWeight* b) {
          a->format->group == b->format->group && a->format->has_min == b->format->has_min;
 }
 
-/// Rows of a tile of products: whole groups of six, as packed floats lie in.
+/// Rows of a tile of products: whole groups of six, as for packed floats.
 std::int64_t rows_of_tile(std::int64_t columns) { return kTileFloats / columns / kRowGroup * kRowGroup; }
 
 }  // namespace
@@ -95,7 +95,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
   regular_inner_.store(!exact_inner_, std::memory_order_relaxed);
 }
 
-/// SwiGLU's results as `down` reads them, or as they are interleaved later: floats, or codes of the same columns.
+/// SwiGLU's results in the form that `down` reads, or before interleaving: floats, or codes of the same columns.
 void ExpertRunner::keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column,
                               std::int64_t columns) {
   if (down_.operands != LinearOperands::kPackedCodes) {
@@ -117,8 +117,8 @@ void ExpertRunner::keep_inner(const float* tile, std::int64_t pair, std::int64_t
     const QuantizedRows q = part(i);
     kernels_.quantize_row(tile + i * columns, columns, exact_inner_, q.values, q.scales, q.sums);
   }
-  // Not in the same loop: sums are stored one by one and read here as vectors, which waits for stores under way.
-  // Of exact scales nobody adds exponents, and only minima need offsets.
+  // Not in the same loop: sums are stored one by one and would be read as vectors here, which waits for the stores.
+  // With exact scales no exponents are added, and only minima need offsets.
   const bool derives = !exact_inner_ || format.has_min;
   for (std::int64_t i = 0; i < rows; ++i) {
     const QuantizedRows q = part(i);
@@ -133,7 +133,7 @@ void ExpertRunner::inner_columns(const ExpertGroup& group, std::int64_t column, 
     const std::int64_t rows = std::min(step, group.last - pair);
     const auto multiply = [&](const LinearArgs& args, int which) {
       LinearArgs own = of_expert(args, packed_[which], group, pair, rows);
-      // The columns that follow come next; behind the last of them, the next expert's first.
+      // The following columns come next; after the last of them, the next expert's first.
       if (packed_[which] != nullptr && group.expert + 1 < packed_[which]->experts)
         own.follow = panels_of(*packed_[which], group.expert + 1);
       own.out = tile(worker, which);
@@ -153,7 +153,7 @@ void ExpertRunner::inner_pass() {
   const std::int64_t inner = gate_.n, pairs_of_columns = (inner + kPair - 1) / kPair;
   const auto items = static_cast<std::int64_t>(pairs_.groups.size()) * pairs_of_columns;
   parallel_ranges(pool_, items, kInnerColumns / kPair, [&](std::int64_t begin, std::int64_t end, int worker) {
-    while (begin < end) {  // of a pool of one, a range is everything
+    while (begin < end) {  // in a pool of one, a range is everything
       const std::int64_t first = begin % pairs_of_columns;
       const std::int64_t count = std::min({end - begin, pairs_of_columns - first, kInnerColumns / kPair});
       inner_columns(pairs_.groups[static_cast<std::size_t>(begin / pairs_of_columns)], first * kPair,
@@ -164,7 +164,7 @@ void ExpertRunner::inner_pass() {
 }
 
 void ExpertRunner::finish_inner() {
-  // Whether exponents may be added changes no bit of a product, only its speed.
+  // Whether exponents may be added affects only a product's speed, not its bits.
   down_.quantized.regular = regular_inner_.load(std::memory_order_relaxed);
   if (down_.operands != LinearOperands::kPackedFloats) return;
   down_rows_.interleave(kernels_, *packed_[2], inner_memory_.as<float>(), {}, pairs_, pool_, down_);
@@ -179,7 +179,7 @@ void ExpertRunner::outer_columns(std::int64_t column, std::int64_t columns, std:
     for (std::int64_t pair = group.first; pair < group.last; pair += step) {
       LinearArgs own = of_expert(down_, packed_[2], group, pair, std::min(step, group.last - pair));
       if (packed_[2] != nullptr) {
-        // What this thread reads next is the next expert's part of these columns, not the columns beside them.
+        // This thread next reads the next expert's part of these columns, not the adjacent columns.
         own.n = column + columns;
         if (g + 1 < pairs_.groups.size())
           own.follow = panels_of(*packed_[2], pairs_.groups[g + 1].expert) + column / kPanel * packed_[2]->layout.bytes;

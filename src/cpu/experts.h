@@ -12,7 +12,7 @@
 
 namespace dllm::cpu {
 
-/// A stack of matrices, one per expert: as it stands in the file, and packed (or null).
+/// A stack of matrices, one per expert: as stored in the file, and packed (or null).
 struct ExpertStack {
   const WeightView* view = nullptr;
   const PackedWeight* packed = nullptr;
@@ -23,20 +23,20 @@ struct ExpertArgs {
   ExpertStack gate, up, down;
   const float* x = nullptr;  ///< [rows][k]
   std::int64_t rows = 0;
-  std::int64_t value = 0;        ///< names x, see LinearRunner::prepare()
+  std::int64_t value = 0;        ///< identifies x, see LinearRunner::prepare()
   const float* route = nullptr;  ///< [rows][2 used], as op::Route writes it
   std::int64_t used = 0;
   Activation activation = Activation::kSilu;
 };
 
 /// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
-/// number of rows, and the products are those of LinearRunner's kernels over many rows.
+/// number of rows, with LinearRunner's kernels for many rows.
 ///
 /// Two passes. The first goes over (expert, columns of gate and up): both products of some columns, SwiGLU, and the
 /// quantization for `down`, while they are in the second-level cache. The second goes over columns of the output and
-/// adds the experts up in ascending order: no two tasks write one float, and a row's sum has one order whatever the
-/// batch, the grouping and the threads. (The other order, one task per expert over all its columns, would need an
-/// output per pair of row and expert, `used` times the size of the result, written and read again.)
+/// adds the experts up in ascending order: no two tasks write the same float, and a row's sum has a fixed order
+/// whatever the batch, the grouping and the threads. (The alternative, one task per expert over all its columns, would
+/// need an output per pair of row and expert, `used` times the size of the result, written and read again.)
 class ExpertRunner {
  public:
   ExpertRunner(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear);
@@ -58,7 +58,7 @@ class ExpertRunner {
   LinearRunner& linear_;
   Buffer tiles_;
 
-  // The operator that runs now.
+  // The current operator.
   ExpertPairs pairs_;
   PairRows gate_rows_, up_rows_, down_rows_;
   Buffer inner_memory_;

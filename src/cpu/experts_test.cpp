@@ -1,4 +1,4 @@
-// Are the experts' products those of the definition, and each row's result the same in every company?
+// Do the experts' products match the definition, and does each row's result not depend on the other rows?
 #include "cpu/experts.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class Layer {
     }
   }
 
-  /// Rows [first, first + count) on their own.
+  /// Rows [first, first + count) in a separate run.
   std::vector<float> run(int threads, std::int64_t first, std::int64_t count, bool exact = false,
                          const char* isa = nullptr) {
     ThreadPool pool(threads);
@@ -180,7 +180,7 @@ TEST(Experts, LongRowsOfCodesAreTheSameInEveryCompany) {
 }
 
 TEST(Experts, FloatsPackedOrAsTheyStandAreTheSameBits) {
-  // BF16 stands apart: beside packed weights its rows are rounded.
+  // BF16 is a special case: with packed BF16 weights, rows are rounded.
   for (const TensorType type : {kF32, kF16}) {
     Layer layer({type, type, type}, 80, 48, 6, 3, 25);
     EXPECT_EQ(layer.run(2, 0, 25), layer.run(2, 0, 25, /*exact=*/true)) << codec(type).name;

@@ -8,8 +8,8 @@
 #include "cpu/kernels/test_data.h"
 #include "numerics/tensor_type.h"
 
-// The kernels against plain double-precision code. That the sets agree with each other bit for bit is the business of
-// kernels/selftest.cpp.
+// The kernels against plain double-precision code. kernels/selftest.cpp checks that the sets agree bit for
+// bit.
 
 namespace dllm::cpu {
 namespace {
@@ -67,7 +67,7 @@ std::vector<float> decode(TensorType type, const std::vector<std::byte>& weight,
   return w;
 }
 
-/// Sum and sum of magnitudes of x[k] w[k]: what a rounding error is measured against.
+/// Sum and sum of magnitudes of x[k] w[k]: the reference for rounding errors.
 struct Dot {
   double sum = 0;
   double magnitude = 0;
@@ -131,10 +131,10 @@ TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
     for (std::int64_t m = 0; m < rows; ++m)
       for (std::int64_t j = 0; j < n; ++j) {
         const float actual = out[static_cast<std::size_t>(m * n + j)];
-        // Against the quantized activations only float rounding remains (formats with a minimum cancel a little).
+        // Relative to the quantized activations only float rounding remains (formats with a minimum cancel a little).
         const Dot same = dot(rounded.data() + m * k, w.data() + j * k, k);
         ASSERT_NEAR(actual, same.sum, 3e-5 * same.magnitude) << codec(layout.type).name;
-        // Against the true ones, half a step per value.
+        // Relative to the true ones, half a step per value.
         double bound = 3e-5 * same.magnitude;
         for (std::int64_t i = 0; i < k; ++i)
           bound += 0.5001 * static_cast<double>(q.scales[static_cast<std::size_t>((m * k + i) / 32)]) *
@@ -145,7 +145,7 @@ TEST_P(Kernels, Int8LinearOfEveryQuantizedFormat) {
 }
 
 TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
-  // Largest codes against largest activations of one sign: 16-bit intermediate sums would saturate.
+  // Largest codes times largest activations of one sign: 16-bit intermediate sums would saturate.
   const std::int64_t k = 256;
   for (const test::BlockLayout& layout : test::kBlockLayouts)
     for (int fill : {0x00, 0x7f, 0x80, 0xff}) {

@@ -39,7 +39,7 @@ void* LinearRunner::scratch(int worker) {
 }
 
 bool LinearRunner::exact_activations(const PackedWeight& weight) {
-  // Rounded scales buy speed with noise. A model of short rows has no use for the speed: it spends its time elsewhere.
+  // Rounded scales trade noise for speed. A model of short rows does not need the speed: it spends its time elsewhere.
   constexpr std::int64_t kShortRow = 1024;
   return weight.format->exact_rows || weight.k < kShortRow;
 }
@@ -74,14 +74,14 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
 
 namespace {
 
-// Outputs are dealt out in pairs of panels, as the kernels take them.
+// Outputs are distributed in pairs of panels, which the kernels process.
 constexpr std::int64_t kPanelPair = 2 * kPanel;
 
 std::int64_t pairs_of(const Product& product) { return (product.n + kPanelPair - 1) / kPanelPair; }
 
-/// Pairs that are worth a piece: at least a million multiplications. A product of less than one piece stays on this
-/// thread: waking another costs some microseconds. Rows of floats that exceed L2 are worth sharing among some pairs
-/// (kernels/floats-inl.h).
+/// Pairs that make a worthwhile piece: at least a million multiplications. A product of less than one piece stays on
+/// this thread, because waking another costs some microseconds. Rows of floats that exceed L2 are worth sharing among
+/// some pairs (kernels/floats-inl.h).
 std::int64_t grain(const LinearArgs& args) {
   const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPanelPair) + 1;
   const bool beyond_l2 = args.operands == LinearOperands::kPackedFloats && args.rows * args.k > std::int64_t{1} << 17;
@@ -102,7 +102,7 @@ void LinearRunner::run(std::span<const Product> products) {
   std::int64_t pairs = 0;
   for (const Product& product : products) pairs += pairs_of(product);
   parallel_ranges(pool_, pairs, grain(products.front().args), [&](std::int64_t begin, std::int64_t end, int worker) {
-    std::int64_t origin = 0;  // of the product, among the pairs of all
+    std::int64_t origin = 0;  // of the product's pairs among all pairs
     for (const Product& product : products) {
       const std::int64_t first = std::max(begin, origin), last = std::min(end, origin + pairs_of(product));
       if (first < last) multiply(product, first - origin, last - origin, worker);

@@ -15,8 +15,8 @@
 
 namespace dllm::cpu {
 
-/// What a product needs of its weight: the panels if it is `packed`, else the weight as it is in the file. Its rows are
-/// set elsewhere. Of stacks: those of the first matrix.
+/// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows are set
+/// elsewhere. For stacks: those of the first matrix.
 LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed);
 
 /// One product of a region: out[rows][n].
@@ -26,21 +26,21 @@ struct Product {
   float* out = nullptr;
 };
 
-/// Products with weights: chooses the family of kernels, prepares activations, splits outputs into tasks.
+/// Products with weights: chooses the kernels, prepares activations, splits outputs into tasks.
 class LinearRunner {
  public:
   LinearRunner(const KernelSet& kernels, ThreadPool& pool);
 
   /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
-  /// over `weight` as it stands. Quantizes or groups x for the former, unless that is done already: `value` names x
-  /// uniquely until forget(), and q, k and v read one input. Throws std::bad_alloc.
+  /// over the unpacked `weight`. Quantizes or groups x for the former, unless that is already done: `value` identifies
+  /// x until forget(), since q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
   void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
 
-  /// Whether products with this weight want activations with exact scales.
+  /// Whether products with this weight need activations with exact scales.
   static bool exact_activations(const PackedWeight& weight);
-  /// For whoever computes a value that products read next, and can quantize it while it is in the cache: see
+  /// For operators that compute a value which products read next, and can quantize it while it is in the cache: see
   /// Activations::quantize(). All of it must be quantized before prepare(). Throws std::bad_alloc.
   Activations& begin_activations(std::int64_t value, std::int64_t rows, std::int64_t k, bool exact) {
     return activations_.begin(value, rows, k, exact);
@@ -53,7 +53,7 @@ class LinearRunner {
     run({&product, 1});
   }
 
-  /// combine(begin, end), called by threads side by side, when outputs [begin, end) of both are there.
+  /// combine(begin, end) is called concurrently by threads when outputs [begin, end) of both are complete.
   using Combine = std::function<void(std::int64_t begin, std::int64_t end)>;
   /// Two products of the same shape and rows whose outputs are combined one by one, while they are in the cache.
   void run_gated(const Product& gate, const Product& up, const Combine& combine);

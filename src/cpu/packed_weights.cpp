@@ -50,7 +50,7 @@ bool PackedWeights::map(const WeightCacheOptions& cache, const std::vector<std::
   auto loaded = load_panels(cache, tensors, pool);
   if (!loaded) {
     std::error_code ignored;
-    // The first load of a model finds no cache: nothing to tell.
+    // The first load of a model finds no cache: nothing to report.
     if (std::filesystem::exists(cache.path, ignored)) cache.log.warning("{}", loaded.error().message());
     return false;
   }
@@ -94,7 +94,7 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
     if (weights[i].mapped) MappedFile::drop_pages(weights[i].data);
   };
   if (cached && packed.map(cache, order, tensors, pool)) {
-    // The fingerprint has touched a few pages, and the system maps their neighbours along.
+    // The fingerprint has touched a few pages, and the system maps their neighbours too.
     for (const std::size_t i : order) drop(i);
     return packed;
   }

@@ -19,7 +19,7 @@
 
 namespace dllm::cpu {
 
-/// A matrix as the kernels read it: for `exact` (kernels/packed.h), or for `super` (kernels/super.h).
+/// A matrix in the kernels' layout: for `exact` (kernels/packed.h), or for `super` (kernels/super.h).
 struct PackedWeight {
   const PackedFormat* format = nullptr;
   PackedLayout layout;
@@ -27,7 +27,7 @@ struct PackedWeight {
   const std::uint8_t* panels = nullptr;
   std::int64_t k = 0;
   std::int64_t n = 0;
-  std::int64_t experts = 1;  ///< matrices of n outputs, one after the other, each beginning with a panel of its own
+  std::int64_t experts = 1;  ///< matrices of n outputs in sequence, each starting with a new panel
   bool regular = false;      ///< see pack_panel()
 
   std::int64_t panels_per_expert() const { return (n + kPanel - 1) / kPanel; }
@@ -35,19 +35,19 @@ struct PackedWeight {
   std::int64_t panel_count() const { return experts * panels_per_expert(); }
 };
 
-/// Thrown by PackedWeights::pack() when its listener asks to stop.
+/// Thrown by PackedWeights::pack() when its progress callback cancels.
 struct PackingStopped {};
 
-/// The quantized matrices of a model, packed once. The file's pages are given back tensor by tensor, so that never
-/// more than one tensor is in memory twice.
+/// The quantized matrices of a model, packed once. The file's pages are released tensor by tensor, so that at most one
+/// tensor is in memory twice.
 class PackedWeights {
  public:
   PackedWeights() = default;
 
-  /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables that
-  /// rows are looked up in (Embed) stay as they are, since a lookup touches a few rows of them only; a tied table is
-  /// both. With a cache, maps what is in it; packs and writes it otherwise, and reports why. `progress` is told the
-  /// share done, of bytes. `super`: for that arithmetic, where a type has it; stacks of experts have not. Throws
+  /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables for
+  /// row look-ups (Embed) are not packed, since a look-up touches only a few of their rows; a tied table is both. With
+  /// a cache, maps its contents; otherwise packs and writes it, and reports why. `progress` gets the fraction done, by
+  /// bytes. `super`: uses that arithmetic for types that support it, except for stacks of experts. Throws
   /// std::bad_alloc, PackingStopped.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
@@ -58,11 +58,11 @@ class PackedWeights {
     const auto i = static_cast<std::size_t>(id);
     return i < by_id_.size() && by_id_[i].format != nullptr ? &by_id_[i] : nullptr;
   }
-  /// "exact", "super", or "super, exact for ..." with what is packed for `exact` beside.
+  /// "exact", "super", or "super, exact for ..." with the weights that are packed for `exact`.
   std::string arithmetic() const;
-  /// Memory of the panels packed here; 0 if they lie in the cache's file.
+  /// Memory of the panels packed here; 0 if they are in the cache's file.
   std::size_t bytes() const { return memory_.size(); }
-  /// Whether the panels lie in the cache's file.
+  /// Whether the panels are in the cache's file.
   bool mapped() const { return file_ != nullptr; }
   /// Whether the cache's file is unchanged. Errors: kIo.
   Expected<void> check() const { return file_ == nullptr ? Expected<void>() : file_->check(); }
@@ -76,10 +76,10 @@ class PackedWeights {
   std::shared_ptr<const MappedFile> file_;  ///< or of those that were packed before
 };
 
-/// One matrix into memory of its own, for tests and benchmarks.
+/// One matrix in separate memory, for tests and benchmarks.
 class PackedMatrix {
  public:
-  /// `view.type` has a packed format, and `super` if that is asked for. Throws std::bad_alloc.
+  /// `view.type` has a packed format, and supports `super` if that is requested. Throws std::bad_alloc.
   PackedMatrix(const WeightView& view, ThreadPool& pool, bool super = false);
   const PackedWeight& weight() const { return weight_; }
 

@@ -11,7 +11,7 @@ PageMemory::PageMemory(std::size_t bytes) : size_(bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  // Small models would only waste memory by rounding; a refusal changes nothing but speed.
+  // Small models would only waste memory by rounding; if the system refuses, only speed is lost.
   if (bytes >= (std::size_t{4} << 20)) ::madvise(address, bytes, MADV_HUGEPAGE);
 #endif
   data_ = static_cast<std::byte*>(address);

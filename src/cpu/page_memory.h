@@ -5,8 +5,8 @@
 
 namespace dllm::cpu {
 
-/// Zeroed memory straight from the operating system, in huge pages where it grants them: weights are streamed from end
-/// to end at every step, and 4 KiB pages cost one address translation per 64 lines. Pages are resident once touched.
+/// Zeroed memory directly from the operating system, in huge pages where available: weights are streamed from end to
+/// end in every step, and 4 KiB pages cost one address translation per 64 lines. Pages become resident on first access.
 class PageMemory {
  public:
   PageMemory() = default;

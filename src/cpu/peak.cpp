@@ -35,7 +35,7 @@ double best_rate(ThreadPool& pool, const PeakLoop& loop) {
   const auto run = [&](std::int64_t rounds) {
     return seconds_of([&] { pool.parallel_for(pool.size(), [&](std::int64_t, int) { loop.run(rounds); }); });
   };
-  // The warm-up brings clocks up and says how many rounds take kRunSeconds.
+  // The warm-up raises clocks and determines how many rounds take kRunSeconds.
   std::int64_t rounds = 1000;
   double elapsed = run(rounds);
   for (double spent = elapsed; spent < kWarmUpSeconds; spent += elapsed) elapsed = run(rounds *= 2);
@@ -50,7 +50,7 @@ struct FreeMemory {
 };
 
 double best_read(ThreadPool& pool, const std::byte* data) {
-  // What an odd split leaves over is neither read nor counted.
+  // The remainder of an uneven split is neither read nor counted.
   const std::size_t share = kReadBytes / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
   double best = std::numeric_limits<double>::max();
   for (int run = 0; run < kRuns; ++run)
@@ -80,10 +80,10 @@ Expected<Peaks> measure(int threads) {
       static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, kReadBytes)));
   if (!data) return Error{ErrorCode::kResource, "no memory for measuring the bandwidth", "", "256 MiB are needed"};
 #if defined(__linux__)
-  // With small pages, misses of the TLB and not the memory may be what is measured.
+  // With small pages this might measure TLB misses rather than memory.
   madvise(data.get(), kReadBytes, MADV_HUGEPAGE);
 #endif
-  // Written, so that every page is memory of its own; by the threads, so that each page lies near one of them.
+  // Written, so that pages are distinct memory; by the threads, so that each page is near one of them.
   const std::size_t page = std::size_t{2} << 20;
   pool.parallel_for(static_cast<std::int64_t>(kReadBytes / page), [&](std::int64_t i, int) {
     std::memset(data.get() + static_cast<std::size_t>(i) * page, 1, page);

@@ -8,7 +8,7 @@
 
 namespace dllm::cpu {
 
-/// What this machine can do at most with a number of threads. A rate of 0 means that it has no such instruction.
+/// This machine's limits with a number of threads. A rate of 0 means that it has no such instruction.
 struct Peaks {
   int threads = 0;
   struct Rate {
@@ -19,12 +19,12 @@ struct Peaks {
   double read_bytes_per_second = 0;  ///< from memory, one pass over much more than the caches hold
 };
 
-/// Measures for `threads` threads, in about 0.4 s: the fastest of several short runs each, because whatever disturbs a
-/// run makes it slower. Nothing is kept from one call to the next: clocks, power limits and neighbours change. Memory:
-/// 256 MiB while it runs. Errors: kResource.
+/// Measures with `threads` threads, in about 0.4 s: the fastest of several short runs each, because every disturbance
+/// makes a run slower. Results are not cached: clocks, power limits and other load change. Memory: 256 MiB during the
+/// measurement. Errors: kResource.
 Expected<Peaks> measure_peaks(int threads);
 
-/// The higher of each rate: whatever is measured beside a peak should be bounded by the best of its time.
+/// The higher of each rate, so that a measured figure is compared with the best peak of that time.
 void raise(Peaks& peaks, const Peaks& again);
 
 }  // namespace dllm::cpu

@@ -51,8 +51,8 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
   return run;
 }
 
-/// The longest runs. Operators over all rows and over the scored ones do not mix; GatherScored, which changes from one
-/// to the other, stands between them.
+/// The longest runs. Operators over all rows and over the scored ones do not mix: GatherScored is always between
+/// them.
 std::vector<OpRun> make_runs(const Graph& graph) {
   const GraphPatterns patterns(graph);
   std::vector<OpRun> runs;
@@ -105,7 +105,7 @@ std::vector<Block> make_blocks(const Graph& graph, const std::vector<OpRun>& run
   return blocks;
 }
 
-/// Smallest gap between the placed blocks that are alive together with `block`.
+/// Smallest gap between the placed blocks whose lifetimes overlap that of `block`.
 std::int64_t best_fit(const Block& block, std::vector<const Block*>& neighbours) {
   std::sort(neighbours.begin(), neighbours.end(), [](const Block* a, const Block* b) { return a->offset < b->offset; });
   std::int64_t best = -1, best_gap = std::numeric_limits<std::int64_t>::max(), end = 0;

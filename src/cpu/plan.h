@@ -7,29 +7,29 @@
 
 namespace dllm::cpu {
 
-/// Consecutive operators [first, last) that run as one parallel loop. The kernels are the same as one by one, and so
-/// are the bits; a step has a quarter of the loops, and what one operator writes the next finds in the cache.
+/// Consecutive operators [first, last) that run as one parallel loop. The kernels are the same as in separate loops,
+/// and so are the bits; a step has a quarter of the loops, and an operator finds its predecessor's output in the cache.
 struct OpRun {
   enum class Kind : std::uint8_t {
     kSingle,  ///< one operator
     /// Operators that compute each row from the same row of their inputs (norms, RoPE, stores to the cache, SwiGLU,
-    /// residual additions, scaling, embedding): all of them on one row before the next.
+    /// residual additions, scaling, embedding): all of them are applied to one row before the next.
     kRows,
     kProducts,  ///< Linear operators over one input: q, k and v
-    kGated,     ///< GatedProducts, pair of panels by pair
+    kGated,     ///< GatedProducts, one pair of panels at a time
   };
 
   std::size_t first = 0;
   std::size_t last = 0;
   Kind kind = Kind::kSingle;
-  // Of kRows, so that a step need not ask the operators, which answer with vectors:
+  // For kRows, so that a step need not query the operators, which return vectors:
   std::int64_t cost = 0;  ///< of a row: numbers read and written
-  ValueId sized = kNoId;  ///< has the rows that the run has
-  ValueId made = kNoId;   ///< what the last operator writes, if it writes a value
+  ValueId sized = kNoId;  ///< a value with the run's number of rows
+  ValueId made = kNoId;   ///< the last operator's output, if it is a value
 };
 
 /// A graph with a place in the arena for each value. The graph is built for a capacity of rows; a step of any smaller
-/// shape runs in the same places, so the steps of a generation (whose scored rows shrink) share one plan.
+/// shape uses the same places, so the steps of a generation (whose scored rows decrease) share one plan.
 struct ExecutionPlan {
   Graph graph;
   std::vector<std::int64_t> offset;  ///< by value: floats from the start of the arena, multiples of 16 (64 bytes)
@@ -42,8 +42,8 @@ struct ExecutionPlan {
 
 /// Groups the operators into runs and places values by their lifetimes: two values share memory only if no run sees
 /// both alive (within a run rows are in different states). Largest first, each into the smallest gap that holds it
-/// (interval packing is NP-hard; this greedy rule is within some per cent of the peak of live bytes on transformer
-/// graphs). An elementwise operator takes over the memory of an operand that dies with it.
+/// (interval packing is NP-hard; this greedy rule is within a few per cent of the peak of live bytes on transformer
+/// graphs). An elementwise operator may overwrite an operand that is not used afterwards.
 ExecutionPlan make_plan(Graph graph);
 
 }  // namespace dllm::cpu

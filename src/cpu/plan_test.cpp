@@ -22,7 +22,7 @@ TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
       EXPECT_EQ(plan.offset[a] % 16, 0);
       EXPECT_LE(end(a), plan.arena_floats);
       for (std::size_t b = a + 1; b < lives.size(); ++b) {
-        // A value may take over the place of one that dies in the operator that writes it.
+        // A value may overwrite one whose last use is the operator that writes it.
         const bool together = lives[a].first < lives[b].last && lives[b].first < lives[a].last;
         if (!together) continue;
         EXPECT_TRUE(end(a) <= plan.offset[b] || end(b) <= plan.offset[a])
@@ -98,7 +98,7 @@ TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
   ASSERT_NE(swiglu, graph.ops.end());
   const auto first = swiglu - graph.ops.begin();
   const ValueId up = std::get<op::Glu>(*swiglu).up;
-  std::get<op::Glu>(*swiglu).gate = up;  // up is read twice, and the gate by nobody
+  std::get<op::Glu>(*swiglu).gate = up;  // up is read twice, and the gate not at all
   const ExecutionPlan plan = make_plan(std::move(graph));
   for (const OpRun& run : plan.runs) {
     const bool holds = run.first <= static_cast<std::size_t>(first) && static_cast<std::size_t>(first) < run.last;
@@ -122,7 +122,7 @@ TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
     for (std::size_t a : values)
       for (std::size_t b : values) {
         if (!meet(a, b)) continue;
-        // The same rows in the same places: the loop over one row never touches another's.
+        // The same rows in the same places: the loop over one row never touches another row.
         EXPECT_EQ(plan.offset[a], plan.offset[b]);
         EXPECT_EQ(plan.graph.values[a].width, plan.graph.values[b].width);
       }

@@ -7,8 +7,8 @@
 
 namespace dllm::cpu {
 
-/// Where the time of forward passes goes, by kind of operator. An executor that is given one adds the wall time of
-/// every operator; the cost is two looks at the clock per operator, some 50 ns. Not thread-safe: one forward at a time.
+/// Where the time of forward passes is spent, by kind of operator. An executor with a profile adds the wall time of
+/// every operator; this costs two clock readings per operator, some 50 ns. Not thread-safe: one forward at a time.
 class Profile {
  public:
   struct Entry {

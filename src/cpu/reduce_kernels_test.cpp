@@ -101,7 +101,7 @@ TEST(ReduceKernels, NextDrawPassesOverNoTokenThatReachesTheBound) {
               ASSERT_LT(drawn, bound) << set->name << ' ' << i;
             }
           }
-          // It is a filter, not a list of everything: for large bounds nearly all that is reported counts.
+          // It is a filter and may report too many, but for large bounds almost everything it reports counts.
           if (n == 700 && bound >= 4 && temperature >= 1) {
             EXPECT_LE(reported, 20 + 5 * reached) << set->name << bound;
           }

@@ -9,7 +9,7 @@ namespace dllm::cpu {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// A nucleus seldom holds more tokens; if it does, the head runs once more for that row.
+/// A nucleus rarely contains more tokens; if it does, the head runs again for that row.
 constexpr std::int64_t kNucleusList = 256;
 
 /// beta (a - b) in float64, with equal infinities at distance 0.
@@ -17,8 +17,8 @@ double distance(float a, float b, double beta) {
   return a == b ? 0 : (static_cast<double>(a) - static_cast<double>(b)) * beta;
 }
 
-/// Adds the terms of a tail and of its maximum, which lies d (<= 0) above `to`'s: sum e^(d + d_i) = e^d (1 + rest), and
-/// the weighted sum of (d + d_i) e^(d + d_i) = e^d (weighted + d (1 + rest)).
+/// Adds the terms of a tail and of its maximum, which is at distance d (<= 0) from `to`'s: sum e^(d + d_i) = e^d (1 +
+/// rest), and the weighted sum of (d + d_i) e^(d + d_i) = e^d (weighted + d (1 + rest)).
 void add_shifted(const Tail& from, double d, Tail& to) {
   if (!(d > kLeastExponent)) return;
   const double e = std::exp(d), mass = 1 + from.rest;
@@ -37,10 +37,10 @@ double key_of(const ReductionSpec& spec, Position position, TokenId token, float
                                                              static_cast<std::uint32_t>(token));
 }
 
-/// Whether the key of a scan is the noisy one: with filters only the few kept tokens draw, at the end.
+/// Whether the keys of a scan include the noise: with filters only the few kept tokens draw, at the end.
 bool draws_in_scan(const ReductionSpec& spec) { return spec.draws && !spec.filters; }
 
-/// Largest and second largest of a chunk without rules. Leaves the largest out of `z`, as NaN.
+/// Largest and second largest of a chunk without rules. Removes the largest from `z` by setting it to NaN.
 void find_top(const KernelSet& kernels, TokenId first, std::span<float> z, Partial& out) {
   const auto n = static_cast<std::int64_t>(z.size());
   for (TopToken* place : {&out.top, &out.second}) {
@@ -52,7 +52,7 @@ void find_top(const KernelSet& kernels, TokenId first, std::span<float> z, Parti
   }
 }
 
-/// The sums over a chunk whose largest logit is left out, as NaN.
+/// The sums over a chunk whose largest logit has been removed (NaN).
 void sum_tail(const KernelSet& kernels, std::span<const float> z, float top, double beta, Tail& tail) {
   if (std::isfinite(top)) {
     double sums[2];
@@ -60,13 +60,13 @@ void sum_tail(const KernelSet& kernels, std::span<const float> z, float top, dou
     tail = {sums[0], sums[1]};
     return;
   }
-  // Infinite logits at distance 0 of each other; everything else is infinitely far.
+  // Infinite logits are at distance 0 from each other; all others are infinitely far away.
   tail.rest = static_cast<double>(std::count(z.begin(), z.end(), top));
 }
 
 void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
           std::span<const float> z, Partial& out) {
-  // The arg-max first: its key rules out the many tokens that even the largest noise would not lift above it.
+  // The arg-max first: its key excludes the many tokens that even the largest noise could not raise above it.
   offer(out.chosen, out.top.token, out.top.logit, key_of(spec, position, out.top.token, out.top.logit));
   const ScoreRequest& r = spec.request;
   const DrawArgs args{.logits = z.data(),
@@ -78,7 +78,7 @@ void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position
                       .step = r.step,
                       .stream = rng_stream(r.rng, RngPurpose::kToken)};
   for (std::int64_t i = 0;; ++i) {
-    // The kernel bounds keys by other roundings. A key that is not finite bounds nothing: all tokens are looked at.
+    // The kernel bounds keys with different rounding. A key that is not finite bounds nothing: all tokens are examined.
     const double best = out.chosen.key;
     i = kernels.next_draw(args, i, best - 1e-12 * (std::abs(best) + 64));
     if (i == args.count) return;
@@ -187,7 +187,7 @@ void merge(const ReductionSpec& spec, const Partial& b, Partial& a) {
 Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
                      std::span<float> z) {
   const TokenId end = first + static_cast<TokenId>(z.size());
-  // Ruled tokens leave the loops (as NaN) and are added one by one at the end.
+  // Tokens with rules are removed from the loops (NaN) and added one by one at the end.
   std::vector<TokenRule>::const_iterator rule = spec.request.rules.begin(), last = spec.request.rules.end();
   while (rule != last && rule->token < first) ++rule;
   constexpr int kMaxInline = 16;
@@ -200,7 +200,7 @@ Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Positi
     logit = std::numeric_limits<float>::quiet_NaN();
   }
   if (rule != last && rule->token < end) {
-    // More rules than fit: split the chunk where the next one stands.
+    // More rules than fit: split the chunk at the next one.
     const auto cut = static_cast<std::size_t>(rule->token - first);
     for (int i = 0; i < count; ++i) z[static_cast<std::size_t>(ruled[i].token - first)] = saved[i];
     Partial all = reduce_chunk(kernels, spec, position, first, z.first(cut));
@@ -227,7 +227,7 @@ void TopList::offer(const KernelSet& kernels, TokenId first, std::span<const flo
   auto size = static_cast<std::int64_t>(*size_);
   const auto count = static_cast<std::int64_t>(z.size());
   for (std::int64_t i = 0; i < count; ++i) {
-    // Once the list is full, only what reaches its worst member is looked at.
+    // Once the list is full, only logits that reach its worst entry are examined.
     if (size == capacity_) i = kernels.find_at_least(z.data(), i, count, storage_[0].logit);
     if (i == count) break;
     const TopToken here{first + static_cast<TokenId>(i), z[static_cast<std::size_t>(i)]};
@@ -266,7 +266,7 @@ float nucleus_bound(const ReductionSpec& spec, const Partial& all, std::int64_t 
   const double mass = (1 - std::max(0.0, spec.request.top_p)) * (1 + all.tail[spec.nucleus_sum].rest);
   const double bound =
       static_cast<double>(all.top.logit) + std::log(mass / static_cast<double>(vocab)) / spec.inverse_temperature;
-  // One part in a million below, against the roundings of this line; a token too many is sorted out later.
+  // One part in a million lower, to allow for the rounding of this line; extra tokens are sorted out later.
   return std::min(all.top.logit, static_cast<float>(bound - 1e-6 * std::abs(bound)));
 }
 
@@ -290,8 +290,8 @@ RowScore finish_filtered(const ReductionSpec& spec, Position position, const Par
     const TokenRule* rule = find_rule(spec, token.token);
     if (rule == nullptr || rule->choose) offer(chosen, token.token, token.logit, key);
   }
-  // At T = 0 the arg-max needs no filter (and may be a token that is not counted). A draw from nothing choosable falls
-  // back on the scan, whose key is the logit.
+  // At T = 0 the arg-max needs no filter (and may be a token that is not counted). If no kept token may be chosen, a
+  // draw falls back to the scan, whose key is the logit.
   const bool drawn = spec.draws && chosen.token != kNoToken;
   Partial result = all;
   if (drawn) result.chosen = chosen;

@@ -11,30 +11,30 @@
 
 // From logits to scores, a chunk of the vocabulary at a time. Definitions, for one row with logits z (float32):
 //
-// - A NaN logit does not exist. A token whose rule says neither choose nor count does not exist either.
+// - NaN logits are ignored, as are tokens whose rule says neither choose nor count.
 // - The distribution is the softmax of z * beta over the counted tokens, beta = 1/T for kSampled with T > 0, else 1;
 //   for kSampled restricted to the kept tokens and renormalised.
-// - Kept tokens (top_p first, over the whole distribution at temperature T, then top_k, as Dream does): a prefix of the
-//   counted tokens by descending logit, ties by ascending id. Without top_p and top_k everything is kept, and a token
-//   that is not counted may still be chosen.
+// - Kept tokens (top_p first, over the whole distribution at temperature T, then top_k, as in Dream): a prefix of the
+// counted tokens by descending logit, ties by ascending id. Without top_p and top_k all are kept, and a token that is
+// not counted may still be chosen.
 // - The prediction is the choosable token with the largest key among the kept ones: z at T = 0, z/T + gumbel above. If
 //   no kept token may be chosen it is the choosable token with the largest logit. `overruled`: a kept token that may
 //   not be chosen had a larger key.
 //
-// Sums run in float64 with the arg-max left out: log-odds and entropy then lose nothing to cancellation.
+// Sums run in float64 without the arg-max, so that log-odds and entropy lose nothing to cancellation.
 
 namespace dllm::cpu {
 
 inline constexpr TokenId kNoToken = -1;
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// The order of candidates: larger logit, then lower id. Total, so a set of the best does not depend on the order in
-/// which tokens were seen.
+/// The order of candidates: larger logit, then lower id. It is total, so a set of the best does not depend on the order
+/// in which tokens were examined.
 inline bool better(const TopToken& a, const TopToken& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-/// What is common to all rows of a request.
+/// What all rows of a request share.
 struct ReductionSpec {
   explicit ReductionSpec(const ScoreRequest& request, std::int64_t vocab);
 
@@ -50,7 +50,7 @@ struct ReductionSpec {
   int nucleus_sum = 0;  ///< which sum is the mass that top_p refers to
 };
 
-/// exp sums relative to the largest logit, that token left out.
+/// Sums of exponentials relative to the largest logit, which is excluded.
 struct Tail {
   double rest = 0;      ///< sum of e^d, d = beta (z - max)
   double weighted = 0;  ///< sum of d e^d
@@ -90,18 +90,18 @@ class TopList {
   std::int32_t* size_;
 };
 
-/// Number of kept tokens among `counted`, all or the best of the counted tokens in the order of better(). Nothing is
-/// returned if the nucleus reaches beyond the list; `complete` says that there is nothing beyond it.
+/// Number of kept tokens among `counted`, which are all counted tokens or the best of them in the order of better().
+/// nullopt if the nucleus extends beyond the list; `complete` says that the list has all tokens.
 std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span<const TopToken> counted,
                         bool complete);
 inline constexpr std::int64_t kNeedsMore = -1;
 
-/// A counted token below this logit cannot be in the nucleus: the tokens at or below it hold less than 1 - p.
+/// A counted token below this logit cannot be in the nucleus: the tokens at or below it have less than 1 - p.
 float nucleus_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab);
 
 /// The scores of a row without filters.
 RowScore finish(const ReductionSpec& spec, Position position, const Partial& all);
-/// The scores of a row of which `kept` is left, best first.
+/// The scores of a row whose kept tokens are `kept`, best first.
 RowScore finish_filtered(const ReductionSpec& spec, Position position, const Partial& all,
                          std::span<const TopToken> kept);
 

@@ -7,7 +7,7 @@ namespace dllm::cpu {
 RopeTable::RopeTable(std::int64_t dims, float theta, float scale, std::span<const float> factors) {
   for (std::int64_t j = 0; j < dims / 2; ++j) {
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(dims);
-    // In double and rounded once: the nearest float to what powf approximates.
+    // Computed in double and rounded once: the nearest float, which powf only approximates.
     const auto power = static_cast<float>(std::pow(static_cast<double>(theta), static_cast<double>(exponent)));
     float frequency = 1.f / power;
     if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];

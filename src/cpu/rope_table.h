@@ -8,10 +8,10 @@
 
 namespace dllm::cpu {
 
-/// cos and sin of every position seen so far, for one RoPE specification. Grow-only: after the first steps of a
-/// generation no trigonometry is left.
+/// cos and sin of every position so far, for one RoPE specification. Grow-only: after the first steps of a generation
+/// no trigonometry is computed.
 ///
-/// Rounded as PyTorch's float32 reference rounds: inv_freq = 1 / theta^(2j/dims) and the angle position * inv_freq are
+/// Rounded as in PyTorch's float32 reference: inv_freq = 1 / theta^(2j/dims) and the angle position * inv_freq are
 /// float32 (at position 4096 the angle is off by up to 2e-4 of a radian, and every reference shares that error), only
 /// then cos and sin, here in double and rounded once.
 class RopeTable {

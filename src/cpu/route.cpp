@@ -10,9 +10,9 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-/// Marks the `count` largest keys among the allowed ones; equal keys in favour of the lower index. Keys that are not
-/// numbers come last, so that there are always `count`: what they lead to is not a number either and is reported by
-/// whoever reads the predictions.
+/// Marks the `count` largest keys among the allowed ones; ties go to the lower index. Keys that are not numbers come
+/// last, so that there are always `count`: their results are not numbers either, which the reader of the predictions
+/// reports.
 void choose(std::span<const float> keys, std::span<const std::uint8_t> allowed, std::int64_t count,
             std::span<std::uint8_t> chosen) {
   std::fill(chosen.begin(), chosen.end(), std::uint8_t{0});
@@ -28,7 +28,7 @@ void choose(std::span<const float> keys, std::span<const std::uint8_t> allowed, 
   }
 }
 
-/// The experts of the groups that the limit leaves. `sums` and `kept` are space for a value per group.
+/// The experts that remain after the group limit. `sums` and `kept` are scratch for one value per group.
 void limit_groups(const op::Route& o, std::span<const float> keys, std::span<float> sums, std::span<std::uint8_t> kept,
                   std::span<std::uint8_t> allowed) {
   const std::size_t size = keys.size() / sums.size();
@@ -94,7 +94,7 @@ void RouteRunner::score(const op::Route& o, std::int64_t experts, const float* l
     kernels_.exp(s, experts, s);
     for (std::int64_t e = 0; e < experts; ++e) s[e] = 1.f / (1.f + s[e]);
   }
-  // Scores rise with logits, and rounding may make two of them equal: where nothing is added, logits decide.
+  // Scores increase with logits, but rounding may make two of them equal: where nothing is added, logits decide.
   const bool by_score = bias != nullptr || o.groups > 1;
   for (std::int64_t e = 0; e < experts; ++e) t[e] = bias != nullptr ? s[e] + bias[e] : by_score ? s[e] : z[e];
 }

@@ -10,20 +10,20 @@
 
 namespace dllm::cpu {
 
-/// Chooses experts (op::Route). A row's result depends on that row alone, or, with block routing, on the rows of its
+/// Chooses experts (op::Route). A row's result depends only on that row or, with block routing, on the rows of its
 /// block; never on the batch or the number of threads.
 class RouteRunner {
  public:
   RouteRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
   /// `logits` [rows][experts], `bias` and `scale` (of each expert's weight) [experts] or null, `out` [rows][2 used].
-  /// `runs` are the first rows of the blocks in which rows choose together, ascending, and the number of rows last; it
+  /// `runs` are the first rows of the blocks in which rows share a pool, ascending, followed by the number of rows; it
   /// is read if the operator routes by block. Throws std::bad_alloc.
   void run(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
            std::span<const std::int64_t> runs, std::int64_t rows, float* out, const float* scale = nullptr);
 
  private:
-  /// Space of one worker: three sets of experts, and a float for each.
+  /// Scratch memory of one worker: three sets of experts, and a float for each.
   struct Scratch {
     std::span<std::uint8_t> allowed, chosen, all;
     std::span<float> floats;
@@ -38,7 +38,7 @@ class RouteRunner {
   const KernelSet& kernels_;
   ThreadPool& pool_;
   std::vector<float> scores_;  ///< [rows][experts]
-  std::vector<float> keys_;    ///< [rows][experts]: what the choice is made by
+  std::vector<float> keys_;    ///< [rows][experts]: the keys of the choice
   std::vector<std::uint8_t> sets_;
   std::vector<float> floats_;
 };

@@ -1,4 +1,4 @@
-// Does the router choose as its definition says, and independently of how rows are grouped?
+// Does the router choose by its definition, and independently of how rows are grouped?
 #include "cpu/route.h"
 
 #include <gtest/gtest.h>

@@ -10,15 +10,15 @@
 
 namespace dllm::cpu {
 
-/// The rows of one value in groups, as products with packed floats read them (RowForm). q, k and v read one input: what
-/// is grouped stays until another value comes, in every form that was asked for.
+/// The rows of one value in groups, as products with packed floats read them (RowForm). q, k and v read one input:
+/// groups are kept until another value comes, in every form that was requested.
 class RowGroups {
  public:
-  /// Rows of x[rows][k] for `weight`, in pairs where the set, the weight and the rows allow it; `value` names x
-  /// uniquely until clear(). Throws std::bad_alloc.
+  /// Rows of x[rows][k] for `weight`, in pairs if the set, the weight and the rows permit it; `value` identifies x
+  /// until clear(). Throws std::bad_alloc.
   GroupedRows of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value,
                  const float* x, std::int64_t rows);
-  /// Nothing is held any more.
+  /// Forgets all rows.
   void clear() {
     for (Slot& slot : slots_) slot.value = -1;
   }

@@ -87,7 +87,7 @@ TEST(RowGroups, RowsThatAreNotFiniteShow) {
 }
 
 TEST(RowGroups, RowsAreRoundedToNearestEven) {
-  // A weight of one: the output is the rounded row.
+  // With a weight of one, the output is the rounded row.
   Bf16Product product(1, 2, 1);
   const std::uint16_t one[] = {0x3f80, 0};
   std::memcpy(product.weight.data(), one, sizeof one);

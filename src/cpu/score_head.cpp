@@ -132,7 +132,7 @@ void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int6
 
 namespace {
 
-/// Leaves the counted ones of a sorted list, at most `limit`.
+/// Keeps only the counted entries of a sorted list, at most `limit`.
 std::int64_t drop_uncounted(const ReductionSpec& spec, std::span<TopToken> tokens) {
   const auto end = std::remove_if(tokens.begin(), tokens.end(), [&](const TopToken& token) {
     for (const TokenRule& rule : spec.request.rules)

@@ -13,23 +13,23 @@
 namespace dllm::cpu {
 
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens, in the worker's
-/// scratch, and reduces it to one Partial per row; partials are merged in the order of the chunks. Chunks and groups do
-/// not depend on the number of threads, and a row's result not on the other rows, so neither changes a bit.
+/// scratch memory, and reduces it to one Partial per row; partials are merged in chunk order. Chunks and groups do not
+/// depend on the number of threads, and a row's result does not depend on the other rows, so neither changes a bit.
 ///
-/// Memory: tiles 128 KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens ask
-/// for. A nucleus that reaches beyond its list is collected in a second pass, for one group of rows at a time.
+/// Memory: tiles 128 KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens need. A
+/// nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.
 class ScoreHead {
  public:
   ScoreHead(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear)
       : kernels_(kernels), pool_(pool), linear_(linear) {}
 
-  /// Which scored row goes to which row of the head's input: guided pairs must share a tile. Fills gather(). Throws
+  /// Assigns scored rows to rows of the head's input: guided pairs must share a tile. Fills gather(). Throws
   /// std::bad_alloc, as run() does.
   void arrange(std::span<const SequenceStep> batch, std::int64_t vocab);
   /// For each row of the head's input: its index among the rows of the batch, all sequences concatenated.
   std::span<const std::int64_t> gather() const { return gather_; }
 
-  /// `args` as prepared over the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
+  /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
   void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 
  private:
@@ -86,7 +86,7 @@ class ScoreHead {
   std::vector<std::int64_t> gather_;
   std::size_t list_capacity_ = 0;
   Buffer tiles_, partials_, lists_, list_sizes_;
-  std::vector<std::uint8_t> unfinished_;  ///< by unit; bytes, since workers write them side by side
+  std::vector<std::uint8_t> unfinished_;  ///< by unit; bytes, since workers write them concurrently
 };
 
 }  // namespace dllm::cpu

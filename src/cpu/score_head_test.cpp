@@ -59,7 +59,7 @@ class HeadFixture {
   LinearRunner linear_;
 };
 
-/// The definitions of reduction.h, written down directly over a whole row.
+/// The definitions of reduction.h, implemented directly over a whole row.
 class Naive {
  public:
   Naive(const std::vector<float>& z, const ScoreRequest& request, Position position)
@@ -289,7 +289,7 @@ TEST(ScoreHead, SamplesFollowTheDistribution) {
       chi_square += std::pow(hits[token] - p * draws, 2) / (p * draws);
       total += p;
     }
-    EXPECT_NEAR(total, 1, 1e-9);  // nothing outside the kept tokens was drawn, and all of them were
+    EXPECT_NEAR(total, 1, 1e-9);  // no token outside the kept ones was drawn, and all of them were
     EXPECT_LT(chi_square, 20.5);  // 99.9 % point for 5 degrees of freedom
   }
 }
@@ -297,7 +297,7 @@ TEST(ScoreHead, SamplesFollowTheDistribution) {
 TEST(ScoreHead, NucleusOfAFlatDistributionNeedsASecondPass) {
   // 3000 tied tokens: the nucleus of p = 0.9 holds 2701 of them, far beyond the list of the first pass.
   std::vector<std::vector<float>> rows(40, std::vector<float>(3000, 1.f));
-  rows[17][123] = 9.f;  // one row among them that needs no second pass: e^8 against 2999
+  rows[17][123] = 9.f;  // a row that needs no second pass, among others: e^8 against 2999
   ScoreRequest request;
   request.top_p = 0.9;
   request.temperature = 1;
@@ -314,7 +314,7 @@ TEST(ScoreHead, GuidanceCombinesTheTwoSequences) {
   const std::int64_t vocab = 1300;
   std::vector<std::vector<float>> rows;
   for (int r = 0; r < 82; ++r) rows.push_back(random_floats(random, vocab, 5.f));
-  // Sequence 0: unconditional twin of 1; sequence 2: on its own. Rows are concatenated in that order.
+  // Sequence 0: unconditional twin of 1; sequence 2: independent. Rows are concatenated in that order.
   std::vector<SequenceStep> batch(3);
   for (std::size_t s = 0; s < 3; ++s) {
     const std::size_t n = s == 2 ? 12 : 35;

@@ -62,7 +62,7 @@ TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
     const auto oracle = make_backend(model, options);
     EXPECT_EQ(oracle->arithmetic(), "super");
     const std::vector<float> expected = logits_of(*oracle);
-    EXPECT_NE(logits_of(*exact), expected);  // another rounding, or nothing is tested here
+    EXPECT_NE(logits_of(*exact), expected);  // the rounding must differ, otherwise this tests nothing
     for (const CpuIsa& isa : cpu_isas())
       for (const int threads : {1, 3}) {
         if (!isa.available) continue;
@@ -70,7 +70,7 @@ TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
         options.threads = threads;
         const auto backend = make_backend(model, options);
         EXPECT_EQ(logits_of(*backend), expected) << isa.name << ", " << threads << " threads";
-        // The last rows again, elsewhere in a tile and with fewer neighbours.
+        // The last rows again, at another place in a tile and with fewer neighbours.
         const auto cache = cache_of(*backend);
         logits_of(*backend, *cache, 0, 33);
         const std::vector<float> last = logits_of(*backend, *cache, 20, 33);

@@ -8,14 +8,14 @@
 
 namespace dllm::cpu {
 
-/// Rows of one value as products of the arithmetic `super` read them. q, k and v read one input: what is quantized
-/// stays until another value comes.
+/// Rows of one value as products of the arithmetic `super` read them. q, k and v read one input: quantized rows are
+/// kept until another value comes.
 class SuperRowStore {
  public:
-  /// Rows of x[rows][k]; `value` names x uniquely until clear(). Throws std::bad_alloc.
+  /// Rows of x[rows][k]; `value` identifies x until clear(). Throws std::bad_alloc.
   SuperRows of(const KernelSet& kernels, ThreadPool& pool, std::int64_t value, const float* x, std::int64_t rows,
                std::int64_t k);
-  /// Nothing is held any more.
+  /// Forgets all rows.
   void clear() { value_ = -1; }
 
  private:

@@ -9,9 +9,9 @@
 #include "cpu/kernels/test_data.h"
 #include "numerics/tensor_type.h"
 
-// The arithmetic `super`, written down again from docs/design/arithmetic.md in plain code, against every kernel set of
-// this machine, bit for bit; and against double precision. Shapes with every kind of remainder, and emulated tiles, are
-// the business of kernels/selftest.cpp.
+// The arithmetic `super`, implemented again in plain code from docs/design/arithmetic.md, against every kernel set of
+// this machine, bit for bit; and against double precision. kernels/selftest.cpp covers shapes with every kind of
+// remainder, and emulated tiles.
 
 namespace dllm::cpu {
 namespace {
@@ -34,7 +34,7 @@ std::vector<float> decode(TensorType type, const std::vector<std::byte>& weight)
   return w;
 }
 
-/// A super-block of weights or of a row: integers and the float that they are multiples of.
+/// A super-block of weights or of a row: integers and the float that multiplies them.
 struct Codes {
   std::vector<int> q;
   float scale = 0;
@@ -60,7 +60,7 @@ Codes byte_codes(const float* w, std::int64_t k) {
   return codes;
 }
 
-/// `w` holds s (u - 8); the scale of a group is what its code 7 or -8 would be multiplied by, and comes from the file.
+/// `w` holds s (u - 8); s, the scale of a group, comes from the file.
 Codes nibble_codes(const std::byte* blocks, std::int64_t k) {
   Codes codes;
   std::vector<float> scales;
@@ -135,7 +135,7 @@ TEST_P(Super, IsItsDefinition) {
 }
 
 TEST_P(Super, OutliersLeaveTheirNeighboursTheirBits) {
-  // One value of a row is 200 times as large as any other. Beside one byte per value nothing would be left of them.
+  // One value of a row is 200 times as large as any other. With one byte per value the others would all be zero.
   const std::int64_t n = 16, k = kSuperK;
   const std::vector<std::byte> weight = random_blocks(random_, layout_of(TensorType::kQ8_0), n * k);
   std::vector<float> x = random_floats(random_, k);

@@ -15,17 +15,17 @@
 #include "base/try.h"
 #include "format/byte_cursor.h"
 
-// Layout of the file, little-endian: Header, then per tensor a Record and its name, then zeroes up to a page, then the
-// payload: the panels of every tensor at the offset of its record. Every number is known from the model before the file
-// is opened, but for `regular` and the checksums.
+// Layout of the file, little-endian: Header, then per tensor a Record and its name, then zeros up to a page boundary,
+// then the payload: the panels of every tensor at the offset of its record. Every number except `regular` and the
+// checksums is known from the model before the file is opened.
 
 namespace dllm::cpu {
 namespace {
 
-/// Of the panels' bytes (kernels/packed.h) and of this file. A test holds the number against a hash of packed panels.
+/// Version of the panels' layout (kernels/packed.h) and of this file. A test compares it with a hash of packed panels.
 constexpr std::uint32_t kLayoutVersion = 1;
 constexpr char kMagic[8] = {'D', 'L', 'L', 'M', 'P', 'A', 'C', 'K'};
-/// Reads differently on a machine of the other byte order, which has never written what this code could use.
+/// Differs on a machine with the other byte order, whose caches this code cannot use.
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr std::uint64_t kPage = 4096;
 constexpr const char* kAgain = "it is written anew";
@@ -69,7 +69,7 @@ std::uint64_t payload_bytes(std::span<const CachedTensor> tensors) {
   return tensors.empty() ? 0 : tensors.back().offset + tensors.back().bytes;
 }
 
-/// Everything in front of the payload, whose file size the header tells.
+/// Everything before the payload; the header contains the file size.
 std::string header_of(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                       const std::vector<bool>& regular, const std::vector<std::uint64_t>& checksums) {
   std::string records;
@@ -108,7 +108,7 @@ std::vector<std::uint64_t> checksums_of(std::span<const CachedTensor> tensors, s
   return sums;
 }
 
-/// Whether the path names something that this code has not written and must not replace.
+/// Whether the path names a file that this code has not written and must not replace.
 bool foreign(const std::string& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) return false;
@@ -166,7 +166,7 @@ std::uint64_t panel_checksum(std::span<const std::byte> bytes) {
     std::uint64_t words[kLanes];
     std::memcpy(words, bytes.data() + at, kStride);
     for (std::size_t l = 0; l < kLanes; ++l) {
-      // Odd multiplier: a bijection of the lane, so that a single changed word always shows.
+      // Odd multiplier: a bijection of the lane, so that a single changed word is always detected.
       const std::uint64_t x = (lane[l] ^ words[l]) * kGolden64;
       lane[l] = x << 29 | x >> 35;
     }
@@ -194,7 +194,7 @@ Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<
     regular.push_back(record->regular != 0);
     checksums.push_back(record->checksum);
   }
-  // What the header should be, given the two things that only the file knows: every other field is compared at once.
+  // The expected header, given the two fields that only the file knows: all other fields are compared at once.
   const std::string expected = header_of(options, tensors, regular, checksums);
   if (header.source_fingerprint != source_fingerprint(tensors))
     return stale("the weight cache holds another model's weights, or these for another arithmetic", options.path);

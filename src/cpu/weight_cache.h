@@ -16,14 +16,14 @@
 
 namespace dllm {
 
-/// Where packed weights are kept between loads, and of which file they are.
+/// Where packed weights are stored between loads, and which model they belong to.
 struct WeightCacheOptions {
   std::string path;                ///< empty: none
   std::uint64_t source_size = 0;   ///< bytes of the model's file or files
-  std::uint64_t source_stamp = 0;  ///< changes when they are written: a modification time, or a hash of several
-  /// Whether the model is still the one that was read; asked before a cache of it is left behind.
+  std::uint64_t source_stamp = 0;  ///< changes when the files change: a modification time, or a hash of several
+  /// Whether the model is still the one that was read; called before its cache is written.
   std::function<Expected<void>()> check_source{};
-  Log log{};  ///< told why a cache was not used or not written
+  Log log{};  ///< receives why a cache was not used or not written
 };
 
 namespace cpu {
@@ -31,8 +31,8 @@ namespace cpu {
 /// The arithmetic whose kernels read a tensor's panels.
 enum class PackedFor : std::uint8_t { kExact, kSuper };
 
-/// What a weight cache must hold for a model: derived from the model alone, so that no offset or size of the file is
-/// ever used, only compared.
+/// The required contents of a model's weight cache: derived from the model alone, so that offsets and sizes in the file
+/// are never used, only compared.
 struct CachedTensor {
   std::string name;
   TensorType type{};
@@ -44,12 +44,12 @@ struct CachedTensor {
   PackedFor arithmetic = PackedFor::kExact;
 };
 
-/// FNV-1a-like hash of the tensor table and of bytes sampled from every tensor. Where a model is written anew within
-/// the clock's resolution and keeps its size, this is what tells the difference.
+/// FNV-1a-like hash of the tensor table and of bytes sampled from every tensor. It detects a model that is rewritten
+/// within the clock's resolution with the same size.
 std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors);
 
-/// Hash of a tensor's panels, eight bytes at a time in independent lanes, so that it runs at the speed of memory.
-/// Guards against damage, not against forgery.
+/// Hash of a tensor's panels, eight bytes at a time in independent lanes, so that it runs at the speed of memory. It
+/// detects damage, not forgery.
 std::uint64_t panel_checksum(std::span<const std::byte> bytes);
 
 /// A valid cache. The file stays mapped as long as `file` lives.
@@ -59,13 +59,13 @@ struct LoadedPanels {
   std::vector<bool> regular;  ///< per tensor, see pack_panel()
 };
 
-/// Maps and verifies the cache, every byte of it. Errors: kIo (absent, unreadable), kMismatch (another model, another
-/// layout), kInvalidFile (damaged, or no weight cache).
+/// Maps and verifies the whole cache. Errors: kIo (absent, unreadable), kMismatch (another model, another layout),
+/// kInvalidFile (damaged, or not a weight cache).
 Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                                    ThreadPool& pool);
 
-/// Writes `payload` as the cache of `tensors` (OutputFile). A file at the path that is not a weight cache is left
-/// alone. Errors: of OutputFile, kUsage (not a weight cache).
+/// Writes `payload` as the cache of `tensors` (OutputFile). Does not overwrite a file that is not a weight cache.
+/// Errors: those of OutputFile, kUsage (not a weight cache).
 Expected<void> store_panels(const WeightCacheOptions& options, std::span<const CachedTensor> tensors,
                             const std::vector<bool>& regular, std::span<const std::byte> payload, ThreadPool& pool);
 

@@ -53,7 +53,7 @@ class WeightCache : public ::testing::Test {
   }
   void write(const std::string& bytes) const { std::ofstream(options_.path, std::ios::binary) << bytes; }
 
-  /// Every panel and flag as packing gives them.
+  /// Every panel and flag equals the result of packing.
   void expect_right(const PackedWeights& packed, const TinyModel& model) {
     const PackedWeights fresh = PackedWeights::pack(model.factory()({1, 1}), model.weights(), pool_);
     int matrices = 0;
@@ -138,7 +138,7 @@ TEST_F(WeightCache, AnotherModelIsPackedAnew) {
   ++options_.source_size;
   EXPECT_FALSE(pack(model()).mapped());
   EXPECT_TRUE(warned("written after")) << said();
-  // The same size and time, other weights: only the sampled bytes tell.
+  // The same size and time, other weights: only the sampled bytes differ.
   const TinyModel other = model(TensorType::kQ4_0, 2);
   const PackedWeights packed = pack(other);
   EXPECT_FALSE(packed.mapped());
@@ -168,7 +168,7 @@ TEST_F(WeightCache, AnyDamagedByteIsFound) {
   const TinyModel m = model();
   pack(m);
   const std::string whole = content();
-  // All of the header and the first records, then a sample of everything; padding between tensors is read by nobody.
+  // All of the header and the first records, then a sample of everything; the padding between tensors is not read.
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < 200; ++i) places.push_back(i);
   for (std::size_t i = 200; i < whole.size(); i += 997) places.push_back(i);
@@ -236,8 +236,8 @@ TEST_F(WeightCache, GoesOnWhereItCannotWrite) {
   EXPECT_TRUE(warned("check the permissions")) << said();
 }
 
-// A change of the panels' bytes must come with another kLayoutVersion in weight_cache.cpp, or old caches would be read
-// as if they were new. If this fails: raise the version, then put in the new hash.
+// If the panels' bytes change, kLayoutVersion in weight_cache.cpp must change too, or old caches would be read as if
+// they were new. If this fails: increment the version, then update the hash.
 TEST_F(WeightCache, LayoutVersionStandsForThePanels) {
   std::uint64_t hash = 0;
   for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ8_0, TensorType::kQ5_0, TensorType::kQ4_1}) {

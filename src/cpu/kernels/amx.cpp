@@ -1,9 +1,9 @@
-// AVX-512's kernels, but for products of the arithmetic `super`, which tiles compute.
+// AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`.
 #define DLLM_ISA amx
 
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_avx512.h"
-// the policy comes before the kernels written over it
+// the policy must precede the kernels based on it
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu {

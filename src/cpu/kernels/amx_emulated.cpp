@@ -4,7 +4,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_scalar.h"
 #include "cpu/kernels/tile_emulation.h"
-// the policy and the tiles come before the kernels written over them
+// the policy and the tiles must precede the kernels based on them
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu::amx_emulated {

@@ -2,11 +2,11 @@
 //
 // Attention of at most eight queries per kv head. With a query per lane most lanes would idle, and on a model without
 // shared kv heads a step of few rows would be bound by arithmetic instead of by reading K and V. Here a query has kSpan
-// neighbouring lanes (2 or 4): for scores they stand for kSpan keys, for outputs for kSpan
-// dimensions. Every sum has the same terms in the same order as with one lane per query, so the bits are the same.
+// neighbouring lanes (2 or 4): for scores they hold kSpan keys, for outputs kSpan dimensions. Every sum has the same
+// terms in the same order as with one lane per query, so the bits are the same.
 //
-// K is interleaved by kSpan keys once per tile (one shuffle per 16 elements and level), V lies as it is needed.
-// At 8 rows of LLaDA-8B, K and V in the caches, it is 1.4 (AVX-512) and 1.5 times (AVX2) as fast, at 1 row 2.3 and 2.2.
+// K is interleaved by kSpan keys once per tile (one shuffle per 16 elements and level); V needs no change. At 8 rows of
+// LLaDA-8B, K and V in the caches, it is 1.4 (AVX-512) and 1.5 times (AVX2) as fast, at 1 row 2.3 and 2.2.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -184,7 +184,8 @@ void attend_few(const AttentionArgs& args) {
   AttentionGroup group = scratch.take_group(args.begin, static_cast<int>(args.end - args.begin));
   begin_few<kSpan>(args, group);
   for_each_tile(args, group.most, tile, [&](const Ahead& ahead) {
-    // By way of V's place, which is filled afterwards. Positions beyond the last are hidden from everyone.
+    // Uses V's place as an intermediate, which is filled afterwards. Positions beyond the last are hidden from all
+    // queries.
     widen_tile(args.k, args, stride, tile, scratch.v);
     interleave<kSpan>(scratch.v, stride, args.head_dim, tile.count, scratch.k);
     widen_tile(args.v, args, stride, tile, scratch.v);
@@ -198,15 +199,15 @@ void attend_few(const AttentionArgs& args) {
 
 template <int kStride>
 void attend_any(const AttentionArgs& args) {
-  // With 16 lanes in one register, the second level of interleaving costs what the shorter sums save (1.8 against 1.9
-  // us per tile of 64 keys); with two and more it pays (1 query on AVX2: half the time).
+  // With 16 lanes in one register, the second level of interleaving costs as much as the shorter sums save (1.8 against
+  // 1.9 us per tile of 64 keys); with two and more it pays off (1 query on AVX2: half the time).
   if (kAttentionVectors == 1 && args.end - args.begin <= 4) return attend_few<4, kStride>(args);
   if (args.end - args.begin <= 8) return attend_few<2, kStride>(args);
   attend<kStride>(args);
 }
 
 void attention(const AttentionArgs& args) {
-  // One constant stride serves every head_dim of the models at hand (64, 96, 128).
+  // One constant stride covers every head_dim of the supported models (64, 96, 128).
   if (args.head_dim <= kAttentionStride) return attend_any<kAttentionStride>(args);
   attend_any<0>(args);
 }

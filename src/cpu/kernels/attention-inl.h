@@ -1,67 +1,67 @@
 // No include guard: compiled once per instruction set.
 //
 // Attention with one pass over the keys (online softmax: Milakov and Gimelshein 2018, "Online normalizer calculation
-// for softmax"; tiled as in FlashAttention, Dao et al. 2022). A lane is a query. Everything is then vertical: scores
-// are sums over dimensions of (key element, broadcast) x (queries), outputs are sums over keys of (value element,
-// broadcast) x (weights of the queries), maxima and sums of the softmax run from key to key, and no step looks across
-// lanes. So
+// for softmax"; tiled as in FlashAttention, Dao et al. 2022). A lane is a query. All operations are then vertical:
+// scores are sums over dimensions of (key element, broadcast) x (queries), outputs are sums over keys of (value
+// element, broadcast) x (weights of the queries), maxima and sums of the softmax run from key to key, and no step
+// combines lanes. So
 //
 // - a query's result cannot depend on the queries that share its vectors;
 // - K needs no transposition; only queries and outputs do, once per call, not once per key;
 // - query heads that share a kv head and rows of the step fill lanes alike.
 //
-// The order of operations, which every set shares: keys come in tiles of kKeyTile positions, aligned to position 0, so
-// that the tiling is a property of the cache and not of the ranges that the plan names. Within a tile the visible keys
-// ascend. Per query and tile, with s in units of log2 (the scale and log2 e are multiplied into the query):
+// The order of operations, which all sets share: keys come in tiles of kKeyTile positions, aligned to position 0, so
+// that the tiling is a property of the cache and not of the ranges in the plan. Within a tile the visible keys ascend.
+// Per query and tile, with s in units of log2 (the scale and log2 e are multiplied into the query):
 //
 //   s_j = fma over dimensions, ascending, from 0          t' = max(t, s_0, s_1, ...)
 //   w_j = 2^(s_j - t'),  c = 2^(t - t')                   l' = fma(l, c, (S_0 + S_2) + (S_1 + S_3))
 //                                                         S_i = w_i + w_(i+4) + ..., ascending, from 0
 //   o_d = fma over j, ascending, from o_d c, of v_jd w_j
 //
-// A tile in which a query sees nothing leaves its state as it was, bit for bit (c = 1), which makes the result a
-// function of the visible set alone. Where the queries of a tile see different keys (only causal plans), the tile runs
-// with lanes masked by selection, not by weights of zero: 0 x NaN would let a query see what it may not.
+// A tile in which a query sees nothing leaves its state unchanged, bit for bit (c = 1), so the result is a function of
+// the visible set alone. If the queries of a tile see different keys (only in causal plans), lanes are masked by
+// selection, not by weights of zero: 0 x NaN would let a query see hidden values.
 //
 // Rejected: vectors of keys (K transposed per tile: 64 shuffles per 256 elements, and horizontal maxima and sums);
-// vectors of head dimensions (a horizontal sum per score, the former kernel); BF16 and VNNI dot products (other bits
-// than the other sets).
+// vectors of head dimensions (a horizontal sum per score, the previous kernel); BF16 and VNNI dot products (their bits
+// differ from the other sets').
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kLanes = 16 * kAttentionVectors;  ///< queries of a group
 
-/// What one call carries from tile to tile, all in the caller's scratch.
+/// What one call keeps from tile to tile, all in the caller's scratch memory.
 struct AttentionGroup {
   float* q;      ///< [vectors][stride][16], scaled
   float* out;    ///< [vectors][stride][16], not yet divided
   float* top;    ///< [vectors][16]
   float* sum;    ///< [vectors][16]
-  float* limit;  ///< [vectors][16], int32 bits: the first position that the query may not see
+  float* limit;  ///< [vectors][16], int32 bits: the first hidden position of the query
   std::int64_t first;
   int queries;
   std::int32_t least, most;  ///< of the limits
 };
 
 struct KeyTile {
-  const float* k;  ///< [keys][stride], rows beyond `count` hold anything finite or not: their scores are not read
+  const float* k;  ///< [keys][stride], rows beyond `count` may hold anything: their scores are not read
   const float* v;
   float* scores;           ///< [keys][vectors][16]
   std::int32_t* position;  ///< [keys]
   int count;
 };
 
-/// Rows of the next tile, fetched while this one is computed: one line of memory after the other, evenly over the
-/// iterations of the register tiles, which have load slots to spare. The hardware does not run ahead far enough over so
-/// short a stretch; fetching in bursts between register tiles was no help either (it fills the miss buffers).
+/// Rows of the next tile, prefetched while this one is computed: one cache line after the other, spread evenly over the
+/// iterations of the register tiles, which have spare load slots. The hardware prefetcher does not run far enough ahead
+/// over so short a range; prefetching in bursts between register tiles did not help either (it fills the miss buffers).
 struct Ahead {
   const std::byte* k;
   const std::byte* v;
   std::int64_t bytes;  ///< of each; 0: nothing to fetch
 };
 
-/// Converts one row of the cache to floats; what lies between head_dim and the next multiple of 16 becomes 0.
+/// Converts one row of the cache to floats, zero-padded from head_dim to the next multiple of 16.
 template <TensorType kType>
 inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
   if constexpr (kType == TensorType::kQ8_0) {
@@ -139,7 +139,7 @@ inline void score_block(const float* k, const float* q, std::int64_t dims, std::
     for (int v = 0; v < kVectors; ++v) store(scores + (j * kVectors + v) * 16, acc[j][v]);
 }
 
-/// Scores to weights for one vector of queries; updates its maximum and sum, returns the factor of what came before.
+/// Turns scores into weights for one vector of queries; updates its maximum and sum, returns the rescaling factor.
 template <int kVectors, bool kMasked>
 inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
   const I32 limit = as_i32(load(group.limit + 16 * v));
@@ -152,7 +152,7 @@ inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
       s = select_greater(limit, set1(tile.position[j]), s, set1(-__builtin_inff()));
       store(scores + j * kVectors * 16, s);
     }
-    top = max(s, top);  // the second operand wins against NaN, which stays in the weights instead
+    top = max(s, top);  // the second operand wins against NaN, so the NaN stays in the weights
   }
   F32 sum[4];
 #pragma GCC unroll 4
@@ -214,7 +214,7 @@ inline void mix_block(const AttentionGroup& group, const KeyTile& tile, std::int
 template <int kVectors, int kStride, bool kMasked>
 void attend_tile(const AttentionGroup& group, const KeyTile& tile, const Ahead& ahead, std::int64_t head_dim,
                  std::int64_t stride) {
-  // A group of one vector takes twice the keys: the same number of accumulators.
+  // A group of one vector processes twice the keys, with the same number of accumulators.
   constexpr int kKeys = kAttentionKeys * kAttentionVectors / kVectors;
   const std::int64_t key_step = ahead.bytes / ((tile.count + kKeys - 1) / kKeys * head_dim);
   const std::int64_t value_step = ahead.bytes / ((head_dim + kKeys - 1) / kKeys * tile.count);
@@ -262,7 +262,7 @@ void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup&
                   reinterpret_cast<std::uint32_t*>(plane + dim * 16));
     }
     for (int i = 0; i < 16; ++i) {
-      // Lanes without a query repeat the last one's limit: they cost no mask.
+      // Lanes without a query repeat the last one's limit, so they need no mask.
       const int lane = i < lanes ? i : lanes - 1;
       const std::int32_t limit = args.limits[(group.first + 16 * v + lane) / args.group];
       __builtin_memcpy(group.limit + 16 * v + i, &limit, sizeof limit);
@@ -322,7 +322,7 @@ inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64
           args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
 }
 
-/// The first tile arrives while the queries are laid out.
+/// The first tile is fetched while the queries are laid out.
 inline void fetch_first(const AttentionArgs& args) {
   const Ahead first = next_rows(args, 0, 0);
   for (std::int64_t i = 0; i < first.bytes; i += 64) {
@@ -356,7 +356,7 @@ struct AttentionScratch {
   KeyTile tile;
 };
 
-/// Fills the positions of one tile after the other, up to position `end`, and calls body(ahead).
+/// Fills in the positions of one tile after the other, up to position `end`, and calls body(ahead).
 template <class Body>
 inline void for_each_tile(const AttentionArgs& args, std::int64_t end, KeyTile& tile, const Body& body) {
   std::int64_t range = 0, next = 0;

@@ -1,5 +1,5 @@
 #define DLLM_ISA avx2
 
 #include "cpu/kernels/simd_avx2.h"
-// the policy comes before the kernels written over it
+// the policy must precede the kernels based on it
 #include "cpu/kernels/kernels-inl.h"

@@ -2,5 +2,5 @@
 #define DLLM_AVX_VNNI
 
 #include "cpu/kernels/simd_avx2.h"
-// the policy comes before the kernels written over it
+// the policy must precede the kernels based on it
 #include "cpu/kernels/kernels-inl.h"

@@ -1,30 +1,30 @@
 // No include guard: compiled once per instruction set.
 //
-// Products with packed F32, F16 and BF16 weights (packed.h): R rows of x times P panels in registers, weights widened
-// on the way.
+// Products with packed F32, F16 and BF16 weights (packed.h): R rows of x times P panels in registers; weights are
+// widened when they are loaded.
 //
-// Tile. A step of k costs R x P FMA vectors, P loads of weights and R broadcasts. AVX-512: 12 rows x 2 panels are 24
-// accumulators, 2 weights, a broadcast and a mask of the 32 registers; 14 loads stand beside 24 FMA on two load ports
-// and two FMA ports, so loads fill 58 % of the time that FMA take. AVX2: a panel is two registers, and 6 x 1 are 12
-// accumulators, 2 weights and a broadcast of 16; 8 loads beside 12 FMA. NEON: a panel is four, and 6 x 1 are 24
-// accumulators, 4 weights and a broadcast of 32. All have 12 chains or more; two FMA ports of latency 4 need 8.
+// Tile. A step of k costs R x P FMA vectors, P loads of weights and R broadcasts. AVX-512: 12 rows x 2 panels use 24
+// accumulators, 2 weights, a broadcast and a mask of the 32 registers; 14 loads per 24 FMA on two load ports and two
+// FMA ports, so loads take 58 % of the time of the FMA. AVX2: a panel is two registers, and 6 x 1 use 12 accumulators,
+// 2 weights and a broadcast of 16; 8 loads per 12 FMA. NEON: a panel is four, and 6 x 1 use 24 accumulators, 4 weights
+// and a broadcast of 32. All have 12 chains or more; two FMA ports of latency 4 need 8.
 //
 // Blocks. 256 k of the panels of a tile are 32 KiB of F32 or 16 KiB of F16, and 12 rows of x 12 KiB: both stay in an L1
-// of 48 KiB for all tiles of rows (AVX2, 32 KiB: 16 + 6). Between blocks sums wait in `out`: 48 loads and stores of
-// 6144 FMA. A block of 16-bit weights that more tiles will read is widened to floats by itself first (AVX-512:
-// conversions share the ports of FMA; AVX2: the mask of BF16 is one register too many). x comes from L2, one tile after
-// the other; where it is larger than that, some pairs of panels share each of its blocks.
+// of 48 KiB for all tiles of rows (AVX2, 32 KiB: 16 + 6). Between blocks sums are kept in `out`: 48 loads and stores
+// per 6144 FMA. A block of 16-bit weights that more tiles will read is first widened to floats (AVX-512: conversions
+// share the ports of FMA; AVX2: the mask of BF16 is one register too many). x comes from L2, one tile after the other;
+// if it is larger than L2, several pairs of panels share each of its blocks.
 //
-// Order of summation: over k ascending, one fma per product and one accumulator per output, as everywhere. Beside BF16
-// weights rows are rounded to BF16, and of each pair of k the odd one comes first: what VDPBF16PS does (RowForm), at
-// twice the rate of FMA, with the same tile of 12 x 2 and a block of 512 k.
+// Order of summation: over k ascending, one fma per product and one accumulator per output, as everywhere. With BF16
+// weights rows are rounded to BF16, and of each pair of k the odd one comes first: this is what VDPBF16PS does
+// (RowForm), at twice the rate of FMA, with the same tile of 12 x 2 and a block of 512 k.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kFloatTileBlock = 256;  ///< of floats; twice as many pairs of BF16 take as much
+constexpr std::int64_t kFloatTileBlock = 256;  ///< of floats; twice as many BF16 pairs take the same space
 constexpr int kFloatTileRows = kFloatGroups * static_cast<int>(kRowGroup);
-constexpr std::int64_t kSharePanels = 8;  ///< that share a block of x
+constexpr std::int64_t kSharePanels = 8;  ///< number that share a block of x
 /// Tiles of rows from which on a block is widened first: measured, see docs/lab/performance.md.
 constexpr std::int64_t kWidenTiles = kFloatPanels > 1 ? 4 : 3;
 static_assert(kFloatPanels * kFloatTileBlock * kPanel * 4 <= std::int64_t{kLinearScratchBytes});
@@ -87,12 +87,12 @@ struct FloatBlock {
   int columns = 0;  ///< of the last panel
   bool first = false;
   const float* bias = nullptr;             ///< of the first panel; set for the last block
-  const std::uint8_t* prefetch = nullptr;  ///< of the first panel: what comes later
+  const std::uint8_t* prefetch = nullptr;  ///< of the first panel: data for later
   std::int64_t prefetch_stride = 0;        ///< to that of the second
   std::int64_t prefetch_lines = 0;         ///< per panel and 16 k
 };
 
-/// One step of k: kOdd chooses the half of the pair.
+/// One step of k: kOdd selects the half of the pair.
 template <class Weights, int kRows, int kPanels, int kOdd>
 inline void float_step(const std::uint8_t* w, std::int64_t panel_bytes, const float* x, std::int64_t group_stride,
                        F32 (&sum)[kRows][kPanels]) {
@@ -107,7 +107,7 @@ inline void float_step(const std::uint8_t* w, std::int64_t panel_bytes, const fl
   }
 }
 
-/// Rows [row, row + kRows) of the product, the first `skip` of which belong to someone else.
+/// Rows [row, row + kRows) of the product, except the first `skip`, which belong to another task.
 /// A pair of k.
 template <class Weights, int kRows, int kPanels>
 inline void float_pair(const std::uint8_t* w, std::int64_t panel_bytes, const float* x, std::int64_t group_stride,
@@ -133,7 +133,7 @@ inline void float_pair(const std::uint8_t* w, std::int64_t panel_bytes, const fl
   }
 }
 
-/// Not inlined: among its sisters GCC would spill, and compile for minutes.
+/// Not inlined: together with the other instances GCC would spill, and compile for minutes.
 template <class Weights, int kRows, int kPanels>
 [[gnu::noinline]] void packed_float_tile(const FloatBlock& block, const float* x, std::int64_t row, std::int64_t skip) {
   F32 sum[kRows][kPanels];
@@ -144,7 +144,7 @@ template <class Weights, int kRows, int kPanels>
 #pragma GCC unroll 2
     for (int p = 0; p < kPanels; ++p)
       sum[r][p] = block.first || r < skip ? set1(0.f) : load_n(out + r * block.out_stride + p * kPanel, columns(p));
-  // Rows of 4096 outputs share their sets of the caches: without help the sums of the next tile come from afar.
+  // Rows of 4096 outputs share their cache sets: without prefetching, the next tile's sums would miss.
   if (!block.first)
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r)
@@ -196,8 +196,8 @@ inline std::int64_t float_tiles(const LinearArgs& args) {
   return (args.grouped.first_row % kRowGroup + args.rows + kFloatTileRows - 1) / kFloatTileRows;
 }
 
-/// Every row over a block. Of an odd number of groups the first goes alone: the last may have few rows, and a tile
-/// needs enough accumulators to hide the latency of FMA.
+/// Every row over a block. With an odd number of groups the first is processed alone: the last may have few rows, and a
+/// tile needs enough accumulators to hide the latency of FMA.
 template <class Weights, int kPanels>
 void float_rows(const LinearArgs& args, FloatBlock block, std::int64_t k0) {
   const std::int64_t begin = args.grouped.first_row / kRowGroup, end = args.grouped.first_row + args.rows;
@@ -261,7 +261,7 @@ void packed_floats_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t
         block.weights = panel + offset;
         block.out = args.out + (n - args.out_origin);
         block.bias = last && args.bias != nullptr ? args.bias + n : nullptr;
-        // What follows: the next panels of this block, the next block of the first panels, the next share.
+        // The data that follow: the next panels of this block, the next block of the first panels, the next share.
         std::int64_t next = n + kWidth, next_offset = offset;
         if (next >= share_end && !last) next = share, next_offset = offset + block.kc / 2 * Weights::kPairBytes;
         if (next >= share_end) next_offset = 0;
@@ -296,7 +296,7 @@ void packed_floats(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_
   }
 }
 
-/// 16 words of each of six rows, 16 apart, to [16][6]. Of the 16 numbers stored at once ten are the next ones' to
+/// 16 words of each of six rows, 16 apart, to [16][6]. Each store writes 16 numbers, ten of which the next stores
 /// overwrite.
 inline void interleave_words(const std::uint32_t* rows, float* out) {
   alignas(64) std::uint32_t columns[16 * 16];
@@ -304,8 +304,8 @@ inline void interleave_words(const std::uint32_t* rows, float* out) {
   for (int j = 0; j < 16; ++j) __builtin_memcpy(out + j * kRowGroup, columns + 16 * j, 64);
 }
 
-/// Rounds rows to BF16 on the way from x to the words that interleave_words() takes, and keeps the largest magnitude
-/// and the reciprocal of the smallest that is not zero, as integers.
+/// Rounds rows to BF16 on the way from x to the words that interleave_words() takes. Tracks the largest magnitude and
+/// the reciprocal of the smallest that is not zero, as integers.
 struct Rounding {
   static constexpr std::int32_t kLeast = (127 - 55) << 23, kMost = (127 + 55) << 23, kFar = 0x7fffffff;
   I32 largest = set1(std::int32_t{0}), smallest = set1(std::int32_t{0});

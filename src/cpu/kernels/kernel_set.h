@@ -7,13 +7,13 @@
 #include "cpu/kernels/super.h"
 #include "numerics/tensor_type.h"
 
-// The kernels of one instruction set, as a table of functions over plain pointers. Only headers of the language are
-// used here, so that src/cpu/kernels cross-compiles with nothing but a C++ runtime.
+// The kernels of one instruction set, as a table of functions over plain pointers. Uses only language headers, so that
+// src/cpu/kernels cross-compiles with nothing but a C++ runtime.
 //
 // Every set computes every float with the same operations in the same order (16 lanes, fused multiply-adds where the
-// source says fma, one fixed tree for sums over lanes), so all sets agree BIT FOR BIT with `scalar`, which is the
-// oracle. VDPBF16PS is used where it is such a chain of fused multiply-adds (RowForm); BFDOT and BFMMLA of Arm, which
-// round pairs or quads differently and not the same on all processors, are not.
+// source says fma, one fixed tree for sums over lanes), so all sets agree BIT FOR BIT with `scalar`, the reference.
+// VDPBF16PS is used because it is such a chain of fused multiply-adds (RowForm); Arm's BFDOT and BFMMLA round pairs or
+// quads differently, and not the same on all processors, so they are not used.
 
 namespace dllm::cpu {
 
@@ -27,30 +27,31 @@ struct QuantizedRows {
   float* scales = nullptr;        ///< per 32
   std::int32_t* sums = nullptr;   ///< per 16: sums of q, for the weights' offsets
   std::int64_t stride = 0;        ///< bytes from row to row
-  // What pair tiles (pairs-inl.h) read instead of the scales; derived from them, see derive_groups().
-  std::int32_t* exponents = nullptr;  ///< per 32: the scale's exponent, in place to be added to a float's
+  // Read by pair tiles (pairs-inl.h) instead of the scales; derived from them, see derive_groups().
+  std::int32_t* exponents = nullptr;  ///< per 32: the scale's exponent, in position to be added to a float's
   std::int32_t* multiples = nullptr;  ///< per 32: its mantissa, as the byte offset in a table of [4][16] floats
   float* offsets = nullptr;           ///< per 32: -scale * sum
-  /// Per group of the format at hand: -zero * sum. Set for each product (fill_corrections()).
+  /// Per group of the weight's format: -zero * sum. Set for each product (fill_corrections()).
   std::int32_t* corrections = nullptr;
   bool regular = false;  ///< every scale is zero, or rounded and within [2^-60, 2^60]: exponents may be added
 };
 
 /// Fills exponents, multiples and offsets of groups [first, first + count), counted over all rows, from their scales
-/// and sums; false if a scale forbids `regular`.
+/// and sums; false if a scale does not permit `regular`.
 bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t count);
-/// corrections[rows][k / group] from the sums.
+/// Computes corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
 
-/// Rows of floats for products with packed floats lie in groups of six, [k][6], each zero-filled to six rows: one
-/// pointer reaches every row of a tile, and rows of 4096 floats would share their sets of the L1 cache. The numbers
-/// beyond the last are for stores of whole vectors (interleave) and keep groups off each other's sets.
+/// Rows of floats for products with packed floats are stored in groups of six, [k][6], each zero-filled to six rows:
+/// one pointer then reaches every row of a tile, while separate rows of 4096 floats would share their sets of the L1
+/// cache. The numbers beyond the last permit stores of whole vectors (interleave) and keep groups off each other's
+/// sets.
 ///
-/// Beside BF16 weights rows are rounded to BF16 first, to nearest even: the products are exact in float32 then, and
-/// VDPBF16PS adds them one after the other, each with one rounding, in the order k + 1, k of every pair (measured: Zen
-/// 5; Intel's manual says the same). Two fused multiply-adds in that order are what every set computes. The instruction
-/// also takes subnormal numbers for zero, so it runs only if there can be none: if weights and rows are all zero or
-/// within [2^-55, 2^55), products and sums are multiples of 2^-124.
+/// With BF16 weights rows are first rounded to BF16, to nearest even: products are then exact in float32, and VDPBF16PS
+/// adds them one after the other, each with one rounding, in the order k + 1, k of every pair (measured on Zen 5;
+/// Intel's manual says the same). Every set computes two fused multiply-adds in that order. The instruction also treats
+/// subnormal numbers as zero, so it is used only if none can occur: if weights and rows are all zero or within [2^-55,
+/// 2^55), products and sums are multiples of 2^-124.
 inline constexpr std::int64_t kRowGroup = 6;
 enum class RowForm : std::uint8_t {
   kFloats,   ///< [k][6], for F32 and F16 weights
@@ -59,15 +60,15 @@ enum class RowForm : std::uint8_t {
 };
 constexpr std::int64_t row_group_stride(std::int64_t k) { return (k + 15) / 16 * 16 * kRowGroup + 32; }
 
-/// What a product multiplies: each has kernels of its own, and operands of its own in LinearArgs.
+/// The kind of operands of a product: each has its own kernels, and its own operands in LinearArgs.
 enum class LinearOperands : std::uint8_t {
-  kPlain,         ///< weights as they are in the file, and rows of floats
+  kPlain,         ///< weights as stored in the file, and rows of floats
   kPackedFloats,  ///< panels of floats, and rows of floats in groups of six
   kPackedCodes,   ///< panels of integer codes, and rows quantized to int8
   kSuper,         ///< panels and rows of the arithmetic `super` (super.h)
 };
 
-/// Of kPlain.
+/// Operands of kPlain.
 struct PlainOperands {
   TensorType type = TensorType::kF32;
   const std::byte* weight = nullptr;  ///< rows of k elements, `row_bytes` apart
@@ -110,19 +111,19 @@ struct LinearArgs {
 
   std::int64_t k = 0;
   std::int64_t rows = 0;                 ///< m
-  std::int64_t n = 0;                    ///< outputs of the whole matrix: what lies beyond is not fetched ahead
-  const std::uint8_t* follow = nullptr;  ///< panels to fetch ahead behind the last output's, or null
+  std::int64_t n = 0;                    ///< outputs of the whole matrix: nothing beyond is prefetched
+  const std::uint8_t* follow = nullptr;  ///< panels to prefetch after the last output's, or null
   const float* bias = nullptr;           ///< or null
   float* out = nullptr;
   std::int64_t out_stride = 0;
-  std::int64_t out_origin = 0;  ///< the n that column 0 of `out` stands for
+  std::int64_t out_origin = 0;  ///< the n of column 0 of `out`
 };
 
-/// The same product for the rows from `row` on (`rows` is left to the caller).
+/// The same product for the rows from `row` on (the caller sets `rows`).
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
 
-/// Scratch that linear() needs, 64-byte aligned; independent of the shape because K is walked in blocks. Tiles keep the
-/// totals of 256 rows by 128 outputs there; all others use 64 KiB.
+/// Scratch memory that linear() needs, 64-byte aligned; independent of the shape because K is processed in blocks.
+/// Matrix tiles keep the totals of 256 rows by 128 outputs there; all others use 64 KiB.
 inline constexpr std::size_t kLinearScratchBytes = std::size_t{160} << 10;
 
 struct RopeArgs {
@@ -151,7 +152,7 @@ struct AttentionArgs {
   float scale = 1.f;
   const KeyRange* ranges = nullptr;  ///< visible positions: sorted, disjoint
   std::int64_t range_count = 0;
-  const std::int32_t* limits = nullptr;  ///< per row: of those, it sees the positions below its limit
+  const std::int32_t* limits = nullptr;  ///< per row: of these, it sees the positions below its limit
   const float* q = nullptr;              ///< row 0, first head of the group; heads are head_dim apart
   float* out = nullptr;                  ///< laid out as q; zeros where no key is visible
   std::int64_t row_stride = 0;           ///< floats from row to row, of q and of out
@@ -173,7 +174,7 @@ constexpr std::size_t attention_scratch_bytes(std::int64_t head_dim) {
          sizeof(float);
 }
 
-/// Gumbel draws of the tokens first_token, first_token + 1, ... of one row, keyed as base/rng.h says.
+/// Gumbel draws of the tokens first_token, first_token + 1, ... of one row, keyed as in base/rng.h.
 struct DrawArgs {
   const float* logits = nullptr;
   std::int64_t count = 0;
@@ -185,7 +186,7 @@ struct DrawArgs {
   std::uint32_t stream = 0;  ///< request and purpose
 };
 
-/// Below it e^d is subnormal; beside the 1 of the largest logit it is nothing.
+/// Below it e^d is subnormal, and negligible compared with the 1 of the largest logit.
 inline constexpr double kLeastExponent = -708;
 
 struct KernelSet {
@@ -195,24 +196,24 @@ struct KernelSet {
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:
-  /// 0.8 dB more noise, which vanishes beside that of weights of 5 bits or less, but costs the embedded model 0.8
-  /// points of accuracy beside 8-bit ones. A block that holds an infinity or a NaN gets a scale that is not finite, so
-  /// that it shows in the result.
+  /// 0.8 dB more noise. This is negligible compared with that of weights of 5 bits or less, but costs the embedded
+  /// model 0.8 points of accuracy with 8-bit weights. A block that contains an infinity or a NaN gets a scale that is
+  /// not finite, so that the result shows it.
   void (*quantize_row)(const float* x, std::int64_t k, bool exact, std::int8_t* values, float* scales,
                        std::int32_t* sums);
-  /// Super-block `s` of one group of `count` <= 16 rows of k values (a multiple of 16), k apart; what is missing of 16
-  /// rows, and of the padded length, is zero. q = x (16256 / max|x|), rounded to nearest even, and X = max|x| / 16256;
-  /// q and X are zero where max|x| < 2^-100. X is not finite if a value is not, so that it shows in the result.
+  /// Super-block `s` of one group of `count` <= 16 rows of k values (a multiple of 16), k apart; missing rows of the
+  /// 16, and the padding of the length, are zero. q = x (16256 / max|x|), rounded to nearest even, and X = max|x| /
+  /// 16256; q and X are zero where max|x| < 2^-100. X is not finite if a value is not, so that the result shows it.
   void (*quantize_super)(const float* x, std::int64_t k, std::int64_t count, std::int64_t group, std::int64_t s,
                          const SuperRows& to);
-  /// One group of `count` <= 6 rows of k values, k apart, with zeros for what is missing of six rows. Writes
-  /// row_group_stride(k) floats at most. Returns whether rows that were rounded are regular (RowForm).
+  /// One group of `count` <= 6 rows of k values, k apart, with zeros for missing rows of the six. Writes at most
+  /// row_group_stride(k) floats. Returns whether rows that were rounded are regular (RowForm).
   bool (*interleave)(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out);
   /// Whether this processor runs products with rows in pairs.
   bool (*bf16_dots)();
-  /// Whether the int8 family knows the format; if not, only the float family (through the codec) runs it.
+  /// Whether the int8 family supports the format; if not, only the float family (through the codec) does.
   bool (*runs_int8)(TensorType type);
-  /// Outputs [n_begin, n_end); n_begin is a multiple of kPanel. A result depends on its row of x and of w only: not on
+  /// Outputs [n_begin, n_end); n_begin is a multiple of kPanel. A result depends only on its row of x and of w: not on
   /// the number of rows, nor on how outputs are split into calls.
   void (*linear)(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch);
 
@@ -231,22 +232,22 @@ struct KernelSet {
   /// float16, x / scale rounded to nearest even).
   void (*encode)(TensorType type, const float* x, std::int64_t n, std::byte* out);
   void (*to_half)(const float* x, std::int64_t n, std::uint16_t* out);
-  /// Index of the first largest value; NaN does not count; -1 if there is nothing else.
+  /// Index of the first largest value, ignoring NaN; -1 if there is none.
   std::int64_t (*arg_max)(const float* z, std::int64_t n);
   /// First index in [begin, n) with z >= bound, or n.
   std::int64_t (*find_at_least)(const float* z, std::int64_t begin, std::int64_t n, float bound);
-  /// sums[0] = sum of e^d and sums[1] = sum of d e^d, d = (z - top) beta in float64, over d > kLeastExponent (not over
-  /// NaN). Eight lanes, then a tree. `top` is finite and at least every z.
+  /// sums[0] = sum of e^d and sums[1] = sum of d e^d, d = (z - top) beta in float64, over d > kLeastExponent (NaN
+  /// excluded). Eight lanes, then a tree. `top` is finite and at least every z.
   void (*exp_sums)(const float* z, std::int64_t n, float top, double beta, double* sums);
-  /// First index in [begin, count) of a token whose key z/T + g may reach `bound`, or count. Never passes over one that
-  /// does (up to rounding: leave a part in 10^12); a few that do not are reported too.
+  /// First index in [begin, count) of a token whose key z/T + g may reach `bound`, or count. Never skips one that does
+  /// (up to rounding: use a margin of one part in 10^12), but may report a few that do not.
   std::int64_t (*next_draw)(const DrawArgs& args, std::int64_t begin, double bound);
   /// e^x with a relative error below 2e-7; exact at -inf, overflow and NaN. Exposed for its test.
   void (*exp)(const float* x, std::int64_t n, float* out);
 };
 // All row functions allow out == x (the executor runs them in place).
 
-/// A set of this build and whether this processor (and its operating system) runs it.
+/// A set of this build and whether this processor (and its operating system) supports it.
 struct KernelSetEntry {
   const KernelSet* set;
   bool available;

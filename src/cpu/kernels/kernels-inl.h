@@ -1,16 +1,16 @@
 // No include guard: the body of a kernel set. A translation unit defines DLLM_ISA, includes its simd_<isa>.h and then
 // this file, and is compiled with the flags of its instruction set.
 //
-// Everything lies in an anonymous namespace and no template of the standard library is used: an inline function that
-// were emitted here with, say, AVX-512 instructions could be the copy that the linker keeps for the whole program.
+// Everything is in an anonymous namespace and no template of the standard library is used: otherwise an inline function
+// compiled here with, say, AVX-512 instructions could be the copy that the linker keeps for the whole program.
 
 #include "cpu/kernels/kernel_set.h"
 
 #include "cpu/kernels/math-inl.h"
-// math first: the others use exp
+// first: the others use exp
 #include "cpu/kernels/packed-inl.h"
 #include "cpu/kernels/row_operators-inl.h"
-// linear and attention build on them
+// linear and attention are based on them
 #include "cpu/kernels/attention-inl.h"
 // after attention-inl.h
 #include "cpu/kernels/attention-few-inl.h"

@@ -1,13 +1,13 @@
 // No include guard: compiled once per instruction set.
 //
-// linear(): for each panel of 16 outputs, decode the weights into scratch, one block of K at a time, and run every row
-// of x over the decoded block. Decoding costs about as much as 4 rows of x, so it fades beyond some 16 rows; and
-// because a block has a fixed length, scratch fits L1/L2 whatever K is. Partial sums wait in `out` between blocks. Sets
-// with DLLM_PAIR_TILES or DLLM_PANEL_TILES take panels through pairs-inl.h or panels-inl.h instead, which decode in
-// registers.
+// linear(): for each panel of 16 outputs, decode the weights into scratch memory, one block of K at a time, and
+// multiply every row of x by the decoded block. Decoding costs about as much as 4 rows of x, so it becomes negligible
+// beyond some 16 rows; and because a block has a fixed length, scratch fits L1/L2 for every K. Partial sums are kept in
+// `out` between blocks. Sets with DLLM_PAIR_TILES or DLLM_PANEL_TILES process panels with pairs-inl.h or panels-inl.h
+// instead, which decode in registers.
 //
-// Order of summation (it is the contract between the sets): over k ascending, one accumulator per output. The int8
-// family first sums a group of 16 or 32 products exactly in integers.
+// Order of summation (the contract between the sets): over k ascending, one accumulator per output. The int8 family
+// first sums a group of 16 or 32 products exactly in integers.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -87,7 +87,7 @@ inline void int8_tile(const LinearArgs& args, const Block& block, std::int64_t r
   for (int m = 0; m < kRows; ++m) acc[m] = total[m];
 }
 
-/// The micro-kernels of one family, as types so that the loop over rows is written once.
+/// The micro-kernels of one family, as types, so that the loop over rows is written once.
 struct FloatFamily {
   static constexpr int kTile = kFloatRows;
   template <int kRows>
@@ -104,7 +104,7 @@ struct Int8Family {
   }
 };
 
-/// The tile for `rows` < Family::kTile rows at the end; a template per count keeps the accumulators in registers.
+/// The tile for the last `rows` < Family::kTile rows; a template per count keeps the accumulators in registers.
 template <class Family, int kRows>
 inline void tail_tile(const LinearArgs& args, const Block& block, std::int64_t row, int rows, F32* acc) {
   if constexpr (kRows > 0) {
@@ -160,7 +160,7 @@ void decode_row(const LinearArgs& args, const std::byte* row, std::int64_t k0, s
 }
 
 void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  auto* rows = static_cast<float*>(scratch);  // [16][kFloatBlock]; what lies beyond the data is never used
+  auto* rows = static_cast<float*>(scratch);  // [16][kFloatBlock]; contents beyond the data are never used
   float* panel = rows + kPanel * kFloatBlock;
   for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
     const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
@@ -178,7 +178,7 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
   }
 }
 
-/// Without tiles that decode in registers: the oracle, and the last panel of an odd number on AVX-512.
+/// Without tiles that decode in registers: the reference, and the last panel of an odd number on AVX-512.
 [[maybe_unused]] void int8_panel(const LinearArgs& args, std::int64_t n, int columns, void* scratch) {
   const PackedFormat& format = *args.panels.format;
   const PackedLayout& layout = *args.panels.layout;
@@ -245,7 +245,7 @@ void quantize_row(const float* x, std::int64_t k, bool exact, std::int8_t* value
   const I32 magnitude = set1(std::int32_t{0x7fffffff});
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
   for (std::int64_t i = 0; i < k; i += kScaleBlock) {
-    // Compared as integers, absolute values order with NaN above infinity: neither can hide.
+    // Compared as integers, absolute values order with NaN above infinity, so neither is missed.
     const I32 peak = max(bit_and(as_i32(load(x + i)), magnitude), bit_and(as_i32(load(x + i + 16)), magnitude));
     const std::int32_t peak_bits = reduce_max(peak);
     float amax;
@@ -257,7 +257,7 @@ void quantize_row(const float* x, std::int64_t k, bool exact, std::int8_t* value
     const F32 inverse = set1(zero ? 0.f : exact ? 127.f / amax : 1.f / block);
     for (std::int64_t half = 0; half < 2; ++half) {
       const F32 scaled = mul(load(x + i + 16 * half), inverse);
-      // NaN becomes -127 here (the second operand wins); the scale has kept it.
+      // NaN becomes -127 here (the second operand wins), but is preserved in the scale.
       const F32 clamped = min(max(scaled, set1(-127.f)), set1(127.f));
       const I32 rounded = sub(as_i32(add(clamped, magic)), as_i32(magic));
       store_bytes(values + i + 16 * half, rounded);

@@ -5,7 +5,7 @@ namespace {
 
 /// e^x. x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial of degree 7 (truncation 5e-9), scaled by 2^n.
 inline F32 exp(const F32& x) {
-  // Beyond these ends the result is 0 or inf anyway, and n keeps inside two float exponents. The constant comes first
+  // Beyond these limits the result is 0 or inf anyway, and n stays within two float exponents. The constant comes first
   // because the second operand wins against NaN.
   const F32 clamped = min(set1(89.f), max(set1(-104.f), x));
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
@@ -29,10 +29,10 @@ inline F32 exp(const F32& x) {
   return mul(mul(p, scale0), scale1);
 }
 
-/// 2^x for x <= 0, as softmax needs it: below -125 the result stays at 2^-125 (beside a weight of 1 that is nothing,
-/// and the scaling needs no care for subnormals), 2^0 is exactly 1, NaN stays NaN. The polynomial of degree 6 is the
-/// minimax of the relative error over [-1/2, 1/2] with the constant held at 1 (Lawson's iteration): 2e-9, so that the
-/// rounding of its last steps is what is left.
+/// 2^x for x <= 0, as softmax needs it: below -125 the result stays at 2^-125 (negligible compared with a weight of 1,
+/// and scaling need not handle subnormals), 2^0 is exactly 1, NaN stays NaN. The polynomial of degree 6 minimizes the
+/// relative error over [-1/2, 1/2] with the constant fixed at 1 (Lawson's iteration): 2e-9, so that the rounding of its
+/// last steps dominates.
 inline F32 exp2_weight(const F32& x) {
   const F32 clamped = max(set1(-125.f), x);
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23, as above
@@ -43,7 +43,7 @@ inline F32 exp2_weight(const F32& x) {
   const F32 c45 = fma(set1(0.00133988746f), r, set1(0.00961843737f));
   const F32 c456 = fma(set1(0.000153533604f), r2, c45);
   const F32 p = add(set1(1.f), fma(fma(c456, r2, c23), r2, mul(set1(0.693147203f), r)));
-  // p lies in [0.7, 1.42], so adding n to its exponent stays within the normal numbers. The low bits of `shifted` are n
+  // p is in [0.7, 1.42], so adding n to its exponent stays within the normal numbers. The low bits of `shifted` are n
   // plus bits that the shift drops.
   return as_f32(add(as_i32(p), shift_left<23>(as_i32(shifted))));
 }

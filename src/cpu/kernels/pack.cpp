@@ -24,7 +24,7 @@ constexpr PackedFormat kFormats[] = {
 
 constexpr std::int64_t kSuperBlock = 256;
 
-/// One block of the file, decoded to what the planes hold.
+/// One block of the file, decoded into the contents of the planes.
 struct Block {
   std::uint8_t codes[kSuperBlock];  ///< u
   std::uint8_t scale[16 * 2];       ///< per group: a half (2 bytes), an exponent or an integer (1 byte)
@@ -117,8 +117,8 @@ void read_block(TensorType type, const std::uint8_t* b, Block& out) {
 bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 0; }
 bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
 
-/// Whether group g's scale is zero, and whether it is of the range that pack_panel() reports. Halves lie within
-/// [2^-24, 2^16] and integers below 2^7, so only what is not finite falls outside; exponents may.
+/// Whether group g's scale is zero, and whether it is in the range that pack_panel() reports. Halves are within [2^-24,
+/// 2^16] and integers below 2^7, so only values that are not finite are outside; exponents may be.
 struct ScaleClass {
   bool zero;
   bool regular;
@@ -139,7 +139,7 @@ ScaleClass classify(const PackedFormat& format, const Block& block, int g) {
   return {false, false};
 }
 
-/// The codes of a group of 32 into the planes, for one lane.
+/// Writes the codes of a group of 32 into the planes, for one lane.
 template <Codes kCodes>
 void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high) {
   if constexpr (kCodes == Codes::kByte) {
@@ -165,8 +165,8 @@ void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high)
   }
 }
 
-/// One row into its lane. A template per format, so that its loops have constant lengths: packing a model of 8 billion
-/// weights is part of its start-up time.
+/// Writes one row into its lane. A template per format, so that its loops have constant lengths: packing a model of 8
+/// billion weights is part of its start-up time.
 template <PackedFormat kFormat>
 bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, std::int64_t k, std::uint8_t* panel) {
   constexpr int kGroups = kFormat.block_elems / kFormat.group, kChunks = kFormat.block_elems / 32;
@@ -181,7 +181,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   bool regular = true;
   Block block;
   if constexpr (kFormat.codes == Codes::kNibble && kFormat.block_elems == 32) {
-    // The file pairs nibbles as the plane does, so that bytes are copied: four times as fast as decoding them.
+    // The file pairs nibbles as the plane does, so bytes are copied: four times as fast as decoding them.
     for (std::int64_t b = 0; b < k / 32; ++b, row += kFormat.block_bytes, codes += kCodeBytes) {
       std::memcpy(block.scale, row, 2);
       const ScaleClass scale = classify(kFormat, block, 0);
@@ -314,7 +314,7 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
 bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                 std::uint8_t* panel) {
   const PackedLayout layout = packed_layout(format, k);
-  // Codes and scales of zero bits are finite products, which nobody reads.
+  // Codes and scales of zero bits give finite products, which are not read.
   if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
   if (packs_floats(format)) return pack_float_panel(format, rows, row_bytes, count, k, panel);
   PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kFormats)>());

@@ -34,7 +34,7 @@ inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, c
   }
   const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
   const std::uint8_t* integers = panel + layout.scale + g * kPanel;
-  // Only Q6_K's are signed; it is the one without minima.
+  // Only Q6_K's are signed; it is the only one without minima.
   return mul(super,
              to_f32(format.has_min ? load_uint8(integers) : load_int8(reinterpret_cast<const std::int8_t*>(integers))));
 }
@@ -50,8 +50,8 @@ inline F32 group_min(const PackedFormat& format, const PackedLayout& layout, con
 /// E2M1 values doubled are the integers 0 1 2 3 4 6 8 12 and their negatives; 12 makes them unsigned.
 constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-/// `chunks` groups of 32 from group `first` on, as bytes [chunk][quad][16][4]. The loops have constant lengths, for the
-/// compiler to vectorise.
+/// Decodes `chunks` groups of 32 from group `first` on to bytes [chunk][quad][16][4]. The loops have constant lengths,
+/// for the compiler to vectorise.
 [[maybe_unused]] void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* panel,
                                    std::int64_t first, std::int64_t chunks, std::uint8_t* out) {
   if (codes == Codes::kByte) {

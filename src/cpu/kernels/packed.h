@@ -5,7 +5,7 @@
 
 #include "numerics/tensor_type.h"
 
-// Weights as the kernels want them. GGML keeps the blocks of one output row together; a kernel computes 16 outputs at
+// Weights in the kernels' layout. GGML keeps the blocks of one output row together; a kernel computes 16 outputs at
 // once, one per lane, so packing (once, when a model is loaded) transposes panels of 16 rows. A panel is contiguous and
 // consists of planes, each a plain array over K, so that loads are whole aligned registers:
 //
@@ -17,14 +17,14 @@
 //   min     the same for minima
 //   super   K-quants: per 256 k [16] halves that the integers multiply; super_min for the minima
 //
-// Floats are one plane: [k][16] of F32 or F16, and [k / 2][16][2] of BF16, so that a 32-bit word holds what VDPBF16PS
-// multiplies and a shift or a mask widens it (an odd k is followed by zeros).
+// Floats are one plane: [k][16] of F32 or F16, and [k / 2][16][2] of BF16, so that a 32-bit word holds the operands of
+// VDPBF16PS and a shift or a mask widens it (an odd k is followed by zeros).
 //
-// The bytes are those of the file in another order, except that K-quants spend whole bytes on their 6-bit scales:
-// +2.8 % (Q4_K), +2.3 % (Q5_K).
+// The bytes are those of the file in another order, except that 6-bit scales of K-quants take whole bytes: +2.8 %
+// (Q4_K), +2.3 % (Q5_K).
 //
 // A code of a group whose scale is zero is stored as the format's zero point: such a group then contributes an exact
-// zero whatever finite number stands in for its scale (see the scale table of the VNNI tiles).
+// zero for any finite number that replaces its scale (see the scale table of the VNNI tiles).
 
 namespace dllm::cpu {
 
@@ -34,7 +34,7 @@ inline constexpr std::int64_t kPanel = 16;
 enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1, kFloat };
 enum class Scales : std::uint8_t { kHalf, kSuper, kExponent, kNone };
 
-/// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are what they are.
+/// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are stored unchanged.
 struct PackedFormat {
   TensorType type;
   std::int32_t block_elems;  ///< of the file's blocks
@@ -44,13 +44,13 @@ struct PackedFormat {
   bool has_min;
   Codes codes;
   Scales scales;
-  /// The activations' scales: exact beside 8- and 6-bit weights, else rounded up (quantize_row).
+  /// The activations' scales: exact with 8- and 6-bit weights, else rounded up (quantize_row).
   bool exact_rows;
 };
 
-/// nullptr for formats that are run as they stand in the file.
+/// nullptr for formats that are not packed.
 const PackedFormat* packed_format(TensorType type);
-/// Whether the format is run by the float kernels, over floats in groups of rows, and not by the int8 kernels.
+/// Whether the float kernels process the format, over floats in groups of rows, instead of the int8 kernels.
 inline bool packs_floats(const PackedFormat& format) { return format.codes == Codes::kFloat; }
 
 /// Where a panel's planes begin, in bytes; every plane is aligned to 64.
@@ -66,10 +66,10 @@ struct PackedLayout {
 /// `k` is a multiple of the format's block.
 PackedLayout packed_layout(const PackedFormat& format, std::int64_t k);
 
-/// Packs `count` <= 16 consecutive rows of the file, `row_bytes` apart, into one panel; lanes beyond are zero weights.
-/// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero or of a magnitude
-/// in [2^-40, 2^40]: then scales may be multiplied by adding exponents. Of BF16: whether every weight is zero or in
-/// [2^-55, 2^55): then no product or sum with rows of such values is subnormal. Of F32 and F16: true.
+/// Packs `count` <= 16 consecutive rows of the file, `row_bytes` apart, into one panel; further lanes are zero weights.
+/// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero or of a magnitude in
+/// [2^-40, 2^40]: then scales may be multiplied by adding exponents. For BF16: whether every weight is zero or in
+/// [2^-55, 2^55): then no product or sum with rows of such values is subnormal. For F32 and F16: true.
 bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                 std::uint8_t* panel);
 

@@ -1,17 +1,17 @@
 // No include guard: compiled once per instruction set that defines DLLM_PAIR_TILES (512-bit VNNI).
 //
-// Pair tiles: R rows of x times two panels of packed weights, codes decoded in registers on the way.
+// Pair tiles: R rows of x times two panels of packed weights; codes are decoded in registers.
 //
-// Where the ports go (Zen 5; Zen 4 alike at half the rate): VPDPBUSD, multiplications and FMA share two ports, all else
-// (loads and broadcasts, and, shift, VCVTDQ2PS, integer addition) finds room on the others. A group of 32 k costs per
+// Port usage (Zen 5; Zen 4 the same at half the rate): VPDPBUSD, multiplications and FMA share two ports; everything
+// else (loads and broadcasts, and, shift, VCVTDQ2PS, integer addition) fits on the others. A group of 32 k costs per
 // row and panel 8 VPDPBUSD, and then cvt(dot) * (s_w * s_x) + sum: one FMA, and one multiplication unless the product
-// of the scales is had in another way. It is: s_x is 2^e times 1, 1.25, 1.5 or 1.75 (quantize_row), the four multiples
-// of s_w are tabled by the first tile of rows for the others, and 2^e is an integer addition to the exponent field. So
-// the bound is 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times 3), so the
-// result equals the multiplication bit for bit; a scale of zero, to whose bits nothing may be added, is tabled as 1:
-// the codes of its group are zero (packed.h). One or two tiles multiply, since the table would cost more than it
-// saves; so do formats of 6 and 8 bits, beside which activations keep exact scales, and scales that nothing may be
-// added to.
+// of the scales is available in another way. It is: s_x is 2^e times 1, 1.25, 1.5 or 1.75 (quantize_row), the first
+// tile of rows tabulates the four multiples of s_w for the others, and 2^e is an integer addition to the exponent
+// field. So the bound is 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times
+// 3), so the result equals the multiplication bit for bit. A scale of zero, to whose bits nothing may be added, is
+// tabulated as 1: the codes of its group are zero (packed.h). If there are only one or two tiles they multiply, since
+// the table would cost more than it saves; so do formats of 6 and 8 bits, whose activations keep exact scales, and
+// scales that nothing may be added to.
 //
 // Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
@@ -22,30 +22,30 @@ namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kPairRows = 6;
-/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1. Each tile costs some 40 cycles beside its
-/// groups, and each line that enters L1 about 1.4.
+/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1. Each tile costs some 40 cycles in addition
+/// to its groups, and each line that enters L1 about 1.4.
 inline std::int64_t pair_block(const PackedFormat& format) { return format.group == 16 ? 512 : 1024; }
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
 
-/// How a tile comes by the product of two scales.
+/// How a tile obtains the product of two scales.
 enum class PairScales {
   kMultiply,  ///< by multiplication
-  kBuild,     ///< by exponents; fills the table of multiples on the way
+  kBuild,     ///< by exponents; also fills the table of multiples
   kTabled,    ///< by exponents, from the table
 };
 
-/// Formats whose scales the tiles convert from the panel's halves themselves; the others' are floats in scratch.
+/// Formats whose scales the tiles convert from the panel's halves themselves; those of others are floats in scratch.
 constexpr bool half_scales(Codes codes, bool has_min) {
   return !has_min && (codes == Codes::kNibble || codes == Codes::kNibble5 || codes == Codes::kByte);
 }
 
-/// Cache lines that the tiles of a block bring in for later: a few per group, in the order of memory. Spreading them
-/// over the quads, or walking both panels side by side, measured 7 to 10 % slower at 8 rows, bursts of 16 groups 30 %.
+/// Cache lines that the tiles of a block prefetch: a few per group, in memory order. Spreading them over the quads, or
+/// alternating between the panels, measured 7 to 10 % slower at 8 rows, bursts of 16 groups 30 %.
 struct Prefetch {
   const std::uint8_t* at = nullptr;
   std::int64_t lines = 0;  ///< 0: nothing follows
 
-  /// What tile `t` of `tiles` fetches of it.
+  /// The part that tile `t` of `tiles` fetches.
   Prefetch share(std::int64_t t, std::int64_t tiles) const {
     const std::int64_t begin = lines * t / tiles;
     return {at + 64 * begin, lines * (t + 1) / tiles - begin};
@@ -65,7 +65,7 @@ struct PairBlock {
   Prefetch prefetch;
 };
 
-/// Codes of quad `quad` of a group as they stand for k 4 quad + i in byte i of each lane.
+/// Codes of quad `quad` of a group: byte i of each lane is k = 4 quad + i.
 template <Codes kCodes>
 inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, int quad) {
   if constexpr (kCodes == Codes::kByte) return _mm512_loadu_si512(codes + 64 * quad);
@@ -76,7 +76,7 @@ inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, i
     const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kE2M1Codes)));
     return _mm512_shuffle_epi8(values, low);
   }
-  // Bits shifted in from the neighbouring byte fall outside the mask.
+  // Bits shifted in from the neighbouring byte are masked out.
   constexpr int kOr = 0xf8;  // a | (b & c)
   if constexpr (kCodes == Codes::kNibble5) {
     const __m512i bits = _mm512_loadu_si512(high);
@@ -110,8 +110,8 @@ inline void table_entry(__m512 s, float* table) {
   _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
 }
 
-/// Where a tile finds the sums of the K before and leaves its own: [rows][32], `stride` floats from row to row. Between
-/// blocks of K they wait in scratch: rows of the output lie a multiple of 4 KiB apart, in one set of L1, and are cold.
+/// Where a tile reads the sums of the previous K and writes its own: [rows][32], `stride` floats from row to row. Between
+/// blocks they are in scratch: rows of the output are a multiple of 4 KiB apart, in one set of L1, and not cached.
 struct PairSums {
   const float* from = nullptr;  ///< nullptr: they begin at zero
   std::int64_t from_stride = 0;
@@ -140,8 +140,8 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   const float *min0 = block.min[0], *min1 = block.min[1];
   const std::uint8_t *half0 = block.half[0], *half1 = block.half[1];
   constexpr bool kHalf = half_scales(kCodes, kMin);
-  // Eight chains of VPDPBUSD, one every four cycles each, leave its latency no slack: odd quads have chains of their
-  // own (8 rows of Q4_0: 4 % faster in the caches).
+  // Eight chains of VPDPBUSD, one every four cycles each, leave its latency no slack, so odd quads have their own
+  // chains (8 rows of Q4_0: 4 % faster in the caches).
   constexpr bool kSplit = kRows <= 4;
   const std::int64_t groups_here = block.kc / kScaleBlock;
   const std::int64_t prefetches = (block.prefetch.lines + groups_here - 1) / groups_here;
@@ -172,7 +172,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
 #pragma GCC unroll 8
       for (int i = 0; i < 8 / kHalves; ++i) {
         const int quad = i + 4 * half;
-        // Here rather than before the dots are begun: there GCC 12 spills accumulators of the 6-bit tiles (7 %).
+        // Here rather than before the dot products: there GCC 12 spills accumulators of the 6-bit tiles (7 %).
         if (quad == 0)
           for (std::int64_t j = 0; j < prefetches && prefetch != prefetch_end; ++j, prefetch += 64)
             _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
@@ -267,7 +267,7 @@ void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& 
 template <Codes kCodes, bool kMin>
 void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
-  // Exact scales of activations have no short mantissa to table.
+  // Exact scales of activations have no short mantissa to tabulate.
   constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
   const bool multiplies = tiles <= 2 || kExact || !args.panels.regular || !args.quantized.regular;
   const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
@@ -352,8 +352,8 @@ std::int64_t high_bytes(const PackedFormat& format) {
   return format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
 }
 
-/// Outputs [n, n + 32). While it runs, the tiles prefetch the pair that follows: the processor's own prefetchers follow
-/// neither the planes nor the jump from pair to pair.
+/// Outputs [n, n + 32). Meanwhile the tiles prefetch the next pair: the processor's own prefetchers follow neither the
+/// planes nor the jump from pair to pair.
 void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   const PackedFormat& format = *args.panels.format;
   const PackedLayout& layout = *args.panels.layout;
@@ -364,14 +364,14 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   float* scale = table + 2 * kMostGroups * kTable;
   float* min = scale + 2 * kMostGroups * kPanel;
   float* out = args.out + (n - args.out_origin);
-  // Of more rows than scratch holds, sums wait in the output.
+  // If scratch cannot hold all rows, sums are kept in the output.
   constexpr std::int64_t kWidth = 2 * kPanel, kMostRows = 256;
   float* const waiting = min + 2 * kMostGroups * kPanel;
   static_assert((2 * kMostGroups * (kTable + 2 * kPanel) + kMostRows * kWidth) * 4 <=
                 std::int64_t{kLinearScratchBytes});
   const bool scratched = args.rows <= kMostRows;
   PairRows* const rows = pair_rows_of(format);
-  // A worker's next call begins where this one ends, unless it says otherwise.
+  // By default a worker's next call begins where this one ends.
   const std::uint8_t* const next = n + 4 * kPanel <= args.n ? panel + 2 * layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? 2 * layout.bytes / 64 : 0;
   PairBlock block;

@@ -1,11 +1,12 @@
 // No include guard: compiled once per instruction set that defines DLLM_PANEL_TILES (AVX2, AVX-VNNI, NEON).
 //
-// Panel tiles: R rows of x times one panel of packed weights, codes decoded in registers on the way. What pairs-inl.h
-// is for registers of 512 bits, for those of 256 and 128, where a panel is two registers or four.
+// Panel tiles: R rows of x times one panel of packed weights; codes are decoded in registers. The equivalent of
+// pairs-inl.h for registers of 256 and 128 bits, where a panel is two registers or four.
 //
-// A set brings Dots<most>, the sum over k of codes up to `most` times bytes, with the number of rows that its registers
-// hold: R integer accumulators of a panel, the codes of a quad, a broadcast, constants. Float accumulators wait in L1:
-// a group of 32 k is 8 steps of R panels each, beside which a load and a store per row and register are free.
+// A set defines Dots<most>, the sum over k of codes up to `most` times bytes, with the number of rows that its
+// registers hold: R integer accumulators of a panel, the codes of a quad, a broadcast, constants. Float accumulators
+// are kept in L1: a group of 32 k is 8 steps of R panels each, so that a load and a store per row and register are
+// negligible.
 //
 //   AVX-VNNI  6 rows: 12 accumulators, 2 codes, 1 broadcast, 1 mask of 16. A group costs 16 VPDPBUSD per row, then 2
 //             multiplications of scales and 2 FMA on the same ports: at most 80 % of the peak of VPDPBUSD.
@@ -15,9 +16,9 @@
 //             the sign of w, 4 instructions.
 //   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
 //
-// From three tiles of rows on, codes that are more than a mask away are decoded once per block, to bytes in scratch.
-// The table that spares pairs-inl.h the multiplication of scales does not pay here: its loads and addresses are as much
-// of the work as the multiplications on registers of half the width.
+// From three tiles of rows on, codes that need more than a mask are decoded once per block, to bytes in scratch. The
+// table that saves pairs-inl.h the multiplication of scales does not pay off here: with registers of half the width,
+// its loads and addresses cost as much as the multiplications.
 //
 // Order of summation: as int8_tile() in linear-inl.h.
 
@@ -59,25 +60,25 @@ struct PanelBlock {
   std::int64_t prefetch_per_group = 0;  ///< cache lines
 };
 
-/// Codes of quad kQuad of a group as they stand for k 4 kQuad + i in byte i of each lane.
+/// Codes of quad kQuad of a group: byte i of each lane is k = 4 kQuad + i.
 template <Codes kCodes, int kQuad>
 inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
   if constexpr (kCodes == Codes::kByte) return load_bytes(codes + 64 * kQuad);
   const U8 both = load_bytes(codes + 64 * (kQuad & 3));
   const U8 low = and_bytes(kQuad < 4 ? both : shift_bits<-4>(both), 15);
   if constexpr (kCodes == Codes::kE2M1) return look_up(kE2M1Codes, low);
-  // Bits shifted in from the neighbouring byte fall outside the mask.
+  // Bits shifted in from the neighbouring byte are masked out.
   if constexpr (kCodes == Codes::kNibble5) return or_bytes(low, and_bytes(shift_bits<4 - kQuad>(load_bytes(high)), 16));
   if constexpr (kCodes == Codes::kNibble6)
     return or_bytes(low, and_bytes(shift_bits<4 - 2 * (kQuad & 3)>(load_bytes(high + 64 * (kQuad / 4))), 48));
   return low;
 }
 
-/// Quad kQuad for every row, and the next one if the set takes two at once.
+/// Quad kQuad for every row, and the next one if the set processes two at once.
 template <Codes kCodes, int kQuad, int kRows, class Dot>
 inline void panel_step(const std::uint8_t* codes, const std::uint8_t* high, const Quads (&x)[kRows],
                        typename Dot::Sum (&dot)[kRows]) {
-  // A nibble's byte is read again for its upper half: told nothing, GCC keeps it in a register, and spills others.
+  // A nibble's byte is read again for its upper half: otherwise GCC keeps it in a register, and spills others.
   asm("" : "+r"(codes), "+r"(high));
   const typename Dot::Ready w = Dot::ready(panel_codes<kCodes, kQuad>(codes, high));
   if constexpr (Dot::kTwoSteps) {
@@ -127,7 +128,7 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
       for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(corrections[r * groups * kHalves + kHalf]);
       panel_quads<kStored, 4 * kHalf, kRows, Dot>(codes, high, x, stride, dot);
       if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, x, stride, dot);
-      // Else GCC remembers what it stored, in registers that it does not have, and stores it twice.
+      // Otherwise GCC keeps what it stored in registers that it does not have, and stores it twice.
       asm("" : "+r"(total));
       const F32 weights = load(scale + kHalf * kPanel);
 #pragma GCC unroll 8

@@ -12,8 +12,8 @@ namespace {
 #define DLLM_REPEAT_12(X) DLLM_REPEAT_4(X, 0, 1, 2, 3) DLLM_REPEAT_4(X, 4, 5, 6, 7) DLLM_REPEAT_4(X, 8, 9, 10, 11)
 #define DLLM_REPEAT_16(X) DLLM_REPEAT_12(X) DLLM_REPEAT_4(X, 12, 13, 14, 15)
 
-/// Every byte 1, every half and every float a small normal number: some processors run zeros with less power, hence
-/// faster, and subnormals slower. Sums stay far from overflow, saturation and NaN.
+/// Every byte is 1, every half and every float a small normal number: some processors use less power for zeros, so they
+/// run faster, and subnormals slower. Sums stay far from overflow, saturation and NaN.
 alignas(64) constexpr std::uint32_t kOnes[16] = {0x01010101, 0x01010101, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
                                                  0x01010101, 0x01010101, 0x01010101, 0x01010101, 0x01010101, 0x01010101,
                                                  0x01010101, 0x01010101, 0x01010101, 0x01010101};
@@ -23,7 +23,7 @@ alignas(64) constexpr float kSmall[16] = {1e-6f, 2e-6f, 1e-6f, 2e-6f, 1e-6f, 2e-
 #if defined(__x86_64__)
 
 // Two such instructions start per cycle with latencies of 4 (Zen 4 and 5, Sapphire Rapids) or 5 cycles (Ice Lake): 8 to
-// 10 accumulators would do, 16 (AVX2: 12 of its 16 registers) leave room for other schedulers.
+// 10 accumulators would suffice, 16 (AVX2: 12 of its 16 registers) leave room for other schedulers.
 #define DLLM_CLOBBERS_AVX                                                                                             \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
       "xmm14", "xmm15", "cc"
@@ -51,8 +51,8 @@ alignas(64) constexpr float kSmall[16] = {1e-6f, 2e-6f, 1e-6f, 2e-6f, 1e-6f, 2e-
 #define DLLM_FMA_ZMM(n) "vfmadd231ps %%zmm31, %%zmm30, %%zmm" #n "\n\t"
 #define DLLM_VPDPBUSD_YMM(n) "%{vex%} vpdpbusd %%ymm15, %%ymm14, %%ymm" #n "\n\t"
 #define DLLM_FMA_YMM(n) "vfmadd231ps %%ymm15, %%ymm14, %%ymm" #n "\n\t"
-// Without VNNI: bytes to 16-bit pairs, pairs to 32 bits (ymm14 stands for the ones), accumulate. Only the last is a
-// chain; the first two of the next accumulator run beside it.
+// Without VNNI: bytes to 16-bit pairs, pairs to 32 bits (ymm14 holds the ones), accumulate. Only the last is a chain;
+// the first two of the next accumulator run in parallel.
 #define DLLM_MADDUBS_YMM(n)                                                                                \
   "vpmaddubsw %%ymm15, %%ymm14, %%ymm13\n\tvpmaddwd %%ymm14, %%ymm13, %%ymm13\n\tvpaddd %%ymm13, %%ymm" #n \
   ", %%ymm" #n "\n\t"
@@ -117,8 +117,8 @@ int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]) {
 namespace {
 
 // Baseline vectors are enough: two 16-byte loads per cycle are several times what memory delivers to a core. Two to
-// four streams keep more misses in flight than one (Zen 5, one thread: 40 instead of 32 GB/s); which is best depends on
-// the machine and on the number of threads, so the caller tries them.
+// four streams keep more misses in flight than one (Zen 5, one thread: 40 instead of 32 GB/s); the best number depends
+// on the machine and on the number of threads, so the caller tries them.
 template <std::size_t streams>
 std::uint64_t read_streams(const std::byte* data, std::size_t bytes) {
   using Line [[gnu::vector_size(64), gnu::may_alias]] = std::uint64_t;

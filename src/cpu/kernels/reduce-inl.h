@@ -38,7 +38,7 @@ inline F64 exp_normal(const F64& d) {
   const F64 n = sub(shifted, magic);
   // The first part of ln 2 has 33 bits: n times it is exact.
   const F64 r = fma(n, set1(-0x1.473de6af278edp-34), fma(n, set1(-0x1.62e42fefp-1), d));
-  // By Estrin's scheme: Horner's twelve steps are one chain, too long for the processor to look far past.
+  // By Estrin's scheme: Horner's twelve steps are one chain, too long for out-of-order execution to hide.
   const F64 r2 = mul(r, r), r4 = mul(r2, r2);
   const F64 q01 = fma(set1(0.16666666666666669), r, set1(0.5));
   const F64 q23 = fma(set1(0.008333333333330063), r, set1(0.04166666666662416));
@@ -109,7 +109,7 @@ inline F64 gumbel_bounds(const DrawArgs& args, std::int64_t i) {
 
 std::int64_t next_draw(const DrawArgs& args, std::int64_t begin, double bound) {
   const F64 bounds = set1(bound), inverse = set1(args.inverse_temperature);
-  // Blocks of eight from `begin` on: where a block starts changes nothing, a lane sees its own token.
+  // Blocks of eight from `begin` on: the start of a block has no effect, because a lane depends only on its own token.
   for (std::int64_t i = begin; i < args.count; i += 8) {
     float tail[8];
     const float* z = args.logits + i;
@@ -118,7 +118,7 @@ std::int64_t next_draw(const DrawArgs& args, std::int64_t begin, double bound) {
       z = tail;
     }
     const F64 scaled = mul(load_wide(z), inverse);
-    // No draw exceeds 37: whole blocks of unlikely tokens need no numbers.
+    // No draw exceeds 37, so whole blocks of unlikely tokens need no random numbers.
     if (first_not_less(add(scaled, set1(37.0)), bounds) == 8) continue;
     const int lane = first_not_less(add(scaled, gumbel_bounds(args, i)), bounds);
     if (lane < 8 && i + lane < args.count) return i + lane;

@@ -45,7 +45,7 @@ bool same_name(const char* a, const char* b) {
 }
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports looks at CPUID and at the register state that the operating system saves (XCR0).
+// __builtin_cpu_supports checks CPUID and the register state that the operating system saves (XCR0).
 bool runs_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
@@ -60,9 +60,9 @@ bool runs_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
-/// Tiles of bytes: CPUID leaf 7, EDX bits 24 and 25. Their 8 KiB of state are saved only for processes that have asked
-/// (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16); the answer holds for all threads. It is asked once: the system may
-/// refuse, for instance where a thread has an alternate signal stack too small for the state.
+/// Tiles of bytes: CPUID leaf 7, EDX bits 24 and 25. The system saves their 8 KiB of state only for processes that
+/// request it (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16); permission holds for all threads. It is requested once: the
+/// system may refuse, for instance if a thread has an alternate signal stack too small for the state.
 bool runs_amx() {
 #if defined(__linux__)
   static const bool runs = [] {

@@ -1,4 +1,4 @@
-// No include guard: compiled once per instruction set. Kernels that see one row at a time.
+// No include guard: compiled once per instruction set. Kernels that process one row at a time.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -90,11 +90,11 @@ void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
   }
 }
 
-/// BF16 in the upper half of each lane; what is below belongs to no one.
+/// BF16 in the upper half of each lane; the lower half is undefined.
 inline I32 round_to_bf16(F32 x) {
   const I32 magnitude = set1(std::int32_t{0x7fffffff}), infinity = set1(std::int32_t{0x7f800000});
   const I32 bits = as_i32(x);
-  // Half a unit less one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
+  // Half a unit minus one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
   const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
   const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
   return as_i32(
@@ -114,7 +114,7 @@ void to_q8_0(const float* x, std::int64_t n, std::byte* out) {
   const I32 magnitude = set1(std::int32_t{0x7fffffff});
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
   for (std::int64_t i = 0; i < n; i += 32, out += 34) {
-    // Compared as integers, absolute values order with NaN above infinity: neither can hide, the scale shows them.
+    // Compared as integers, absolute values order with NaN above infinity, so neither is missed; the scale shows them.
     const I32 peak = max(bit_and(as_i32(load(x + i)), magnitude), bit_and(as_i32(load(x + i + 16)), magnitude));
     const std::int32_t peak_bits = reduce_max(peak);
     float amax;

@@ -1,5 +1,5 @@
-// Compares every kernel set that this machine runs with the scalar set, bit for bit, over shapes with every kind of
-// tail. A plain program, so that it cross-compiles with nothing but a C++ runtime and runs under qemu-user.
+// Compares every kernel set that this machine supports with the scalar set, bit for bit, over shapes with every kind of
+// remainder. A plain program, so that it cross-compiles with nothing but a C++ runtime and runs under qemu-user.
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,9 @@ namespace {
 
 using test::Random;
 
-// Sanitized, the kernels and the emulated tiles are thirty times slower: every fifth shape of `super` then, which still
-// has every length of K and every number of rows but the largest. Plain builds and qemu take all.
+// With sanitizers, the kernels and the emulated tiles are thirty times slower: then only every fifth shape of `super`
+// is tested, which still covers every length of K and every number of rows but the largest. Plain builds and qemu test
+// all.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kEvery = 5;
 #else
@@ -229,8 +230,8 @@ class Check {
     }
   }
 
-  /// Packed weights against the oracle. F32 and F16: against its kernel for weights as they stand, since the order of
-  /// additions is the same; BF16: in pairs, too, where the set takes them. With rows that begin within a group.
+  /// Packed weights against the reference. F32 and F16: against its kernel for unpacked weights, since the order of
+  /// additions is the same; BF16: also in pairs, if the set supports them. Includes rows that begin within a group.
   void packed_floats(const LinearArgs& plain, TensorType type, const std::vector<std::byte>& weight,
                      const std::vector<float>& x, std::int64_t n) {
     test::TestMatrix matrix(type, weight, n, plain.k);
@@ -251,7 +252,7 @@ class Check {
 
   void compare_rows(const LinearArgs& oracle, const LinearArgs& own, std::int64_t n, const char* what) {
     for (std::int64_t row : {std::int64_t{0}, own.rows / 2, own.rows - 1}) {
-      bool first = true;  // the oracle runs first, and the set under test may be the oracle
+      bool first = true;  // the reference runs first, and may itself be the tested set
       const std::vector<float> bias = random_floats(random_, n);
       compare(what, (own.rows - row) * n, [&](const KernelSet& s, float* out) {
         alignas(64) static unsigned char scratch[kLinearScratchBytes];
@@ -349,7 +350,7 @@ class Check {
 
 int main() {
   using namespace dllm::cpu;
-  // Beside the sets of this machine, the kernels for matrix tiles over emulated ones.
+  // In addition to this machine's sets, the kernels for matrix tiles over emulated ones.
   KernelSetEntry listed[kMaxKernelSets];
   std::vector<KernelSetEntry> entries(listed, listed + list_kernel_sets(listed));
   const KernelSet emulated = amx_emulated::kernels();

@@ -13,13 +13,13 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-// 16 registers. Float tile: 6 x 2 accumulators, 2 for the weights, 1 broadcast. Int8 tile: 4 x 2 integer
-// accumulators, 2 weights, 1 broadcast and temporaries; its float accumulators live in L1.
+// 16 registers. Float tile: 6 x 2 accumulators, 2 for the weights, 1 broadcast. Int8 tile: 4 x 2 integer accumulators,
+// 2 weights, 1 broadcast and temporaries; its float accumulators are in L1.
 constexpr int kFloatRows = 6;
 constexpr int kFloatGroups = 1, kFloatPanels = 1;
 constexpr int kInt8Rows = 4;
-// Attention tile: 4 x 2 registers of accumulators, 2 of queries, 1 broadcast: 6 loads for 8 fma. Six keys would fit as
-// well, but do not divide the tile of keys.
+// Attention tile: 4 x 2 registers of accumulators, 2 of queries, 1 broadcast: 6 loads for 8 fma. Six keys would also
+// fit, but do not divide the tile of keys.
 constexpr int kAttentionKeys = 4;
 constexpr int kAttentionVectors = 1;
 

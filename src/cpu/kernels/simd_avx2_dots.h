@@ -13,7 +13,7 @@ inline U8 and_bytes(U8 a, std::uint8_t bits) {
   return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
 }
 inline U8 or_bytes(U8 a, U8 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
-/// Left, or right if negative, within words of 16 bits: bits of the neighbouring byte come in.
+/// Left, or right if negative, within words of 16 bits: bits of the neighbouring byte are shifted in.
 template <int kLeft>
 inline U8 shift_bits(U8 a) {
   if constexpr (kLeft < 0) return {_mm256_srli_epi16(a.lo, -kLeft), _mm256_srli_epi16(a.hi, -kLeft)};
@@ -34,7 +34,7 @@ inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offse
   store_bytes(high, {look_up(bytes + offsets[2], above).lo, look_up(bytes + offsets[3], above).hi});
 }
 
-/// The next 16 k of a row: where they are, since broadcasts come from memory.
+/// The next 16 k of a row: not loaded, since broadcasts come from memory.
 struct Quads {
   const std::int8_t* at;
 };
@@ -46,7 +46,7 @@ inline __m256i quad(Quads x) {
   return _mm256_set1_epi32(four);
 }
 
-/// Additions stay where they are written: GCC moves those of a chain to its end, with all summands alive until then.
+/// Keeps additions where they are written: GCC moves those of a chain to its end, which keeps all summands alive.
 inline __m256i settled(__m256i sum) {
   asm("" : "+x"(sum));
   return sum;

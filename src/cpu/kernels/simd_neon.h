@@ -14,7 +14,7 @@ namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 // 32 registers. Float tile: 5 x 4 accumulators, 4 weights, 1 broadcast per row. Int8 tile: 4 x 4 integer accumulators,
-// 4 weights, 1 broadcast; its float accumulators live in L1.
+// 4 weights, 1 broadcast; its float accumulators are in L1.
 constexpr int kFloatRows = 5;
 constexpr int kFloatGroups = 1, kFloatPanels = 1;
 constexpr int kInt8Rows = 4;
@@ -177,8 +177,8 @@ inline bool bf16_dots() { return false; }
 inline U8 load_bytes(const std::uint8_t* p) {
   return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
 }
-/// SDOT takes signed bytes. Up to 127 they are what they are; full bytes are flipped to w - 128, and the caller starts
-/// its accumulator accordingly.
+/// SDOT takes signed bytes. Values up to 127 are unchanged; full bytes are flipped to w - 128, and the caller
+/// initialises its accumulator accordingly.
 template <bool kFull>
 constexpr std::int32_t kDotBias = kFull ? 128 : 0;
 template <bool kFull>

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// The SIMD policy in plain C++: it defines what the other policies must compute. No vector flags are set for its
-// translation unit, so __builtin_fmaf is a call; this set is the oracle, not a fallback meant to be fast.
+// The SIMD policy in plain C++: it defines what the other policies must compute. Its translation unit has no vector
+// flags, so __builtin_fmaf is a call; this set is the reference, not a fast fallback.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -241,12 +241,12 @@ inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offse
 }
 
 // Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
-/// The first kSpan (2 or 4) floats over and over.
+/// The first kSpan (2 or 4) floats, repeated.
 template <int kSpan>
 inline F32 load_span(const float* p) {
   return map([=](int i) { return p[i % kSpan]; });
 }
-/// Lane kLane of every group of kSpan in all lanes of the group.
+/// Broadcasts lane kLane of every group of kSpan to all lanes of the group.
 template <int kSpan, int kLane>
 inline F32 spread(const F32& a) {
   return map([&](int i) { return a.lane[i / kSpan * kSpan + kLane]; });

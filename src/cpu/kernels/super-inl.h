@@ -1,8 +1,8 @@
 // No include guard: compiled once per instruction set.
 //
 // The arithmetic `super` (super.h) without tiles: a super-block of a panel is decoded to bytes [k / 4][16 outputs][4 k]
-// in scratch and multiplied with the rows by the dot product of four bytes. What tiles must compute, and what defines
-// it in the scalar set.
+// in scratch and multiplied by the rows with the dot product of four bytes. In the scalar set this defines what tiles
+// must compute.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -14,7 +14,7 @@ struct SuperScratch {
 };
 static_assert(sizeof(SuperScratch) <= kLinearScratchBytes);
 
-/// w8 of a super-block at `block` as tiles: where they are, or decoded to `to`.
+/// w8 of a super-block at `block` as tiles: in place, or decoded to `to`.
 inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uint8_t* block, std::int64_t kc,
                                        std::uint8_t* to) {
   if (!layout.nibbles) return block;
@@ -83,7 +83,7 @@ inline void super_tail(const SuperTask& task, int rows, F32* total) {
   }
 }
 
-/// Super-block `s` of a panel times all rows; partial sums wait in `out`.
+/// Super-block `s` of a panel times all rows; partial sums are kept in `out`.
 void super_block(const LinearArgs& args, const std::uint8_t* quads, const float* weight_scales, std::int64_t s,
                  std::int64_t n, int columns) {
   constexpr int kTile = 4;  // two accumulators each
@@ -132,7 +132,7 @@ inline float super_quantize(const float* x, std::int64_t kc, std::int8_t* high, 
   const I32 magnitude = set1(std::int32_t{0x7fffffff});
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
   I32 peak = set1(std::int32_t{0});
-  // Compared as integers, absolute values order with NaN above infinity: neither can hide.
+  // Compared as integers, absolute values order with NaN above infinity, so neither is missed.
   for (std::int64_t i = 0; i < kc; i += 16) peak = max(peak, bit_and(as_i32(load(x + i)), magnitude));
   const std::int32_t peak_bits = reduce_max(peak);
   float amax;
@@ -142,7 +142,7 @@ inline float super_quantize(const float* x, std::int64_t kc, std::int8_t* high, 
   const F32 most = set1(kSuperRowCodes), least = set1(-kSuperRowCodes);
   I32 sum_high = set1(std::int32_t{0}), sum_low = sum_high;
   for (std::int64_t i = 0; i < kc; i += 16) {
-    // NaN becomes the least here (the second operand wins); the scale has kept it.
+    // NaN becomes the lowest value here (the second operand wins), but is preserved in the scale.
     const F32 clamped = min(max(mul(load(x + i), inverse), least), most);
     const I32 q = sub(as_i32(add(clamped, magic)), as_i32(magic));
     const I32 h = shift_right<7>(add(q, set1(std::int32_t{64}))), l = sub(q, shift_left<7>(h));

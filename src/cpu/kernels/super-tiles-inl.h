@@ -8,9 +8,9 @@
 //
 // so that four loads feed four products (a product takes 16 cycles, a load from L1 8). Nibbles of a pair of panels are
 // decoded once per super-block, for all groups of rows, while the first group is multiplied: one step ahead, since a
-// tile load waits for stores under way. Sums are scaled a group later, for the same reason. A super-block of 256 rows
-// (256 KiB) comes from L2, at four fifths of the rate from L1, as long as all of x need not: so several pairs of panels
-// take a super-block before the next one, and totals wait in scratch.
+// tile load waits for pending stores. Sums are scaled a group later, for the same reason. A super-block of 256 rows
+// (256 KiB) comes from L2, at four fifths of the rate from L1, provided that L2 need not hold all of x: so several
+// pairs of panels process a super-block before the next one, and totals are kept in scratch.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -23,13 +23,13 @@ using TileSums = float[4][kTileWords];
 
 struct TileScratch {
   std::uint8_t tiles[2][kPanel * kSuperK];                 ///< of a pair of panels: [k / 64][16 outputs][64 k]
-  TileSums sums[2];                                        ///< of two groups in turn; the bits of integers
+  TileSums sums[2];                                        ///< of two groups, alternating; the bits of integers
   float totals[kChunkPairs][kChunkGroups][2][kTileWords];  ///< [16 outputs][16 rows]
 };
 static_assert(sizeof(TileScratch) <= kLinearScratchBytes);
 
-/// Palette 1: eight tiles of 16 rows of 64 bytes. Constant, so that no store of it can be late or left out (GCC 12
-/// takes _tile_loadconfig for a read of eight bytes).
+/// Palette 1: eight tiles of 16 rows of 64 bytes. Constant, so that no store to it can be delayed or omitted (GCC 12
+/// treats _tile_loadconfig as a read of eight bytes).
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -40,16 +40,16 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 constexpr TileConfig kTileConfig;
 
-/// GCC's tile loads and stores do not say that they touch memory.
+/// GCC's tile loads and stores do not declare that they access memory.
 inline void tile_barrier() { asm volatile("" ::: "memory"); }
 
 /// One super-block of a pair of panels.
 struct TilePair {
   const std::uint8_t* block[2];    ///< as stored
-  const std::uint8_t* weights[2];  ///< tiles: there, or decoded in scratch
+  const std::uint8_t* weights[2];  ///< tiles: in place, or decoded in scratch
   const float* scales[2];
   std::int64_t kc;
-  std::int64_t next;  ///< from `block` to what is needed after it, to be fetched meanwhile
+  std::int64_t next;  ///< from `block` to the data needed after it, to be prefetched
 };
 
 /// 128 k of both panels' nibbles.
@@ -117,7 +117,7 @@ inline void add_sums(const TileSums& sums, const TilePair& pair, const float* ro
     }
 }
 
-/// A group's totals, [16 outputs][16 rows], to the rows of `out` that the product has.
+/// Writes a group's totals, [16 outputs][16 rows], to the existing rows of `out`.
 inline void store_totals(const LinearArgs& args, const float* totals, std::int64_t group, std::int64_t n, int columns) {
   alignas(64) float rows[kTileWords];
   transpose16(reinterpret_cast<const std::uint32_t*>(totals), 16, reinterpret_cast<std::uint32_t*>(rows));
@@ -165,13 +165,13 @@ void tile_chunk(const LinearArgs& args, std::int64_t n, std::int64_t n_end, std:
       TilePair pair = {};
       pair.kc = kc;
       for (int p = 0; p < 2; ++p) {
-        // Of an odd number of panels the last is taken twice.
+        // With an odd number of panels the last is used twice.
         const std::int64_t own_panel = panel + p < count ? panel + p : panel;
         pair.block[p] = panels + own_panel * layout.bytes + offset;
         pair.scales[p] = reinterpret_cast<const float*>(pair.block[p] + size - 64);
         pair.weights[p] = layout.nibbles ? own.tiles[p] : pair.block[p];
       }
-      // Fetched meanwhile: the next pair's super-block, or the first pair's next one, or the chunk that follows.
+      // Prefetched meanwhile: the next pair's super-block, or the first pair's next one, or the following chunk.
       pair.next = panel + 2 < count ? 2 * layout.bytes
                   : s + 1 < blocks  ? size - panel * layout.bytes
                                     : (count - panel) * layout.bytes - offset;

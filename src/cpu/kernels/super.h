@@ -7,24 +7,25 @@
 #include "numerics/tensor_type.h"
 
 // The arithmetic `super`: products of int8 weights and 15-bit rows, summed as integers over super-blocks of K. It is
-// made for matrix tiles, which multiply 64 values of K at once and lose everything where sums must be scaled more often
-// than that. docs/design/arithmetic.md defines it, operation by operation.
+// designed for matrix tiles, which multiply 64 values of K at once and lose their advantage if sums must be scaled more
+// often. docs/design/arithmetic.md defines it, operation by operation.
 //
 //   weights   per output and super-block one float W, and w8 in [-127, 127]; w is about W w8
 //   rows      per row and super-block one float X, and q in [-16256, 16256] = 128 hi + lo, hi and lo bytes
 //   product   total = fma(float(sum of w8 q over the super-block), W X, total), super-blocks ascending from 0
 //
 // Q8_0: W = max |w| / 127 and w8 = w / W, rounded. Q4_0: a group of 32 weights has a level, its scale in 255ths of the
-// largest of the super-block, and w8 comes from a table of 16 bytes per level: 4 bits a weight stay 4 bits in memory.
+// largest of the super-block, and w8 comes from a table of 16 bytes per level, so that 4-bit weights take 4 bits in
+// memory.
 
 namespace dllm::cpu {
 
-/// Not for the linker to choose among copies compiled for different instruction sets.
+/// Internal linkage, so that the linker cannot choose among copies compiled for different instruction sets.
 #define DLLM_ALWAYS_INLINE [[gnu::always_inline]] constexpr
 
 inline constexpr std::int64_t kSuperK = 512;     ///< K of a super-block; the last of a row may be shorter
 inline constexpr std::int64_t kSuperStep = 128;  ///< K of a step of packed nibbles; super-blocks are padded to it
-inline constexpr std::int64_t kSuperRows = 16;   ///< rows that lie together, and that a tile takes
+inline constexpr std::int64_t kSuperRows = 16;   ///< rows that are stored together, and that a tile holds
 inline constexpr int kSuperPlanes = 2;           ///< bytes per value of a row
 inline constexpr float kSuperRowCodes = 127 * 128;
 
@@ -37,7 +38,7 @@ DLLM_ALWAYS_INLINE std::int64_t super_block_k(std::int64_t k, std::int64_t s) {
   return rest < kSuperK ? rest : kSuperK;
 }
 
-/// Of Q4_0: [level + 255][code], level (code - 8) of 255 x 8 as a byte of 127, to nearest, ties away from zero.
+/// For Q4_0: [level + 255][code], level (code - 8) of 255 x 8 as a byte of 127, to nearest, ties away from zero.
 inline constexpr int kSuperLevels = 255;
 struct alignas(64) SuperTables {
   std::int8_t bytes[(2 * kSuperLevels + 1) * 16];
@@ -63,7 +64,7 @@ struct SuperLayout {
   }
 };
 
-/// Whether weights of this type have the arithmetic.
+/// Whether weights of this type support the arithmetic.
 bool runs_super(TensorType type);
 /// `k` is a multiple of the type's block; runs_super(type).
 SuperLayout super_layout(TensorType type, std::int64_t k);
@@ -72,9 +73,9 @@ SuperLayout super_layout(TensorType type, std::int64_t k);
 void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                       std::uint8_t* panel);
 
-/// Rows for products with such panels, in groups of 16: per super-block, group and plane (hi, lo) the bytes
-/// [k / 4][16 rows][4 k], the layout of a tile of rows. Rows beyond the last are zero. (A group's super-blocks one
-/// after the other would put all groups of a super-block into the same sets of L2.)
+/// Rows for products with such panels, in groups of 16: per super-block, group and plane (hi, lo) the bytes [k / 4][16
+/// rows][4 k], the layout of a tile of rows. Rows beyond the last are zero. (If a group's super-blocks were contiguous,
+/// all groups of a super-block would share the same sets of L2.)
 struct SuperRows {
   std::int8_t* values = nullptr;
   float* scales = nullptr;       ///< [group][super-block][16 rows]: X

@@ -75,7 +75,7 @@ float pack_bytes(const std::uint8_t* at, std::int64_t kc, int lane, std::uint8_t
   Largest largest;
   for (std::int64_t g = 0; g < kc / kGroup; ++g)
     for (std::int64_t i = 0; i < kGroup; ++i) {
-      // Exact: 11 bits times 8. An infinite or missing scale shows even beside codes of zero.
+      // Exact: 11 bits times 8. An infinite or NaN scale shows even if codes are zero.
       w[g * kGroup + i] =
           half_at(at + g * kBytes) * static_cast<float>(static_cast<std::int8_t>(at[g * kBytes + 2 + i]));
       largest.see(w[g * kGroup + i]);
@@ -106,7 +106,7 @@ SuperLayout super_layout(TensorType type, std::int64_t k) {
 void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                       std::uint8_t* panel) {
   const SuperLayout layout = super_layout(type, k);
-  // Codes and a scale of zero bits are a finite product, which nobody reads.
+  // Codes and a scale of zero bits give a finite product, which is not read.
   if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
   const std::int64_t block_row = layout.nibbles ? 18 : 34;
   for (std::int64_t s = 0; s < super_blocks(k); ++s) {

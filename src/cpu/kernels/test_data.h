@@ -9,7 +9,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "numerics/tensor_type.h"
 
-// Inputs for the tests of the kernels, without any library: the self-test runs where there is no test framework.
+// Inputs for the kernels' tests, without any library, because the self-test runs where there is no test framework.
 
 namespace dllm::cpu::test {
 
@@ -32,7 +32,7 @@ inline std::vector<float> random_floats(Random& random, std::int64_t n, float am
   return values;
 }
 
-/// A quantized format: its block and where in the block its float16 scales lie (-1: none).
+/// A quantized format: its block and the place of its float16 scales in the block (-1: none).
 struct BlockLayout {
   TensorType type;
   std::int64_t elems;
@@ -46,8 +46,8 @@ inline constexpr BlockLayout kBlockLayouts[] = {
     {TensorType::kQ5_K, 256, 176, 0, 2}, {TensorType::kQ6_K, 256, 210, 208, -1}, {TensorType::kMXFP4, 32, 17, -1, -1},
 };
 
-/// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, Q8_0's -128
-/// included.
+/// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, including
+/// Q8_0's -128.
 inline std::vector<std::byte> random_blocks(Random& random, const BlockLayout& layout, std::int64_t elems) {
   std::vector<std::byte> data(static_cast<std::size_t>(elems / layout.elems * layout.bytes));
   for (std::byte& b : data) b = static_cast<std::byte>(random.bits() & 255);
@@ -76,7 +76,7 @@ inline std::vector<std::byte> random_words(Random& random, TensorType type, std:
   return data;
 }
 
-/// The kernel sets that this machine runs.
+/// The kernel sets that this machine supports.
 inline std::vector<const KernelSet*> available_sets() {
   KernelSetEntry entries[kMaxKernelSets];
   const int count = list_kernel_sets(entries);
@@ -180,7 +180,7 @@ class TestSuperRows {
   std::vector<std::int32_t> sums_;
 };
 
-/// Rows in groups, as packed floats take them.
+/// Rows in groups, as for packed floats.
 class TestGroups {
  public:
   TestGroups(const KernelSet& set, RowForm form, const std::vector<float>& x, std::int64_t rows)
@@ -199,7 +199,7 @@ class TestGroups {
   AlignedBytes values_;
 };
 
-/// Quantized rows with what is derived from them.
+/// Quantized rows with all derived data.
 struct TestRows {
   TestRows(const KernelSet& set, const std::vector<float>& x, std::int64_t rows, bool exact)
       : values(x.size()),

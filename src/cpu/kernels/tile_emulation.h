@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 
-// Matrix tiles in plain C++, under the names of the intrinsics, for one thread: super-tiles-inl.h is tested bit for bit
-// where no processor has them. As in Intel's manual (palette 1): eight tiles of at most 16 rows of 64 bytes; rows and
-// bytes beyond the configured ones are zero; using a tile before its configuration is a fault.
+// Matrix tiles in plain C++, under the names of the intrinsics, for one thread, so that super-tiles-inl.h can be tested
+// bit for bit where no processor has them. As in Intel's manual (palette 1): eight tiles of at most 16 rows of 64
+// bytes; rows and bytes beyond the configured ones are zero; using a tile before its configuration is a fault.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

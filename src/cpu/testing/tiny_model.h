@@ -46,7 +46,7 @@ class TinyModel {
           values.empty() ? 0 : static_cast<std::size_t>(codec(view.type).row_bytes(element_count(decl.shape))));
       if (!values.empty())
         codec(view.type).quantize(values.data(), data.data(), static_cast<std::int64_t>(values.size()));
-      // What the model really has, after rounding to its format.
+      // The model's actual values, after rounding to its format.
       if (!values.empty())
         codec(view.type).dequantize(data.data(), values.data(), static_cast<std::int64_t>(values.size()));
       names_.push_back(decl.name);
@@ -68,7 +68,7 @@ class TinyModel {
     std::abort();
   }
 
-  /// Logits of every row when all rows see `sees(i, j)` of each other, in double precision.
+  /// Logits of every row, in double precision, when row i sees row j if `sees(i, j)`.
   template <class Sees>
   std::vector<std::vector<double>> forward(const std::vector<PlanRow>& rows, Sees sees) const;
 
