@@ -35,7 +35,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-/// What was said, and what it cost.
+/// The conversation so far, and its cost.
 class Conversation {
  public:
   Conversation(const LanguageModel& model, GenerateOptions& options, const LiveFlags& live, Session& session)
@@ -47,7 +47,7 @@ class Conversation {
     first_ = 0;
   }
 
-  /// On failure the conversation stays as it was before the message.
+  /// On failure the conversation is unchanged.
   Expected<void> say(const std::string& message) {
     const std::size_t first = first_;
     turns_.push_back({"user", message});
@@ -147,11 +147,11 @@ class Conversation {
     all.insert(all.end(), turns_.begin() + static_cast<std::ptrdiff_t>(first), turns_.end());
     return all;
   }
-  /// What the model is shown.
+  /// The part of the conversation that the model sees.
   std::vector<ChatTurn> seen() const { return with_system(first_); }
 
-  /// Drops the oldest exchanges until prompt and canvas fit into the context. The last message always stays: if it is
-  /// too long by itself, the model says so.
+  /// Drops the oldest exchanges until prompt and canvas fit into the context. The last message always stays: if it
+  /// alone is too long, the model reports the error.
   Expected<void> forget_what_does_not_fit() {
     DLLM_TRY(const ResolvedOptions resolved, model_.resolve(options_));
     for (; first_ + 2 < turns_.size(); first_ += 2) {
@@ -167,7 +167,7 @@ class Conversation {
   Session& session_;
   std::string system_;
   std::vector<ChatTurn> turns_;
-  std::size_t first_ = 0;  ///< turns in front of it are forgotten: /save still has them
+  std::size_t first_ = 0;  ///< earlier turns are not sent to the model; /save still has them
   std::map<std::string, std::string> changed_;
   Generation last_;
   GenerateStats total_;
@@ -205,10 +205,10 @@ class Chat final : public Verb {
       }
       if (proceed && !*proceed) break;
     }
-    // Closed, or a directory: no end of a conversation.
+    // Closed, or a directory: not the end of a conversation.
     if (&session.terminal.in == &std::cin && !session.terminal.in_tty && std::ferror(stdin) != 0)
       return Error{ErrorCode::kIo, "cannot be read", "standard input", "is it closed?"};
-    // A person has seen the error; a script looks at the exit code.
+    // A person has seen the error; a script checks the exit code.
     return session.terminal.in_tty ? kExitOk : code;
   }
 
@@ -236,7 +236,7 @@ class Chat final : public Verb {
     for (;;) {
       if (const auto end = line.find("\"\"\""); end != std::string::npos) {
         message += line.substr(0, end);
-        // The newline in front of closing quotes on a line of their own is layout.
+        // The newline before closing quotes on their own line is layout.
         if (end == 0 && !message.empty()) message.pop_back();
         return true;
       }
@@ -248,7 +248,7 @@ class Chat final : public Verb {
     }
   }
 
-  /// False: leave.
+  /// Returns false to leave.
   Expected<bool> command(std::string_view text, Conversation& conversation, const LanguageModel& model,
                          Session& session) {
     const auto space = text.find_first_of(" \t");

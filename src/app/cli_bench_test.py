@@ -1,4 +1,4 @@
-"""`dllm make-model` and `dllm bench`: what they write, print and refuse. No test looks at how long anything took.
+"""`dllm make-model` and `dllm bench`: what they write, print and refuse. No test checks how long anything takes.
 
     python3 cli_bench_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -76,7 +76,7 @@ class MakeModel(CliCase):
     def test_full_disk_leaves_nothing_behind(self):
         path = self.dir / "full.gguf"
 
-        def limit():  # a file that may not pass 100 kB; Python ignores SIGXFSZ, and so does this child
+        def limit():  # no file above 100 kB; Python ignores SIGXFSZ, and so does this child
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         result = subprocess.run([DLLM, "make-model", "--shape", "llada-tiny", "-o", path], capture_output=True,
                                 check=False, env=clean_environment(), preexec_fn=limit,
@@ -198,7 +198,7 @@ class Bench(CliCase):
         self.assertEqual((peak["test"], step["test"]), ("peak", "step"))
         self.assertGreater(peak["read_gbps"], 0)
         if peak["int8"]:
-            # Peaks are measured again behind each case, and the best counts.
+            # Peaks are measured again after each case, and the best counts.
             self.assertGreaterEqual(step["peak_gops"], peak["int8"]["gops"])
             self.assertAlmostEqual(step["peak_percent"], 100 * step["gops"] / step["peak_gops"], places=6)
             self.assertGreaterEqual(step["read_gbps"], peak["read_gbps"])

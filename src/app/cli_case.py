@@ -1,4 +1,4 @@
-"""What the command-line tests share: running the binary, and what its failures look like."""
+"""Common to the command-line tests: running the binary, and the form of its failures."""
 
 import os
 import pathlib

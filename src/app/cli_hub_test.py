@@ -25,16 +25,16 @@ def git_blob(data):
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """Repositories in memory. `faults` are used up one by one, each by the next request for a file."""
+    """Repositories in memory. `faults` are consumed one by one, by successive requests for files."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.repositories = {}      # name -> {path: bytes}
-        self.large = set()          # paths that are named by their SHA-256, as large files are
-        self.token = None           # needed, if set
-        self.blobs = True           # the list tells sizes and digests
+        self.large = set()          # paths identified by their SHA-256, as large files are
+        self.token = None           # required, if set
+        self.blobs = True           # the list includes sizes and digests
         self.faults = []
         self.requests = []          # (method, path, headers)
         self.elsewhere = None       # another hub, to which files are redirected
@@ -246,7 +246,7 @@ class Pull(HubCase):
         elsewhere = Hub()
         elsewhere.repositories, elsewhere.large = self.hub.repositories, self.hub.large
         self.hub.token, self.hub.elsewhere = "hf_secret", elsewhere
-        self.hub.blobs = False  # digests then come from the redirecting answer
+        self.hub.blobs = False  # digests then come from the redirecting response
         self.pull("org/tiny:F32", HF_TOKEN="hf_secret")
         self.assert_complete()
         self.assertTrue(elsewhere.requests)

@@ -1,4 +1,4 @@
-"""What must not happen: lost files, believed damage, waiting for ever, a terminal left raw.
+"""What must not happen: lost files, undetected damage, waiting forever, a terminal left in raw mode.
 
     python3 cli_safety_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -20,7 +20,7 @@ import unittest
 import cli_test_files as files
 from cli_case import DLLM, CliCase, clean_environment
 
-WAIT = 120  # seconds for what should take one, on a machine with other work
+WAIT = 120  # seconds for what should take one, on a busy machine
 
 
 def wait_for(condition, what):
@@ -56,7 +56,7 @@ class Safety(CliCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), **kwargs)
 
     def limited(self, code, *args, **kwargs):
-        """Fails with the code within the time, by itself."""
+        """Fails by itself with the code within the time."""
         process = self.start(*args, **kwargs)
         try:
             out, err = process.communicate(timeout=WAIT)
@@ -347,7 +347,7 @@ class Terminals(Safety):
             with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
                 return file.read().rsplit(")", 1)[1].split()[0]
 
-        # An orphaned process group is not stopped by SIGTSTP; then the handler goes on at once.
+        # An orphaned process group is not stopped by SIGTSTP; then the handler continues at once.
         wait_for(lambda: state() == "T" or termios.tcgetattr(slave)[:4] == ours[:4], "the stop")
         if state() == "T":
             self.assertEqual(termios.tcgetattr(slave)[:4], before[:4])

@@ -43,7 +43,7 @@ def write_gguf(path, metadata, tensors=()):
 
 
 def byte_alphabet():
-    """GPT-2's printable stand-ins for the 256 bytes, by byte."""
+    """GPT-2's printable substitutes for the 256 bytes, by byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [b for b in range(256) if b not in plain]
     return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
@@ -88,7 +88,7 @@ def write_safetensors(path, tensors):
 
 
 def write_llada(directory, width=32, layers=1, ffn=64, heads=2):
-    """A random LLaDA checkpoint in Hugging Face form."""
+    """A random LLaDA checkpoint in Hugging Face's format."""
     rng = random.Random(1)
     vocab = len(vocabulary())
 

@@ -1,4 +1,4 @@
-// dllm compare: configurations side by side on the same items.
+// dllm compare: several configurations on the same items.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@
 namespace dllm::app {
 namespace {
 
-/// A configuration made ready: its flags read, its model loaded (configurations with the same model share it).
+/// A prepared configuration: parsed flags, loaded model (configurations with the same model share it).
 struct Runner {
   ComparedOptions given;
   GenerateOptions options;
@@ -171,8 +171,8 @@ class Compare final : public Verb {
       runner->bound = items_.bind(*runner->loaded, runner->options, runner->model.raw, stop);
   }
 
-  /// Every item goes through all configurations before the next, so that a machine that slows down meanwhile is slow
-  /// for all of them. False: interrupted; the item under way is then counted for none.
+  /// Every item goes through all configurations before the next, so that if the machine slows down meanwhile, all are
+  /// affected. False: interrupted; the current item then counts for none.
   Expected<bool> ask(const EvalSet& set, Terminal& terminal) {
     ProgressLine progress(terminal);
     for (std::size_t i = 0; i < set.items.size(); ++i) {
@@ -237,7 +237,7 @@ class Compare final : public Verb {
   EvalFlags items_;
   ModelFlags model_;
   GenerateOptions options_;
-  std::vector<std::unique_ptr<Runner>> runners_;  // bound closures point into them
+  std::vector<std::unique_ptr<Runner>> runners_;  // bound closures refer to them
   std::map<std::string, LanguageModel> models_;
   std::vector<Contender> contenders_;
 };

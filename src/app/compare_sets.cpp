@@ -10,7 +10,7 @@
 namespace dllm::app {
 namespace {
 
-/// Below it a difference of one point cannot be told from none: its 95 % interval is wider.
+/// With fewer items a difference of one point is not significant: its 95 % interval is wider.
 constexpr std::size_t kLeastItems = 1000;
 
 Error usage(std::string what, std::string where, std::string hint) {

@@ -12,23 +12,23 @@
 
 namespace dllm::app {
 
-/// Which items `dllm compare` asks, and what may be said on their account. Configurations are tried at will on the set
-/// `choose`; a figure that recommends one comes from the set `publish`, which no choice has looked at. `--items` is
+/// Which items `dllm compare` uses, and what may be concluded from them. Any number of configurations may be tried on
+/// the set `choose`; a figure that recommends one comes from the set `publish`, which no choice has used. `--items` is
 /// neither.
 class CompareSets {
  public:
   void add(Flags& flags);
-  /// What the file says and the command line does not.
+  /// Settings of the file and the command line.
   void take(const CompareSpec& spec);
-  /// Errors: kUsage for combinations that contradict each other, or for no items at all.
+  /// Errors: kUsage for contradictory settings, or if no items are given.
   Expected<void> resolve();
 
-  /// Of the set that is asked.
+  /// Items of the set in use.
   const std::string& path() const { return path_; }
-  /// Errors: kInvalidFile if the two sets share a prompt; kUsage if --recommend asks for what `set` cannot give.
+  /// Errors: kInvalidFile if the two sets share a prompt; kUsage if --recommend needs what `set` does not have.
   Expected<void> check(const EvalSet& set, const EvalFlags& reading) const;
 
-  /// Lines under a table: the set, the number of configurations tried, the recommendation; empty: nothing to say.
+  /// Lines under a table: the set, the number of configurations tried, the recommendation; empty: nothing to report.
   std::string notes(const std::vector<ComparisonRow>& rows) const;
   /// The same for a report.
   nlohmann::ordered_json json(const std::vector<ComparisonRow>& rows) const;
@@ -37,8 +37,8 @@ class CompareSets {
   const ComparisonRow* recommended(const std::vector<ComparisonRow>& rows) const;
 
   std::string items_, choose_, publish_, asked_, path_;
-  std::int32_t tried_ = 0;  ///< configurations tried on `choose` before these were compared; 0: not told
-  double points_ = -1;      ///< that a recommended configuration may lose; negative: none is asked for
+  std::int32_t tried_ = 0;  ///< configurations tried on `choose` before these were compared; 0: not given
+  double points_ = -1;      ///< that a recommended configuration may lose; negative: no recommendation
 };
 
 }  // namespace dllm::app

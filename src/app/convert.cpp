@@ -26,7 +26,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// What convert and quantize share: the flags of writing, and the writing.
+/// Common to convert and quantize: the flags of writing, and the writing.
 class WriteVerb : public Verb {
  public:
   Expected<ExitCode> write(const std::string& input, const std::string& output, Session& session) {
@@ -142,7 +142,7 @@ class Quantize final : public WriteVerb {
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
-    // Words fill what no flag gave, in llama-quantize's order.
+    // Words fill in what no flag has set, in llama-quantize's order.
     std::size_t next = 0;
     for (std::string* slot : {&input_, &output_, &type_})
       if (slot->empty() && next < words_.size()) *slot = words_[next++];

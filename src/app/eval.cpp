@@ -58,7 +58,7 @@ class Eval final : public Verb {
     ProgressLine progress(terminal);
     const std::stop_token stop = session.interrupt.arm();
     EvalModel bound = items_.bind(model, options_, model_.raw, stop);
-    // In a batch answers come in another order than the items; they are scored when all are there.
+    // In a batch answers do not finish in the order of the items; they are scored when all are complete.
     std::vector<Generation> answers;
     std::size_t next = 0;
     if (items_.batch > 1 && scoring == Scoring::kGenerate) {
@@ -87,8 +87,8 @@ class Eval final : public Verb {
   }
 
  private:
-  /// Each answer is replayed at once after the reversed prompt: the predictions are others then, and what does not
-  /// repeat passes, rows and commits depends on predictions, which a recording does not hold.
+  /// Each answer is replayed at once after the reversed prompt, with other predictions. If passes, rows and commits are
+  /// then not the same, they depend on predictions, which a recording does not contain.
   static void record_answers(EvalModel& bound, const LanguageModel& model, Recording& recording,
                              const std::stop_token& stop) {
     bound.answer = [answer = std::move(bound.answer), &model, &recording,
@@ -113,7 +113,7 @@ class Eval final : public Verb {
     return {};
   }
 
-  /// Likelihoods are taken of given answers: nothing is generated.
+  /// Likelihoods are computed for given answers: nothing is generated.
   static Expected<void> check_unread(const Flags& flags) {
     const auto check = [&flags](const OptionInfo& info) -> Expected<void> {
       if (info.key == "seed" || info.key == "cfg_scale" || info.flags.empty() || !flags.given(info.flags.front()))

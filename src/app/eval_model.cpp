@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 
-/// What the likelihood of one target takes.
+/// The state of one target's likelihood.
 struct Target {
   std::vector<std::int32_t> ids;  ///< prompt and target
   LikelihoodPlan plan;
   std::vector<double> values = {};  ///< by sample
 };
 
-/// The likelihoods of an item's targets, of which all masks are scored `batch` at a time.
+/// The likelihoods of an item's targets, with all masks scored `batch` at a time.
 class LikelihoodRun {
  public:
   LikelihoodRun(const LanguageModel& model, double cfg_scale, std::int32_t batch, std::stop_token stop)
@@ -75,7 +75,7 @@ class LikelihoodRun {
   std::stop_token stop_;
   std::int32_t prompt_ = 0;
   std::vector<Target> targets_;
-  std::vector<MaskedText> texts_;    ///< of the pass that is being gathered
+  std::vector<MaskedText> texts_;    ///< of the pass being assembled
   std::vector<std::size_t> owners_;  ///< their targets
 };
 
@@ -168,7 +168,7 @@ EvalModel EvalFlags::bind(const LanguageModel& model, const GenerateOptions& opt
                           const std::string& prompt, const std::vector<std::string>& targets,
                           std::uint32_t item) -> Expected<std::vector<TargetLikelihood>> {
     DLLM_TRY(const std::vector<std::int32_t> ids, model.apply_template(turns(prompt)));
-    // Without a template a continuation stands in the same line, as the harness has it.
+    // Without a template a continuation is on the same line, as in the harness.
     const bool joined = raw && !prompt.empty() && prompt.back() != ' ' && prompt.back() != '\n';
     LikelihoodRun run(model, options.cfg_scale.value_or(0), batch, stop);
     for (const std::string& target : targets)

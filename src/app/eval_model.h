@@ -11,7 +11,7 @@
 
 namespace dllm::app {
 
-/// Which items are asked, and how answers count: the flags that eval and compare share.
+/// Which items are used, and how answers are scored: the flags that eval and compare share.
 struct EvalFlags {
   std::string format, task, system, scoring;
   std::int32_t limit = 0, shots = 0, samples = 128;
@@ -19,12 +19,12 @@ struct EvalFlags {
   JudgeOptions judging;
 
   void add(Flags& flags);
-  /// The items of a file that the flags leave. Errors: those of read_eval_set; kUsage for a task that is not there.
+  /// The items of a file after the flags' filters. Errors: those of read_eval_set; kUsage for an unknown task.
   Expected<EvalSet> read(const std::string& path) const;
-  /// As given, else the kind's own.
+  /// As given, or the kind's default.
   Scoring scoring_of(const EvalSet& set) const;
   std::vector<ChatTurn> turns(const std::string& prompt) const;
-  /// What evaluate() asks, answered by `model`; both must outlive the result.
+  /// evaluate()'s view of `model`; both must outlive the result.
   EvalModel bind(const LanguageModel& model, const GenerateOptions& options, bool raw, std::stop_token stop) const;
 };
 

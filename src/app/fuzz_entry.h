@@ -7,7 +7,7 @@
 namespace dllm::app {
 
 /// The body of fuzz/fuzz_compare_spec.cpp, which a test replays over its corpus: any text is a comparison, a word list
-/// of options, or an error that says something.
+/// of options, or gives a meaningful error.
 inline void fuzz_compare_spec(std::string_view text) {
   const auto require = [](const auto& result) {
     if (!result && result.error().what.empty()) __builtin_trap();

@@ -13,8 +13,9 @@ namespace {
 
 std::terminate_handler usual_terminate = nullptr;
 
-/// Static objects are made before main(). An allocation that fails there ends in std::terminate(): nobody can catch it,
-/// and there may be no memory to throw it. The priority comes before all static objects of this program.
+/// Static objects are constructed before main(). If an allocation fails there, std::terminate() is called: nothing can
+/// catch the exception, and there may be no memory to throw it. The priority comes before all static objects of this
+/// program.
 [[gnu::constructor(101)]] void prepare_static_objects() {
   usual_terminate = std::set_terminate([] {
     std::fputs("error: out of memory before the program could start (see ulimit -v)\n", stderr);
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   using namespace dllm::app;
   std::set_terminate(usual_terminate);
   prepare_process();
-  // run_program() reports what it throws itself; what it needs before it can has to be reported without memory.
+  // run_program() reports its own exceptions; what it needs before that must be reported without memory.
   try {
     Terminal terminal = Terminal::standard();
     Interrupt interrupt;

@@ -59,7 +59,7 @@ class Npu(CliCase):
         self.assertEqual(again.read_bytes(), (self.dir / "loop.bin").read_bytes())
         report = json.loads(self.ok("npu", "asm", source, "--report", "json").stdout)
         self.assertEqual(report["loop_depth"], 1)
-        self.assertEqual(report["hazards"][0]["line"], 2)  # gp2 is read before anything wrote it
+        self.assertEqual(report["hazards"][0]["line"], 2)  # gp2 is read before it is written
         self.assertIn("nothing has written it", self.fails(5, "npu", "asm", source, "--strict"))
 
     def test_errors_name_the_place(self):
@@ -102,7 +102,7 @@ class Npu(CliCase):
         self.fails(2, "npu", "run", program, "--number-format", "weight=fp3")
 
     def test_gemm_against_python(self):
-        # Small integers: every format of the path keeps them exactly.
+        # Small integers: every format on the path represents them exactly.
         k, n = 64, 64
         w = [[(3 * i + 5 * j) % 7 - 3 for j in range(n)] for i in range(k)]
         x = [[(2 * r + c) % 5 - 2 for c in range(k)] for r in range(4)]
@@ -126,7 +126,7 @@ class Npu(CliCase):
         trace = self.dir / "trace.json"
         traced = json.loads(self.ok("npu", "trace", gemm, "--device", "plena-64", *formats, "--perfetto", trace,
                                     "-o", "json").stdout)["timing"]
-        self.assertEqual(run["total_cycles"], traced["total_cycles"])  # data makes no difference
+        self.assertEqual(run["total_cycles"], traced["total_cycles"])  # data make no difference
         for engine in run["engines"].values():
             self.assertEqual(engine["busy_cycles"] + sum(engine["stall_cycles"].values()), run["total_cycles"])
         self.assertEqual(sum(r["cycles"] for r in run["regions"]), run["total_cycles"])

@@ -1,4 +1,4 @@
-"""What the tests of `dllm serve` share: a server of their own, and requests to it."""
+"""Common to the tests of `dllm serve`: starting a server, and requests to it."""
 
 import http.client
 import json
@@ -84,7 +84,7 @@ class Server:
         raise KeyError(name)
 
     def events(self, path, body):
-        """The data of a stream's events, parsed; "[DONE]" as it is."""
+        """The parsed data of a stream's events; "[DONE]" unchanged."""
         reply = self.post(path, {**body, "stream": True})
         assert reply.status == 200, reply.body
         assert reply.headers["Content-Type"] == "text/event-stream", reply.headers

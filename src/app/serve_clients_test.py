@@ -1,4 +1,4 @@
-"""`dllm serve` with the clients that people use: OpenAI's and Anthropic's Python packages, and curl.
+"""`dllm serve` with common clients: OpenAI's and Anthropic's Python packages, and curl.
 
     python3 serve_clients_test.py PATH/TO/dllm [unittest arguments]
 

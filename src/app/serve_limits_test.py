@@ -1,4 +1,4 @@
-"""`dllm serve` from outside: what it refuses, keys and logs, limits of load, disconnects, the end.
+"""`dllm serve` from outside: refusals, keys and logs, load limits, disconnects, shutdown.
 
     python3 serve_limits_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -19,7 +19,7 @@ SLOW = {"messages": [{"role": "user", "content": "Copy: x y z"}], "max_tokens": 
 
 
 def wait_until(condition, seconds=600):
-    """Polls; the time limit is for hangs only: a sanitized program is thirty times slower."""
+    """Polls; the time limit only catches hangs: a sanitized program is thirty times slower."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -63,7 +63,7 @@ class Refusals(ServeCase):
         self.assertEqual(self.server.get("/v1/chat/completions").status, 405)
 
     def raw(self, data, half_close=True):
-        """Everything that a connection answers. A client that closes its half is taken to have gone."""
+        """Everything that a connection returns. A client that closes its half is considered disconnected."""
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=600) as link:
             try:
                 link.sendall(data)
@@ -94,7 +94,7 @@ class Refusals(ServeCase):
         self.assertEqual(head.split(b"\r\n\r\n")[1], b"")
 
     def test_hostile_bytes(self):
-        """Requests bent at random: each gets an answer or a closed connection, and the server lives."""
+        """Randomly damaged requests: each gets an answer or a closed connection, and the server survives."""
         source = random.Random(1)
         body = json.dumps({"messages": [{"role": "user", "content": "3 + 4 ="}], "max_tokens": 8, "stop": ["\u00e9"]})
         plain = (f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -1,4 +1,4 @@
-"""`dllm serve` from outside, by plain sockets and http.client: what its APIs and streams answer.
+"""`dllm serve` from outside, with plain sockets and http.client: the answers of its APIs and streams.
 
     python3 serve_test.py PATH/TO/dllm [unittest arguments]
 """

@@ -13,7 +13,7 @@
 namespace dllm::app {
 namespace {
 
-/// What tokenize and detokenize share.
+/// Common to tokenize and detokenize.
 class TokenizerVerb : public Verb {
  protected:
   void add_shared(Flags& flags) {
@@ -65,7 +65,7 @@ class Tokenize final : public TokenizerVerb {
   }
 
  private:
-  /// In quotes, so that spaces can be seen; one line per token.
+  /// In quotes, so that spaces are visible; one line per token.
   static std::string visible(std::string_view bytes) {
     std::string result = "'";
     for (char c : sanitize(bytes)) result += c == '\n' ? std::string("\\n") : c == '\t' ? "\\t" : std::string(1, c);

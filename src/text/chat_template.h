@@ -16,7 +16,7 @@ struct ChatMessage {
   std::string content;
 };
 
-/// A compiled Jinja template (the subset that chat templates of open models use), with the settings of transformers:
+/// A compiled Jinja template (the subset used by chat templates of open models), with the settings of transformers:
 /// trim_blocks, lstrip_blocks, loop controls, {% generation %}, its tojson. Immutable, shareable between threads.
 class ChatTemplate {
  public:
@@ -33,17 +33,17 @@ class ChatTemplate {
     std::string bos_token, eos_token;  ///< text of the special tokens
   };
   /// Renders messages. Errors, each with line and column: kUsage for raise_exception() in the template (its message);
-  /// kInvalidFile for a wrong operand type and whatever else jinja2 refuses; kUnsupported for filters, tests and
-  /// methods outside the subset, when they are reached; kResource for the limits on steps (1e6), output and single
-  /// texts (16 MiB), all intermediate texts (256 MiB) and nesting.
+  /// kInvalidFile for a wrong operand type and other errors of jinja2; kUnsupported for filters, tests and methods
+  /// outside the subset, when they are reached; kResource for the limits on steps (1e6), output and single texts (16
+  /// MiB), all intermediate texts (256 MiB) and nesting.
   Expected<std::string> render(const std::vector<ChatMessage>& messages, const Options& options) const;
 
-  /// The same with arbitrary variables (a JSON object). Tests compare it to jinja2.
+  /// The same with arbitrary variables (a JSON object). Tests compare it with jinja2.
   Expected<std::string> render(const nlohmann::ordered_json& variables) const;
 
-  /// render() that tells what comes from the template and what from the messages, whatever the template does to them:
-  /// texts in the variables are content, except roles that are plain words (templates build `<|user|>` from them) and
-  /// variables called `..._token`. Where filters mix the two beyond recognition (upper() of both), all is content.
+  /// Like render(), but distinguishes the template's text from the messages', whatever the template does to them: texts
+  /// in the variables are content, except roles that are plain words (templates build `<|user|>` from them) and
+  /// variables named `..._token`. If a filter mixes the two (upper() of both), everything is content.
   Expected<MarkedText> render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
   Expected<MarkedText> render_marked(const nlohmann::ordered_json& variables) const;
 

@@ -67,7 +67,7 @@ TEST(ChatTemplate, TinyLladaPrompt) {
             "<|start_header_id|>assistant<|end_header_id|>\n\n");
 }
 
-/// Content in square brackets, markup as it is.
+/// Content in square brackets, markup unchanged.
 std::string show_marks(const MarkedText& text) {
   std::string out;
   bool inside = false;

@@ -13,7 +13,7 @@
 namespace dllm {
 namespace {
 
-constexpr std::size_t kMaxText = 4096;  // a pattern may need its whole match limit at every character
+constexpr std::size_t kMaxText = 4096;  // a pattern may use its whole match limit at every character
 
 void check(bool holds) {
   if (!holds) std::abort();

@@ -6,11 +6,11 @@
 
 namespace dllm {
 
-/// A text that remembers which of its bytes are content (what people and models said) and which are markup (what a
-/// chat template wrote). Only markup may become control tokens.
+/// A text that records which of its bytes are content (written by people and models) and which are markup (written by a
+/// chat template). Only markup may become control tokens.
 struct MarkedText {
   std::string bytes;
-  /// Empty: no byte is content. Else as long as `bytes`, kContent or kMarkup for each.
+  /// Empty: no byte is content. Otherwise as long as `bytes`, kContent or kMarkup for each.
   std::string marks;
 
   static constexpr char kMarkup = '\0', kContent = '\1';

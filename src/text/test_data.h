@@ -26,8 +26,8 @@ inline std::string testdata(const std::string& name) {
   return text.value_or("");
 }
 
-/// A file of the data that is not part of the repository (vocabularies of published models): in $DLLM_SHARED_DATA, or
-/// else beside the checkout. nullopt: the test should be skipped.
+/// A data file that is not part of the repository (vocabularies of published models): in $DLLM_SHARED_DATA, or else
+/// next to the checkout. nullopt: the test should be skipped.
 inline std::optional<std::string> shared_data(const std::string& name) {
   const char* root = std::getenv("DLLM_SHARED_DATA");
   const auto directory =

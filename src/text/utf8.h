@@ -7,10 +7,10 @@
 
 namespace dllm {
 
-/// One step through bytes that may not be UTF-8.
+/// One decoding step over bytes that may not be UTF-8.
 struct Utf8Char {
   char32_t code = 0;       ///< the scalar value; meaningless unless valid
-  std::uint32_t size = 1;  ///< bytes it occupies; for invalid input the maximal subpart to replace by one U+FFFD
+  std::uint32_t size = 1;  ///< its length in bytes; for invalid input the maximal subpart to replace by one U+FFFD
   bool valid = false;      ///< shortest form, no surrogate, at most U+10FFFF
   bool truncated = false;  ///< invalid only because the text ends: more bytes could complete it
 };

@@ -1,4 +1,4 @@
-// Diffusion against autoregression: the same weights and machine, decoded in both ways.
+// Diffusion against autoregression: the same weights on the same machine, decoded in both ways.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -23,13 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Over the answers of a workload.
+/// Totals over the answers of a workload.
 struct Played {
   GenerateStats sum;
   double first_seconds = 0;  ///< until the first token of an answer was final
 };
 
-/// One row of the table before it is measured.
+/// One row of the table, before measurement.
 struct Contest {
   std::string method;   ///< "autoregressive", or the preset
   std::string pattern;  ///< "1 per pass", "recorded"
@@ -67,7 +67,7 @@ class Against {
     return measure(contest, twin_);
   }
 
-  /// At fixed numbers of tokens per pass. A preset that revises tokens has none, and is left out.
+  /// Fixed numbers of tokens per pass. A preset that revises tokens cannot be fixed, and is left out.
   Expected<void> diffusion(const std::string& preset) {
     GenerateOptions options;
     options.preset = preset;

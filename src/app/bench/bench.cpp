@@ -70,7 +70,7 @@ class Bench final : public Verb {
     if (model_flags_.list_isas(terminal)) return kExitOk;
     DLLM_CHECK_OK(check_words());
     DLLM_CHECK_OK(check_replays());
-    // Work that does not depend on what the model says.
+    // Work that does not depend on the model's predictions.
     if (!options_.generate.exact_length) options_.generate.exact_length = !early_stop_;
     const Json shared = {
         {"time", utc_time()}, {"host", host_json()}, {"build", build_json()}, {"command", session.command}};
@@ -139,7 +139,7 @@ class Bench final : public Verb {
                .rare = true});
   }
 
-  /// Lists where ModelFlags has one value.
+  /// Flags with lists where ModelFlags has one value.
   void add_model_flags(Flags& flags) {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
@@ -203,7 +203,7 @@ class Bench final : public Verb {
     return "--" + (key == "context" ? "ctx-size" : key);
   }
 
-  /// A recording and a comparison say themselves how answers are decoded.
+  /// A recording and a comparison define how answers are decoded.
   Expected<void> check_replays() const {
     const bool replays = !options_.replays.empty();
     if (replays && !against_ && !wants("generate"))

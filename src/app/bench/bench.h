@@ -18,91 +18,91 @@
 #include "engine/backends.h"
 #include "model/model.h"
 
-/// The measurements of `dllm bench`. Each hands over records as they are done: what one row of the output says, without
+/// The measurements of `dllm bench`. Each passes on records as they are completed: one row of the output each, without
 /// what all rows share (host, build, command).
 namespace dllm::app {
 
 struct BenchOptions {
   LoadOptions load{};
   std::vector<std::int32_t> rows{1, 8, 32, 128};
-  std::vector<std::int32_t> contexts{512};  ///< visible positions, the step's rows among them; at least the rows
+  std::vector<std::int32_t> contexts{512};  ///< visible positions, including the step's rows; at least the rows
   std::vector<std::int32_t> batches{1};     ///< sequences of a step, each with its own cache
   std::string scored = "all";               ///< all, none or a number
   std::vector<std::int32_t> prompts{};      ///< prompt tokens of a generation; empty: the measurement's default
-  std::vector<std::string> replays{};       ///< recordings whose commits are played
-  std::int32_t answers = 4;                 ///< of each of them
+  std::vector<std::string> replays{};       ///< recordings to replay
+  std::int32_t answers = 4;                 ///< replayed from each recording
   std::vector<std::int32_t> tokens_per_pass{1, 2, 4, 8};
   GenerateOptions generate{};
   std::int32_t repetitions = 5;
   std::int32_t warmup = 1;
-  bool renew_latency = false;  ///< measure the latency table although it is known
+  bool renew_latency = false;  ///< measure the latency table even if it exists
   double min_seconds = 0.2;    ///< small models repeat until this much time is measured
 };
 
-/// What the measurements tell while they run, and ask.
+/// Callbacks of the measurements: progress and cancellation.
 struct BenchWatch {
   std::function<void(const std::string& what)> progress{};
   std::stop_token stop{};
 };
 
-/// A model on a backend of its own, with how long that took.
+/// A model with its own backend, and how long loading took.
 struct BenchModel {
   std::string path;
   std::shared_ptr<const Model> model;
   std::unique_ptr<cpu::Profile> profile;
   RunningBackend running;   ///< on this processor
-  double open_seconds = 0;  ///< from nothing to "a step could run"
+  double open_seconds = 0;  ///< from nothing until a step could run
 
   /// Resets the process's resident peak, then loads.
   static Expected<BenchModel> open(const std::string& path, const LoadOptions& options);
 
   Backend& backend() const { return *running.backend; }
 
-  /// path, name, architecture, parameters, bytes, type: what every record of the model begins with.
+  /// path, name, architecture, parameters, bytes, type: the first fields of every record of the model.
   nlohmann::ordered_json describe() const;
 };
 
 using BenchSink = std::function<void(const nlohmann::ordered_json& record)>;
 
-/// Peak rates to compare with; absent: percentages are left out.
+/// Peak rates to compare with; absent: no percentages.
 using MaybePeaks = std::optional<cpu::Peaks>;
 
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 
-/// One record per batch x context x rows. A sequence's rows are the last ones of its context, over a cache that holds
-/// it. Errors:
-/// kUsage (context beyond the model's, `scored`), kResource, kCancelled.
+/// One record per batch x context x rows. A sequence's rows are the last ones of its context; the
+/// cache holds the others. Errors: kUsage (context beyond the model's, `scored`), kResource,
+/// kCancelled.
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
                            const BenchSink& sink);
 
-/// One record per prompt length x batch (with recordings: per recording x prompt length x batch): each time as many
-/// generations as the largest batch holds, of random prompts of the seed, or as many as `answers` says of a recording,
-/// at most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two
-/// repetitions give different tokens.
+/// One record per prompt length x batch (with recordings: per recording x prompt length x batch). Each measurement
+/// makes as many generations as the largest batch, from random prompts of the seed, or `answers` of a recording, at
+/// most `batch` of them in one forward pass. Errors: as generate_batch(); kMismatch if two batches or two repetitions
+/// give different tokens.
 Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                               const BenchSink& sink);
 
-/// One record for the model run as an autoregressive one (CausalTwin), one per preset x tokens per pass, one per
-/// recording. Errors: kUsage for a model without masks, as bench_generate().
+/// One record for the model run autoregressively (CausalTwin), one per preset x tokens per pass, one per recording.
+/// Errors: kUsage for a model without masks, as bench_generate().
 Expected<void> bench_against_autoregression(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                                             const BenchSink& sink);
 
-/// One record per rows of the latency table, which is measured if this machine does not have it yet
-/// (engine/latency_file.h): `ms` where the rows see only themselves. Errors: kResource, kCancelled.
+/// One record per entry of the latency table, which is measured if this machine does not have it yet
+/// (engine/latency_file.h): `ms` for rows that see only themselves. Errors: kResource, kCancelled.
 Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                              const BenchSink& sink);
 
-/// One record: from opening the file to the end of a first step of 32 rows, and the resident peak of that.
+/// One record: time from opening the file to the end of a first step of 32 rows, and its peak resident memory.
 Expected<nlohmann::ordered_json> bench_load(const std::string& path, const BenchOptions& options,
                                             const BenchWatch& watch);
 
-/// Runs `body` warmup + n times and returns the seconds of the n, where n is at least `repetitions` and goes on until
-/// min_seconds are measured. Errors: the body's, kCancelled.
+/// Runs `body` warmup + n times and returns the seconds of the n runs, where n is at least `repetitions` and large
+/// enough for min_seconds. Errors: the body's, kCancelled.
 Expected<std::vector<double>> repeat(const BenchOptions& options, const BenchWatch& watch,
                                      const std::function<Expected<void>()>& body,
                                      const std::function<void()>& after_warmup = {});
 
-/// Rows of random tokens that are no special ones, a function of seed and position.
+/// Rows of random tokens without special ones, a function of seed and position.
 TokenId bench_token(const ModelDesc& desc, std::uint64_t seed, Position position);
 
 }  // namespace dllm::app

@@ -82,7 +82,7 @@ TEST(BenchWork, CountsTheTextbookFormula) {
   const StepWork four = count(d, {4, 8, 40, 3});
   EXPECT_DOUBLE_EQ(four.ops(), 4 * work.ops());
   EXPECT_DOUBLE_EQ(four.weight_bytes, work.weight_bytes) << "one pass over the weights serves the whole batch";
-  // Causal: rows 32..39 see 33..40 keys; blocks of 16: rows 32..39 lie in the block that ends at 48.
+  // Causal: rows 32..39 see 33..40 keys; blocks of 16: rows 32..39 are in the block that ends at 48.
   ModelDesc causal = d;
   causal.causal_block = 1;
   EXPECT_DOUBLE_EQ(count(causal, {1, 8, 40, 0}).attention_ops, work.attention_ops / (8 * 40) * (33 + 40) * 4);

@@ -8,9 +8,9 @@
 
 namespace dllm::app {
 
-/// A model that fills masks, run as an autoregressive one of the same weights: it attends to what precedes, each row
-/// predicts the next token, and a step is one row over the K/V cache. What it says means nothing; what it costs is what
-/// an autoregressive model of this shape costs in this engine.
+/// A model that fills masks, run autoregressively with the same weights: each row attends to the positions before it
+/// and predicts the next token, and a step is one row over the K/V cache. Its output is meaningless, but its cost is
+/// that of an autoregressive model of this shape in this engine.
 class CausalTwin final : public Backend {
  public:
   /// Borrows the backend. Precondition: its model fills masks.

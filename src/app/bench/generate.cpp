@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What one run of all requests gave.
+/// The result of running all requests once.
 struct Answers {
   GenerateStats sum;       ///< over the requests
   std::uint64_t hash = 0;  ///< of one request's tokens, or of all hashes
@@ -51,7 +51,7 @@ class GenerateBench {
   GenerateBench(BenchModel& model, const BenchOptions& options, Workload work, const BenchWatch& watch)
       : model_(model), options_(options), work_(std::move(work)), watch_(watch) {}
 
-  /// The same requests in every batch: what they cost can be compared, and must be equal.
+  /// The same requests in every batch, so that costs can be compared and results must be equal.
   Expected<void> run(const BenchSink& sink) {
     std::optional<LatencyTable> latency;
     if (const std::string name = latency_name(work_.options); !name.empty()) {
@@ -82,7 +82,7 @@ class GenerateBench {
   }
 
  private:
-  /// Of a recording: the mean.
+  /// The mean over a recording.
   std::size_t prompt_tokens() const {
     std::size_t sum = 0;
     for (const auto& prompt : work_.prompts) sum += prompt.size();

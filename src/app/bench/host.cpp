@@ -35,7 +35,7 @@ std::int64_t status_bytes(const std::string& key) {
   return 0;
 }
 
-/// "family 26 model 2 stepping 1": virtual machines often give all of a maker's processors one name.
+/// "family 26 model 2 stepping 1": virtual machines often report the same name for all of a maker's processors.
 std::string cpu_family() {
   std::ifstream file("/proc/cpuinfo");
   std::string text;

@@ -16,7 +16,7 @@ class ListParser {
   ListParser(std::int32_t minimum, std::int32_t maximum) : minimum_(minimum), maximum_(maximum) {}
 
   Expected<void> add_item(std::string_view item) {
-    // A sign in front belongs to the number, which is then refused by its own message.
+    // A leading sign belongs to the number, which is then refused with its own message.
     const std::size_t dash = item.find('-', 1);
     if (dash == std::string_view::npos) {
       DLLM_TRY(const std::int32_t value, number(item));

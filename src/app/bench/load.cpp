@@ -40,7 +40,7 @@ Expected<Json> bench_load(const std::string& path, const BenchOptions& options, 
   once.min_seconds = 0;  // every repetition reads the whole file
   const auto body = [&]() -> Expected<void> {
     DLLM_TRY(BenchModel model, BenchModel::open(path, once.load));
-    once.load.warnings = false;  // told once
+    once.load.warnings = false;  // reported once
     DLLM_CHECK_OK(first_step(model));
     opens.push_back(model.open_seconds);
     description = model.describe();

@@ -15,7 +15,7 @@
 namespace dllm::app {
 namespace {
 
-/// Name of the recipe whose number the file carries; empty if it carries none.
+/// Name of the recipe whose number is in the file; empty if there is none.
 std::string recipe_name(const Metadata& metadata) {
   const auto type = metadata.integer("general.file_type");
   if (type && *type)

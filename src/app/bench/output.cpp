@@ -32,7 +32,7 @@ Column integer(std::string title, std::string key) {
   return {std::move(title), [key](const Json& r) { return fmt::format("{}", r.value(key, std::int64_t{0})); }};
 }
 
-/// Empty where the record lacks the value, as percentages do without peaks.
+/// Empty if the record has no such value, as for percentages without peaks.
 Column number(std::string title, const std::string& pointer, int digits) {
   return {std::move(title), [at = Json::json_pointer(pointer), digits](const Json& r) {
             return r.contains(at) && r[at].is_number() ? fmt::format("{:.{}f}", r[at].get<double>(), digits)
@@ -44,7 +44,7 @@ Column bytes(std::string title, std::string key) {
   return {std::move(title), [key](const Json& r) { return human_bytes(r.value(key, 0.0)); }};
 }
 
-/// "linear 91.2, attention 3.4, …": shares in per cent, largest first, what rounds to nothing left out.
+/// "linear 91.2, attention 3.4, …": shares in per cent, largest first, without those that round to zero.
 std::string operator_shares(const Json& record) {
   std::vector<std::pair<double, std::string>> shares;
   for (const auto& [name, entry] : record.at("operators").items()) shares.emplace_back(entry.at("percent"), name);

@@ -8,8 +8,8 @@
 
 namespace dllm::app {
 
-/// Prints records as they come: Markdown tables (one per kind of test), JSON lines, CSV; or one JSON array at the end.
-/// `shared` (host, build, command, …) becomes part of every record; Markdown tells it once, above the tables.
+/// Prints records as they arrive: Markdown tables (one per kind of test), JSON lines, CSV; or one JSON array at the
+/// end. `shared` (host, build, command, …) becomes part of every record; Markdown prints it once, above the tables.
 class BenchOutput {
  public:
   BenchOutput(std::ostream& out, std::string format, const nlohmann::ordered_json& shared);

@@ -5,8 +5,8 @@
 
 namespace dllm::app {
 
-/// Repeated measurements of one thing. Median and median absolute deviation, because disturbances lengthen single runs
-/// by any amount and a mean would follow them.
+/// Repeated measurements of the same thing. Median and median absolute deviation, because disturbances can lengthen
+/// single runs by any amount, which would shift a mean.
 struct Summary {
   std::size_t count = 0;
   double median = 0;

@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Position kFillRows = 128;  // per pass while the cache is filled: large enough for the matrices' full rate
+constexpr Position kFillRows = 128;  // per pass while the cache is filled: enough for the matrices' full rate
 
-/// The bound that the model's arithmetic has on this machine.
+/// The bound for the model's arithmetic on this machine.
 const cpu::Peaks::Rate& bound_of(const cpu::Peaks& peaks, TensorType type, const std::string& activations) {
   if (codec(type).is_block() && activations != "f32") return peaks.int8;
   const bool half = type == TensorType::kF16 || type == TensorType::kBF16;
@@ -61,14 +61,14 @@ class StepBench {
   }
 
  private:
-  /// The machine's speed changes with its clocks and its neighbours: a case is held against the best peak measured so
-  /// far, also right before and right after it.
+  /// The machine's speed changes with its clocks and other load, so a case is compared with the best peak measured so
+  /// far, including right before and right after it.
   Expected<void> raise_peaks() {
     resident_ = std::max(resident_, peak_resident_bytes());
     if (!peaks_) return {};
     DLLM_TRY(const cpu::Peaks again, cpu::measure_peaks(model_.running.threads));
     raise(*peaks_, again);
-    reset_peak_resident();  // of what the measurement held
+    reset_peak_resident();  // of the measurement's memory
     return {};
   }
 
@@ -133,7 +133,7 @@ class StepBench {
     json["read_percent"] = 100 * work.weight_bytes / median / peaks_->read_bytes_per_second;
   }
 
-  /// Mean milliseconds per step and share of each kind of operator, and what lies between operators.
+  /// Mean milliseconds per step and share of each kind of operator, and of the time between operators.
   Json operators(const std::vector<double>& samples) const {
     double total = 0, rest = 0;
     for (const double sample : samples) total += sample;
@@ -154,7 +154,7 @@ class StepBench {
   BenchModel& model_;
   const BenchOptions& options_;
   MaybePeaks& peaks_;
-  std::int64_t resident_ = 0;  ///< bytes, the measurements of peaks aside
+  std::int64_t resident_ = 0;  ///< bytes, without the measurements of peaks
   const BenchWatch& watch_;
   const ModelDesc& desc_;
   std::vector<std::unique_ptr<KvCache>> caches_;  ///< by sequence
@@ -164,7 +164,7 @@ class StepBench {
 
 Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch,
                            const BenchSink& sink) {
-  // Ordered as given; a context below the rows means a step without cached positions, which several may mean.
+  // In the given order; a context below the rows means a step without cached positions, so several may be the same.
   struct Case {
     std::int32_t batch;
     Position rows, context;

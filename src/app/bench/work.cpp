@@ -10,7 +10,7 @@ namespace {
 
 const WeightView& view(const Weights& weights, WeightId id) { return weights[static_cast<std::size_t>(id)]; }
 
-/// Pairs of a row and a key that it sees.
+/// Number of (row, visible key) pairs.
 double visible_pairs(const ModelDesc& desc, const StepSize& size) {
   const std::int64_t block = desc.causal_block;
   const auto sequences = static_cast<double>(size.batch);
@@ -21,8 +21,8 @@ double visible_pairs(const ModelDesc& desc, const StepSize& size) {
   return sequences * pairs;
 }
 
-/// Experts that `rows` rows touch when each chooses `used` of `experts` and none is preferred, as with the random
-/// weights of make-model; a trained model's rows agree more and touch fewer.
+/// Experts that `rows` rows touch if each chooses `used` of `experts` uniformly, as with the random weights of
+/// make-model; rows of a trained model agree more and touch fewer.
 double touched(double experts, double used, double rows) { return experts * (1 - std::pow(1 - used / experts, rows)); }
 
 void add_experts(const Graph& graph, const op::Experts& o, const Weights& weights, double rows, StepWork& work) {

@@ -6,8 +6,8 @@
 
 namespace dllm::app {
 
-/// What one step has to do at least, from the graph and the sizes: the numerators of GOP/s and GB/s. A multiply and an
-/// add are two operations. Elementwise work, norms, softmax and RoPE are left out (below 1 % of an 8B step).
+/// The minimum work of one step, from the graph and the sizes: the numerators of GOP/s and GB/s. A multiply and an add
+/// are two operations. Elementwise work, norms, softmax and RoPE are left out (below 1 % of an 8B step).
 struct StepWork {
   double linear_ops = 0;     ///< 2 x rows x k x n of every matrix
   double head_ops = 0;       ///< 2 x scored x k x vocabulary
@@ -16,7 +16,7 @@ struct StepWork {
   double ops() const { return linear_ops + head_ops + attention_ops; }
 };
 
-/// Of each of `batch` sequences `rows` positions that end at `context`, all below it visible.
+/// For each of `batch` sequences, `rows` positions that end at `context`, with all earlier ones visible.
 struct StepSize {
   std::int64_t batch = 1;
   std::int64_t rows = 0;
@@ -26,7 +26,7 @@ struct StepSize {
 
 StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size);
 
-/// The element type of the model's matrices: the one that holds most of their bytes.
+/// The element type of the model's matrices: the one with most of their bytes.
 TensorType main_type(const Graph& graph, const Weights& weights);
 
 }  // namespace dllm::app

@@ -25,7 +25,7 @@ Expected<Workload> recorded_workload(const ModelDesc& desc, const ReplayRequest&
   GenerateOptions options = recording.replay_options(length);
   options.seed = request.seed;
   DLLM_TRY(workload.options, resolve_options(options, desc));
-  // The recorded blocks begin at the prompt's end. On a grid from position 0 they do so after whole blocks only.
+  // The recorded blocks begin at the prompt's end. On a grid from position 0 this requires a prompt of whole blocks.
   const bool grid = workload.options.block_origin == "absolute";
   const std::int32_t block = recording.block_length;
   if (grid && request.prompt_tokens % block != 0)

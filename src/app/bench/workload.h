@@ -11,20 +11,20 @@
 
 namespace dllm::app {
 
-/// Requests that a generation benchmark answers.
+/// The requests of a generation benchmark.
 struct Workload {
   ResolvedOptions options;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<CommitSchedule> replays;        ///< one per prompt; empty: the method chooses
   std::string file;                           ///< of the recording that is replayed; empty: none
-  std::string preset;                         ///< that it was made with
-  std::vector<std::size_t> recorded_answers;  ///< which of its answers these are
+  std::string preset;                         ///< used for the recording
+  std::vector<std::size_t> recorded_answers;  ///< the answers of it that are replayed
 };
 
-/// Random tokens of the seed; those of request `index` are its own.
+/// Random tokens of the seed, different for each `index`.
 std::vector<TokenId> bench_prompt(const ModelDesc& desc, std::uint64_t seed, std::size_t index, Position tokens);
 
-/// What is wanted of a recording.
+/// Which part of a recording to use.
 struct ReplayRequest {
   std::string file;
   std::int32_t answers = 1;        ///< spread over the recording
@@ -37,10 +37,10 @@ struct ReplayRequest {
 /// that do not suit the model.
 Expected<Workload> recorded_workload(const ModelDesc& desc, const ReplayRequest& request);
 
-/// `per_pass` positions are committed in each pass, from left to right, never those of two blocks together.
+/// `per_pass` positions are committed in each pass, from left to right, never across the end of a block.
 CommitSchedule even_schedule(Position length, Position block, Position per_pass);
 
-/// {"file": …, "answers": […]}: what a record says about the recording.
+/// {"file": …, "answers": […]}: a record's description of the recording.
 nlohmann::ordered_json replay_json(const Workload& workload);
 
 }  // namespace dllm::app

@@ -13,7 +13,7 @@ namespace {
 
 enum class Look { kPlain, kMask, kControl, kToken };
 
-/// A run of text with one look; never contains a line break.
+/// A run of text in one style; never contains a line break.
 struct Piece {
   std::string text;
   Look look = Look::kPlain;
@@ -26,7 +26,7 @@ struct Line {
   int columns = 0;
 };
 
-/// Red to green over the 256-colour cube. Confidences crowd near 1, so the steps are finer there.
+/// Red to green over the 256-colour cube. Most confidences are near 1, so the steps are finer there.
 int confidence_colour(double confidence) {
   constexpr std::array<std::pair<double, int>, 8> ramp = {
       {{0.3, 196}, {0.5, 202}, {0.7, 208}, {0.8, 214}, {0.9, 220}, {0.95, 190}, {0.99, 118}, {2.0, 46}}};
@@ -49,7 +49,7 @@ std::string style_of(const Piece& piece) {
   return fmt::format("\x1b[{}38;5;{}m", piece.changed ? "1;7;" : "", confidence_colour(piece.confidence));
 }
 
-/// Breaks cells into lines of at most `width` columns; remembers on which line each cell begins.
+/// Breaks cells into lines of at most `width` columns; records the line on which each cell begins.
 class Layout {
  public:
   explicit Layout(int width) : width_(std::max(width, 8)) {}
@@ -78,7 +78,7 @@ class Layout {
  private:
   static Piece piece_for(const CanvasCell& cell, Look look) { return {"", look, cell.confidence, cell.changed}; }
 
-  /// Characters that are complete leave `pending_`. A token may end inside one; the next token's bytes then finish it.
+  /// Removes complete characters from `pending_`. A token may end inside one; the next token's bytes complete it.
   void drain(bool complete) {
     std::string_view rest = pending_;
     while (!rest.empty()) {
@@ -101,7 +101,7 @@ class Layout {
     pending_.erase(0, pending_.size() - rest.size());
   }
 
-  /// A lead byte followed by nothing but continuation bytes, fewer than it announces.
+  /// A lead byte followed only by continuation bytes, fewer than it requires.
   static bool may_continue(std::string_view bytes) {
     const auto lead = static_cast<unsigned char>(bytes[0]);
     const std::size_t wanted = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
@@ -190,7 +190,7 @@ void CanvasView::show(const StepEvent& event) {
     return;
   }
   std::string out = "\x1b[?2026h";
-  // The window may have become lower than the last frame; lines that scrolled away cannot be reached.
+  // The window may now be smaller than the last frame; lines that have scrolled away cannot be reached.
   if (const int up = std::min(lines_, terminal_.height - 1); up > 0) out += fmt::format("\x1b[{}A", up);
   out += "\r";
   lines_ = 0;

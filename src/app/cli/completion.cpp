@@ -138,7 +138,7 @@ std::string zsh_script(const std::vector<std::pair<std::string, Flags>>& all) {
   return script + "  esac\n}\n_dllm \"$@\"\n";
 }
 
-/// When a verb's flags apply. A group's verb may have the name of another one: `dllm run`, `dllm npu run`.
+/// The condition for a verb's flags. A verb of a group may have another verb's name: `dllm run`, `dllm npu run`.
 std::string fish_condition(std::string_view verb) {
   const auto space = verb.find(' ');
   std::string text = fmt::format("__fish_seen_subcommand_from {}", inner_name(verb));

@@ -8,11 +8,11 @@
 
 namespace dllm::app {
 
-/// Names in the process's environment that begin as the twins of flags do, with DLLM_ARG_.
+/// Names in the process's environment with the prefix of the flags' variables, DLLM_ARG_.
 std::vector<std::string> flag_variables();
 
-/// Whether each of `names` is the twin of some verb's flag: one environment may serve several verbs, but a misspelt
-/// name must not be passed over. Errors: kUsage, with the nearest twin.
+/// Whether each of `names` is the variable of some verb's flag: one environment may serve several verbs, but a misspelt
+/// name must be reported. Errors: kUsage, with the nearest variable.
 Expected<void> check_flag_variables(std::span<const std::string> names);
 
 }  // namespace dllm::app

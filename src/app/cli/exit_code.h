@@ -4,10 +4,10 @@
 
 namespace dllm::app {
 
-/// What the process returns; documented in the help of `dllm`.
+/// The process's exit codes; documented in the help of `dllm`.
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFailure = 1,  ///< anything that fits no other code
+  kExitFailure = 1,  ///< anything without its own code
   kExitUsage = 2,
   kExitInvalidFile = 3,  ///< a model or another file is missing, damaged, of an unknown kind or cannot be written
   kExitResource = 4,     ///< out of memory or another bounded resource

@@ -12,7 +12,7 @@ template <class T>
 Expected<void> number_in_range(const std::string& text, T minimum, T maximum, T& target) {
   const auto value = parse_number<T>(text);
   if (!value) return bad_value(fmt::format("'{}' is not {}", text, std::is_integral_v<T> ? "an integer" : "a number"));
-  // Negated, so that NaN is refused.
+  // Negated, so that NaN is rejected.
   if (!(*value >= minimum && *value <= maximum))
     return bad_value(fmt::format("{} is outside [{}, {}]", text, minimum, maximum));
   target = *value;
@@ -83,7 +83,7 @@ Apply into(double& target, double minimum, double maximum) {
 
 Apply into(std::uint64_t& target) {
   return [&target](const std::string& value) -> Expected<void> {
-    // llama.cpp's spelling of "another one each time"; the seed is reported, so the run can still be repeated.
+    // llama.cpp's spelling of "a random seed"; the seed is reported, so the run can be repeated.
     if (value == "-1") {
       target = std::random_device{}();
       return {};

@@ -15,7 +15,7 @@ namespace {
 
 bool is_long(std::string_view name) { return name.starts_with("--"); }
 
-/// "-sys": one dash, several letters. CLI11 would read it as -s with the value "ys".
+/// "-sys": one dash, several letters. CLI11 would parse it as -s with the value "ys".
 bool is_wide_short(std::string_view name) { return name.size() > 2 && name[0] == '-' && name[1] != '-'; }
 
 std::string cli11_name(const std::string& name) { return is_wide_short(name) ? "-" + name : name; }
@@ -99,7 +99,7 @@ Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
 bool Flags::is_bundle(std::string_view token) const {
   for (std::size_t i = 1; i < token.size(); ++i) {
     const Flag* flag = find(std::string("-") + token[i]);
-    if (flag == nullptr) return false;  // -h within a bundle is no cry for help: it is another program's flag
+    if (flag == nullptr) return false;  // -h within a bundle does not ask for help: the word is another program's flag
     if (!flag->value.empty()) return i + 1 < token.size() || i == 1;
   }
   return true;
@@ -133,7 +133,7 @@ Expected<void> Flags::apply_environment(const Environment& environment) {
     for (const std::string& name : flags_[i].environment_names()) {
       if (given_[i]) break;
       const char* value = environment(name);
-      // An empty variable is how shells spell "unset".
+      // In shells an empty variable often means "unset".
       if (value != nullptr && *value != '\0') DLLM_CHECK_OK(apply_value(i, value, name));
     }
   }
@@ -188,7 +188,7 @@ Expected<ParseOutcome> Flags::parse(const std::vector<std::string>& args, const 
   }
   if (help_all->count() > 0) return ParseOutcome::kHelpAll;
   if (help->count() > 0) return ParseOutcome::kHelp;
-  // CLI11 2.1 takes no words for a positional that may be left out, so they are collected here.
+  // CLI11 2.1 does not collect words for an optional positional, so they are collected here.
   std::vector<std::string> words;
   for (const std::string& token : app.remaining()) {
     if (token.size() > 1 && token[0] == '-') return unknown_flag(token);

@@ -15,37 +15,37 @@
 
 namespace dllm::app {
 
-/// Takes a value given on the command line or in the environment. The error's `where` is filled in by the caller.
+/// Accepts a value from the command line or the environment. The caller fills in the error's `where`.
 using Apply = std::function<Expected<void>(const std::string& value)>;
 
-/// One flag, declared once: parsing, environment twin, help and shell completion read it.
+/// One flag, declared once, for parsing, its environment variable, help and shell completion.
 struct Flag {
   /// "-m", "--model"; single-dash names may have several letters, as llama.cpp's "-sys". The first long name is the
-  /// flag's name in messages and gives the environment twin: "--block-length" -> DLLM_ARG_BLOCK_LENGTH.
+  /// flag's name in messages and determines its environment variable: "--block-length" -> DLLM_ARG_BLOCK_LENGTH.
   std::vector<std::string> names = {};
   std::string value = {};  ///< placeholder in the help; empty: a switch
   std::string help = {};
-  std::string default_text = {};          ///< empty: none worth telling
+  std::string default_text = {};          ///< empty: not shown
   std::vector<std::string> choices = {};  ///< for help and completion; `apply` checks them
   bool takes_path = false;                ///< completion offers file names
   Apply apply = {};
-  /// The flag is read only where one of `needs` is given, and none of `without`; elsewhere it is an error. Any
+  /// The flag is read only if one of `needs` is given, and none of `without`; otherwise it is an error. In any
   /// spelling.
   std::vector<std::string> needs = {}, without = {};
-  bool rare = false;       ///< --help leaves it out where there is no room; --help-all has it
+  bool rare = false;       ///< left out of --help if space is short; --help-all has it
   std::string group = {};  ///< set by Flags::group()
 
   const std::string& long_name() const;
   std::string environment_name() const;
-  /// The twins of all long spellings, that of the first one first.
+  /// The environment variables of all long spellings, the first one's first.
   std::vector<std::string> environment_names() const;
 };
 
-/// What Flags::parse was asked for.
+/// What the arguments of Flags::parse request.
 enum class ParseOutcome { kRun, kHelp, kHelpAll };
 
-/// The flags of one verb. Values come from the command line, else from the environment, else from what the targets
-/// already hold. CLI11 splits the arguments; values are read here, so that both sources obey the same rules.
+/// The flags of one verb. Values come from the command line, else from the environment, else from the targets' current
+/// values. CLI11 splits the arguments; values are parsed here, so that both sources follow the same rules.
 class Flags {
  public:
   using Environment = std::function<const char*(const std::string& name)>;
@@ -56,22 +56,22 @@ class Flags {
   /// Heading of the flags added from now on.
   void group(std::string title) { group_ = std::move(title); }
   void add(Flag flag);
-  /// Sets `needs` (`without`) of every flag that a group has so far.
+  /// Sets `needs` (`without`) of all flags that the group has so far.
   void read_only_with(std::string_view group, const std::vector<std::string>& needs);
   void read_only_without(std::string_view group, const std::vector<std::string>& others);
-  /// Takes a spelling away from a flag that has others, for a verb that gives it another meaning.
+  /// Removes one of a flag's spellings, for a verb in which it has another meaning.
   void free_name(std::string_view name);
   /// Arguments without a flag; more than `maximum` are an error.
   void positionals(std::string name, std::string help, std::size_t maximum, std::vector<std::string>& target);
 
-  /// Errors: kUsage, one per first offence.
+  /// Errors: kUsage, for the first mistake.
   Expected<ParseOutcome> parse(const std::vector<std::string>& args, const Environment& environment);
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// The flag was set, by command line or environment. `name`: any of its spellings.
+  /// Whether the flag was set, by command line or environment. `name`: any of its spellings.
   bool given(std::string_view name) const;
 
-  /// What fits on a screen of kHelpLines lines: everything if it does, else one line per flag, without the rare ones.
+  /// Help that fits on a screen of kHelpLines lines: everything if possible, else one line per flag, without rare ones.
   static constexpr int kHelpLines = 40;
   std::string help() const;
   /// Every flag, with its choices, default and environment variable.
@@ -85,7 +85,7 @@ class Flags {
   Expected<void> apply_environment(const Environment& environment);
   Expected<void> check_combinations() const;
   Error unknown_flag(const std::string& token) const;
-  /// What CLI11 shall read, in spellings that it knows, and the words behind "--".
+  /// The arguments for CLI11, in spellings that it supports, and the words after "--".
   struct SplitArguments {
     std::vector<std::string> flags, literal;
     std::string unknown;  ///< the first word that is neither a flag nor a bundle of switches; empty: none
@@ -116,7 +116,7 @@ Apply into(std::string& target, std::vector<std::string> choices);
 Apply into(std::vector<std::string>& target);  ///< appends
 Apply into(bool& target);
 Apply into(std::int32_t& target, std::int32_t minimum, std::int32_t maximum);
-/// `absent`: what holds without the flag, for the hint.
+/// `absent`: what applies without the flag, for the hint.
 Apply into(std::optional<std::int32_t>& target, std::int32_t minimum, std::int32_t maximum, std::string absent);
 Apply into(double& target, double minimum, double maximum);
 Apply into(std::uint64_t& target);

@@ -22,7 +22,7 @@ struct HubFlags {
   /// --hf-file, --hf-token, --revision, --offline
   void add(Flags& flags);
 
-  /// Brings the model into the cache, with a progress line; Ctrl-C stops it. Errors: those of hub::pull().
+  /// Downloads the model into the cache, with a progress line; Ctrl-C cancels. Errors: those of hub::pull().
   Expected<hub::Pulled> pull(Session& session) const;
 };
 

@@ -19,7 +19,7 @@ enum Mode { kExit, kStop, kStopping, kHold, kHeld };
 
 std::atomic<int> mode{kExit};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
-/// Counts armed periods, so that a wake-up that is late does not stop the next one.
+/// Counts armed periods, so that a late wake-up does not stop the next one.
 std::atomic<unsigned char> period{0};
 int pipe_ends[2] = {-1, -1};
 int held_ends[2] = {-1, -1};
@@ -29,7 +29,7 @@ extern "C" void on_sigint(int) {
   int expected = kStop;
   if (mode.compare_exchange_strong(expected, kStopping)) {
     const unsigned char byte = period;
-    // A full pipe cannot happen: one byte per armed period. Nothing could be done about another failure.
+    // A full pipe is impossible: one byte per armed period. Other failures could not be handled anyway.
     if (write(pipe_ends[1], &byte, 1) < 0) end_process(kExitInterrupted);
     return;
   }
@@ -65,7 +65,7 @@ Interrupt::Interrupt() {
     throw;
   }
   struct sigaction action{};
-  action.sa_handler = on_sigint;  // no SA_RESTART: a read of the terminal shall return
+  action.sa_handler = on_sigint;  // no SA_RESTART: a read of the terminal must return
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
 }
@@ -80,7 +80,7 @@ Interrupt::~Interrupt() {
 }
 
 void Interrupt::watch() {
-  // The signal shall reach a thread that reads the terminal, not this one.
+  // The signal must be delivered to a thread that reads the terminal, not to this one.
   sigset_t blocked;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGINT);
@@ -111,7 +111,7 @@ int Interrupt::hold() {
 
 bool Interrupt::release() {
   if (mode.exchange(kExit) != kHeld) return false;
-  // The handler may be about to write still, on another thread: its byte must not end the next prompt.
+  // The handler may still be about to write, on another thread: its byte must not end the next prompt.
   pollfd held{.fd = held_ends[0], .events = POLLIN, .revents = 0};
   unsigned char byte = 0;
   while (read(held_ends[0], &byte, 1) != 1) poll(&held, 1, -1);

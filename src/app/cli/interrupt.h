@@ -6,27 +6,28 @@
 
 namespace dllm::app {
 
-/// Ctrl-C. While something stoppable runs, the first SIGINT requests a stop and the second ends the process with exit
+/// Ctrl-C. While a cancellable task runs, the first SIGINT requests a stop and the second ends the process with exit
 /// code 130; at other times the first one ends it, unless `hold` says that a prompt is being edited. One object per
-/// process: signal handlers cannot be given a context.
+/// process, because signal handlers have no context argument.
 class Interrupt {
  public:
-  /// Throws std::system_error where no thread can be started.
+  /// Throws std::system_error if no thread can be started.
   Interrupt();
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  /// Begins something stoppable.
+  /// Starts a cancellable task.
   std::stop_token arm();
-  /// It has ended; true if it was interrupted.
+  /// Ends it; true if it was interrupted.
   bool disarm();
   bool requested() const;
 
-  /// The terminal is being read: SIGINT only makes the returned descriptor readable (-1 where there is none), for the
-  /// reader to poll beside the terminal. An interrupted read would not do: a signal just before it is lost.
+  /// The terminal is being read: SIGINT only makes the returned descriptor readable (-1 if there is none), which the
+  /// reader polls together with the terminal. Interrupting the read would not work: a signal just before it would be
+  /// lost.
   int hold();
-  /// The read is over; true if a SIGINT came.
+  /// The read has ended; true if a SIGINT was received.
   bool release();
 
  private:

@@ -19,12 +19,12 @@ struct LineReader::Editor {
   EditLine* line = nullptr;
   History* history = nullptr;
   std::string prompt;
-  int interrupt = -1;  ///< readable when the prompt has been interrupted
+  int interrupt = -1;  ///< readable once the prompt has been interrupted
 
   Editor() {
-    // libedit converts bytes by the locale; without UTF-8 it would refuse every letter outside ASCII.
+    // libedit converts bytes by the locale; without UTF-8 it would reject every letter outside ASCII.
     if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
-    // Its echo goes to stderr: standard output holds answers only.
+    // It echoes to stderr, because standard output is for answers only.
     line = el_init("dllm", stdin, stderr, stderr);
     history = history_init();
     if (!line || !history) return;
@@ -48,7 +48,7 @@ struct LineReader::Editor {
     if (line) el_end(line);
   }
 
-  /// libedit's own reader would sleep through a Ctrl-C that comes between the prompt and its read().
+  /// libedit's own reader would miss a Ctrl-C between the prompt and its read().
   static int read_character(EditLine* el, wchar_t* character) {
     Editor* self = nullptr;
     el_get(el, EL_CLIENTDATA, &self);
@@ -92,8 +92,8 @@ LineReader::Status LineReader::read(const std::string& prompt, std::string& line
   }
   editor_->prompt = prompt;
   editor_->interrupt = interrupt_.hold();
-  const TerminalMode mode;  // whatever ends us in between leaves the terminal as it is now
-  // el_gets would show the prompt first and then leave the line mode, in which a Ctrl-D typed in between is lost.
+  const TerminalMode mode;  // restores the terminal's current mode if we are ended in between
+  // el_gets would show the prompt before it leaves the line mode, and a Ctrl-D typed in between would be lost.
   el_set(editor_->line, EL_PREP_TERM, 1);
   int count = 0;
   const char* text = el_gets(editor_->line, &count);

@@ -9,7 +9,7 @@
 
 namespace dllm::app {
 
-/// Lines of a person or a pipe: with editing and history on a terminal, plain otherwise.
+/// Reads lines from a person or a pipe: with editing and history on a terminal, plain otherwise.
 class LineReader {
  public:
   LineReader(Terminal& terminal, Interrupt& interrupt);

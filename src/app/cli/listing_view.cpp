@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kShownElements = 6;
 constexpr std::size_t kShownCharacters = 120;
 
-/// One line: quoted, control characters escaped, long texts cut.
+/// One line: quoted, control characters escaped, long texts truncated.
 std::string in_quotes(std::string_view text) {
   const bool cut = text.size() > kShownCharacters;
   std::string result;
@@ -30,7 +30,7 @@ std::string in_quotes(std::string_view text) {
 
 std::string element_text(const std::string& value, MetaType) { return in_quotes(value); }
 std::string element_text(std::int64_t value, MetaType) { return fmt::format("{}", value); }
-/// Metadata widens F32 to double; its digits beyond a float's are not in the file.
+/// Metadata widens F32 to double; digits beyond a float's precision are not in the file.
 std::string element_text(double value, MetaType type) {
   return type == MetaType::kF32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
 }

@@ -42,7 +42,7 @@ LiveAnswer::LiveAnswer(Terminal& terminal, const LanguageModel& model, const Liv
     : terminal_(terminal),
       flags_(flags),
       form_(form),
-      // On a terminal the canvas would be drawn over the text.
+      // On a terminal the canvas would overwrite the text.
       streaming_(form == AnswerForm::kText && !(flags.visual && terminal.out_tty)),
       log_(model),
       view_(terminal, token_lookup(model)),
@@ -82,7 +82,7 @@ void LiveAnswer::stream(const std::string& text) {
 }
 
 void LiveAnswer::finish(Generation& generation) {
-  generation.stats.seconds -= slept_.count();  // the delay is for eyes, not the engine's
+  generation.stats.seconds -= slept_.count();  // the delay is for viewing, not the engine's
   progress_.clear();
   if (form_ != AnswerForm::kText) return;
   const std::string text = terminal_.out_tty ? sanitize(generation.text) : generation.text;
@@ -90,7 +90,7 @@ void LiveAnswer::finish(Generation& generation) {
     terminal_.out << text.substr(streamed_.size()) << std::endl;
     return;
   }
-  // No decoder changes what it has called final. If one ever does, the right answer comes last, and it is said.
+  // No decoder changes final text. If one ever does, the right answer is printed last, with a message.
   terminal_.err << "warning: text that was final has changed; the answer follows once more\n";
   terminal_.out << "\n" << text << std::endl;
 }

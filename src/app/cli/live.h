@@ -12,7 +12,7 @@
 
 namespace dllm::app {
 
-/// Flags of what is shown while an answer is made.
+/// Flags for the display of an answer while it is generated.
 struct LiveFlags {
   bool visual = false;
   std::int32_t visual_delay_ms = 0;
@@ -21,21 +21,21 @@ struct LiveFlags {
   void add(Flags& flags);
 };
 
-/// What goes to standard output while an answer is made.
+/// What is written to standard output during a generation.
 enum class AnswerForm {
-  kText,   ///< the text as it becomes final, in pipes as on terminals: what is written is never taken back
+  kText,   ///< the text as it becomes final, in pipes as on terminals: written text is never taken back
   kSteps,  ///< every step as a line of JSON (StepLog)
   kNone,
 };
 
-/// The listener of one generation: the canvas, the text or the steps, or a progress line.
+/// The listener of one generation: shows the canvas, the text, the steps, or a progress line.
 class LiveAnswer {
  public:
   LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form);
 
-  /// Empty if nobody looks: then the engine need not describe its steps.
+  /// Empty if nothing is shown: then the engine need not describe its steps.
   StepCallback callback();
-  /// Prints what is not on the screen yet; takes the waiting between frames out of the statistics.
+  /// Prints what is not shown yet; subtracts the delay between frames from the statistics.
   void finish(Generation& generation);
   bool timed_out() const { return timed_out_; }
 

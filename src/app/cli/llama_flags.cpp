@@ -11,7 +11,7 @@ struct Advice {
   std::string_view text;
 };
 
-/// The flags of llama.cpp's common/arg.cpp that people have in their fingers. Those that dllm has too never come here.
+/// Common flags of llama.cpp's common/arg.cpp. Those that dllm also has never get here.
 const std::vector<Advice>& advices() {
   static const std::vector<Advice> all = {
       {{"-ngl", "--gpu-layers", "--n-gpu-layers", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu",

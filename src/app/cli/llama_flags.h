@@ -5,8 +5,8 @@
 
 namespace dllm::app {
 
-/// What a user of llama.cpp gives in place of one of its flags that dllm does not have; empty: the flag is not one of
-/// those.
+/// The replacement for a flag of llama.cpp that dllm does not have; empty: not one of those
+/// flags.
 std::string llama_cpp_advice(std::string_view flag);
 
 }  // namespace dllm::app

@@ -8,17 +8,17 @@
 
 namespace dllm::app {
 
-/// What a path is, told apart by looking.
+/// The kind of model at a path.
 enum class FileKind { kGguf, kSafetensors, kHfDirectory, kTokenizerJson };
 
-/// Errors: kIo (missing), kInvalidFile (none of them).
+/// Errors: kIo (missing), kInvalidFile (none of these kinds).
 Expected<FileKind> file_kind(const std::string& path);
 
 /// A GGUF file by path; empty: the embedded model.
 Expected<GgufFile> open_gguf(const std::string& path);
 
-/// The tokenizer of a GGUF file (vocabulary-only ones too), a Hugging Face directory or a tokenizer.json; empty: of the
-/// embedded model. No weights are looked at.
+/// The tokenizer of a GGUF file (including vocabulary-only ones), a Hugging Face directory or a tokenizer.json; empty:
+/// of the embedded model. Does not read weights.
 Expected<Tokenizer> open_tokenizer(const std::string& path);
 
 /// "1,2,3", "1 2 3" or both. Errors: kUsage, naming the word and `where`.

@@ -16,7 +16,7 @@
 namespace dllm::app {
 namespace {
 
-/// The prompt as it is; bos still goes in front where the file asks for it.
+/// The raw prompt; bos still precedes it if the file requires it.
 constexpr const char* kRawTemplate = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
 void add_backend(Flags& flags, LoadOptions& load) {
@@ -138,7 +138,7 @@ bool ModelFlags::list_isas(Terminal& terminal) const {
   return true;
 }
 
-/// With one bar from the first moment on: reading a vocabulary and packing weights may take seconds.
+/// Shows one bar from the start: reading a vocabulary and packing weights may take seconds.
 Expected<LanguageModel> ModelFlags::load_model(Session& session) {
   if (const int cpus = default_thread_count(); load.threads > cpus) {
     session.terminal.err << fmt::format(

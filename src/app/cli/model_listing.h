@@ -12,7 +12,7 @@
 
 namespace dllm::app {
 
-/// What `inspect` shows, whatever kind of file it comes from. Nothing here needs a known architecture.
+/// What `inspect` shows for any kind of file. It does not require a known architecture.
 struct ModelListing {
   struct Tensor {
     std::string name;
@@ -25,7 +25,7 @@ struct ModelListing {
   std::string path = {};
   std::string format = {};        ///< "GGUF v3", "safetensors", "Hugging Face directory"
   std::string architecture = {};  ///< empty if the file does not say
-  std::string description = {};   ///< one line, as far as the metadata tells
+  std::string description = {};   ///< one line, as far as the metadata permits
   Metadata metadata = {};         ///< of a Hugging Face directory: config.json, flattened
   std::vector<Tensor> tensors = {};
 };
@@ -36,7 +36,7 @@ Expected<ModelListing> list_model(const std::string& path);
 struct ListingView {
   bool metadata = true, tensors = true;
   std::string match = {};    ///< only keys and tensors that contain it
-  bool full_arrays = false;  ///< else their beginning and their length
+  bool full_arrays = false;  ///< else the first elements and the length
 };
 
 std::string listing_text(const ModelListing& listing, const ListingView& view);

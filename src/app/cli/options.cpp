@@ -36,7 +36,7 @@ std::string default_text(const OptionInfo& info) {
   return to_text(*info.standard);
 }
 
-/// What most people set; the help of a verb shows these alone.
+/// The most common options; a verb's short help shows only these.
 bool is_usual(std::string_view key) {
   static constexpr std::array<std::string_view, 12> kUsual = {
       "length", "block_length", "exact_length", "temperature", "top_k",  "top_p",
@@ -145,7 +145,7 @@ Expected<std::string> TextFlags::read(const Flags& flags, Terminal& terminal) co
   if (!dash && file.empty() && terminal.in_tty) return missing;
   DLLM_TRY(std::string text, read_text(file.empty() ? "-" : file, terminal));
   if (text.empty()) return missing;
-  // Editors and echo end files with a newline that nobody meant as part of the prompt.
+  // Editors and echo end files with a newline that is not meant to be part of the prompt.
   if (text.back() == '\n') text.pop_back();
   if (!text.empty() && text.back() == '\r') text.pop_back();
   return text;

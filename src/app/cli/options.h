@@ -19,7 +19,7 @@ nlohmann::ordered_json options_json(const ResolvedOptions& options);
 
 /// Flags of verbs that load a model.
 struct ModelFlags {
-  std::string path;  ///< empty: the embedded model, or the hub's
+  std::string path;  ///< empty: the embedded model, or one from the hub
   HubFlags hub;
   LoadOptions load;
   std::string chat_template, chat_template_file;
@@ -27,16 +27,16 @@ struct ModelFlags {
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
 
-  /// -m, -hf and its kin, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache, --backend, --device,
-  /// --set, -v
+  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache, --backend,
+  /// --device, --set, -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --raw, --special
   void add_template(Flags& flags);
 
   /// `--isa list`: prints the kernel sets and returns true.
   bool list_isas(Terminal& terminal) const;
-  /// Fetches the model if it comes from a hub (`path` is then where it is), and loads it, with a progress line. Ctrl-C
-  /// ends both (kCancelled).
+  /// Downloads the model if it comes from a hub (and sets `path` to it), and loads it, with a progress line. Ctrl-C
+  /// cancels both (kCancelled).
   Expected<LanguageModel> open(Session& session);
 
  private:
@@ -49,7 +49,7 @@ void add_output_flag(Flags& flags, std::string& target, std::vector<std::string>
 /// Whole file; "-" is standard input. Errors: kIo.
 Expected<std::string> read_text(const std::string& path, Terminal& terminal);
 
-/// The text that a verb works on: -p, positional words (joined by spaces), -f, or piped standard input.
+/// The input text of a verb: -p, positional words (joined by spaces), -f, or piped standard input.
 struct TextFlags {
   std::string prompt, file;
   std::vector<std::string> words;

@@ -13,8 +13,8 @@
 namespace dllm::app {
 namespace {
 
-/// Signals whose default action ends the process. SIGINT is Interrupt's; SIGBUS in a mapped file is MappedFile's, which
-/// passes others on to here.
+/// Signals whose default action ends the process. Interrupt handles SIGINT; MappedFile handles SIGBUS in a mapped file,
+/// and passes others on to here.
 constexpr int kEnding[] = {SIGHUP,  SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1,
                            SIGUSR2, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP,   SIGSYS};
 
@@ -23,8 +23,8 @@ std::atomic<bool> changed{false};
 std::atomic<bool> stopped{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 
-/// Not from the background, where the terminal is another's by now and the attempt would stop us. Without a controlling
-/// terminal there is neither.
+/// Not from the background, where another process has the terminal and the attempt would stop us. Without a controlling
+/// terminal neither applies.
 void restore_terminal() {
   const pid_t owner = tcgetpgrp(STDIN_FILENO);
   if (changed && (owner < 0 || owner == getpgrp())) tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
@@ -33,11 +33,11 @@ void restore_terminal() {
 extern "C" void on_ending_signal(int signal) {
   restore_terminal();
   remove_temporaries();
-  // SA_RESETHAND has put the default action back; the signal is delivered again when this handler returns.
+  // SA_RESETHAND has restored the default action; the signal is delivered again when this handler returns.
   raise(signal);
 }
 
-/// Ctrl-Z, or kill -TSTP: the shell shall find its terminal as it left it, and we ours when we go on.
+/// Ctrl-Z, or kill -TSTP: restores the terminal for the shell, and our mode when we continue.
 extern "C" void on_stop(int signal) {
   const int kept = errno;
   termios ours{};
@@ -58,7 +58,7 @@ extern "C" void on_stop(int signal) {
   errno = kept;
 }
 
-/// Unless the parent ignores the signal, or a sanitizer watches it.
+/// Unless the parent ignores the signal, or a sanitizer handles it.
 void handle(int signal, void (*handler)(int), int flags) {
   struct sigaction before{}, action{};
   if (sigaction(signal, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL)
@@ -73,7 +73,7 @@ void handle(int signal, void (*handler)(int), int flags) {
 
 void prepare_process() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    // The lowest free number is given, which is this one. The wrong direction makes every use of it an error.
+    // open() returns the lowest free number, which is this one. The wrong mode makes every use of it an error.
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) < 0)
       _exit(1);
   for (const int signal : kEnding) handle(signal, on_ending_signal, static_cast<int>(SA_RESETHAND));

@@ -2,17 +2,17 @@
 
 namespace dllm::app {
 
-/// To be called first in main(). Opens the standard descriptors that the parent has closed, so that no file of ours
-/// becomes "standard input": reading and writing them fails, except that messages to a closed standard error vanish.
-/// Makes signals that end the process restore the terminal and remove temporary files before; those that the parent
-/// ignores (nohup) stay ignored. A file beyond `ulimit -f` becomes an error of write().
+/// Call this first in main(). Opens the standard descriptors that the parent has closed, so that none of our files
+/// becomes "standard input": reading and writing them fails, except that messages to a closed standard error are
+/// discarded. Makes signals that end the process first restore the terminal and remove temporary files; signals that
+/// the parent ignores (nohup) stay ignored. Exceeding `ulimit -f` becomes an error of write().
 void prepare_process();
 
 /// Restores the terminal, removes temporary files and ends the process. Async-signal-safe.
 [[noreturn]] void end_process(int code) noexcept;
 
-/// While it lives, standard input may be in another mode than it is now, which every signal that ends or stops the
-/// process restores. One at a time.
+/// During its lifetime, standard input may be in another mode than at construction, which is restored by every signal
+/// that ends or stops the process. One at a time.
 class TerminalMode {
  public:
   TerminalMode();
@@ -20,7 +20,7 @@ class TerminalMode {
   TerminalMode(const TerminalMode&) = delete;
   TerminalMode& operator=(const TerminalMode&) = delete;
 
-  /// Whether the process was stopped and has gone on since the last call: the line has to be drawn again.
+  /// Whether the process was stopped and continued since the last call, so that the line must be drawn again.
   static bool resumed();
 };
 

@@ -45,7 +45,7 @@ std::string summary() {
   return text;
 }
 
-/// The word after --help: a method that is asked about.
+/// The word after --help: a method to explain.
 std::string help_topic(const std::vector<std::string>& args) {
   for (std::size_t i = 0; i + 1 < args.size(); ++i)
     if ((args[i] == "--help" || args[i] == "-h") && !args[i + 1].starts_with('-')) return args[i + 1];
@@ -162,7 +162,7 @@ ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, I
   } catch (const std::bad_alloc&) {
     return fail(terminal, {ErrorCode::kResource, "out of memory", "", "a smaller model or context may fit"});
   } catch (const std::system_error& error) {
-    // Threads; whatever else the system refuses is an Error where it is refused.
+    // Threads; all other system errors are returned as Errors where they occur.
     if (error.code() != std::errc::resource_unavailable_try_again) {
       report(terminal, fmt::format("internal: {}", error.what()));
       return kExitFailure;

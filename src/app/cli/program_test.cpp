@@ -43,7 +43,7 @@ TEST(Program, VariablesOfNoFlagAreErrors) {
   EXPECT_NE(wrong.err.find("did you mean DLLM_ARG_BLOCK_LENGTH"), std::string::npos) << wrong.err;
 }
 
-/// Verbs that run, those of groups too.
+/// Verbs that run, including those of groups.
 std::vector<const VerbEntry*> runnable_verbs() {
   std::vector<const VerbEntry*> all;
   for (const VerbEntry& entry : verbs()) {

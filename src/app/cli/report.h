@@ -11,16 +11,16 @@
 namespace dllm::app {
 
 /// "answer 12 tokens, 41.2 tok/s · canvas 64 tokens, 219.7 tok/s · 12.10 ms/step · NFE 10 · seed 0 · #9f3c...": the
-/// answer up to its end, and all positions that were decided. `arithmetic` is named at the end, if it is not empty.
+/// answer up to its end, and all decided positions. `arithmetic` comes last, if not empty.
 std::string stats_line(const Generation& generation, std::string_view arithmetic = {});
 
-/// What to tell a person whose answer has no visible character; empty: it has one.
+/// A message for an answer without visible characters; empty: it has some.
 std::string empty_answer_note(const Generation& generation);
 
 /// "stop", "length", "cancelled"
 std::string_view finish_name(FinishReason reason);
 
-/// What it takes to repeat a run: resolved options, model, version, host, command.
+/// What is needed to repeat a run: resolved options, model, version, host, command.
 nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
                                   const std::string& command);
 

@@ -7,7 +7,7 @@ namespace dllm::app {
 nlohmann::ordered_json StepLog::step(const StepEvent& event) {
   using Json = nlohmann::ordered_json;
   const std::vector<CanvasCell> now(event.canvas.begin() + event.prompt_length, event.canvas.end());
-  // Before the first step all positions are masks (or, to models that refine canvases, tokens drawn at random).
+  // Before the first step all positions are masks (or, in models that refine canvases, random tokens).
   if (canvas_.empty()) canvas_.resize(now.size(), CanvasCell{-1, true, false, 0});
   Json commits = Json::array(), revisions = Json::array(), remasked = Json::array();
   for (std::size_t i = 0; i < now.size(); ++i) {

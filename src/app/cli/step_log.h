@@ -10,7 +10,7 @@
 
 namespace dllm::app {
 
-/// The steps of one generation as JSON objects, one a line (`-o jsonl`). Positions count from the answer's first token.
+/// The steps of one generation as JSON objects, one per line (`-o jsonl`). Positions count from the answer's start.
 ///
 ///     {"type": "step", "step": 3, "nfe": 4, "window": [0, 32], "masked": 12, "text": "the final prefix so far",
 ///      "commits": [{"position": 5, "token": 17, "text": "2", "confidence": 0.93}],

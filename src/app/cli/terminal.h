@@ -9,7 +9,7 @@
 
 namespace dllm::app {
 
-/// Where a command talks. `out` carries the result and nothing else; `err` carries everything else.
+/// A command's streams. `out` carries the result only; `err` carries everything else.
 struct Terminal {
   std::istream& in;
   std::ostream& out;
@@ -18,8 +18,8 @@ struct Terminal {
   bool colour = false;  ///< on stderr
   int width = 80, height = 24;
 
-  /// The process's own streams. NO_COLOR (any non-empty value), TERM=dumb and a stderr that is no terminal switch
-  /// colours off.
+  /// The process's own streams. NO_COLOR (any non-empty value), TERM=dumb and a stderr that is not a terminal disable
+  /// colours.
   static Terminal standard();
   /// Reads the window's size again.
   void measure();
@@ -28,8 +28,8 @@ struct Terminal {
 /// Columns that UTF-8 text takes on a terminal; invalid bytes count as one.
 int display_width(std::string_view text);
 
-/// Control characters (C0 but newline and tab, DEL, C1) shown as \x1b, invalid UTF-8 as U+FFFD: text of a model must
-/// not be able to steer the terminal.
+/// Control characters (C0 except newline and tab, DEL, C1) shown as \x1b, invalid UTF-8 as U+FFFD: a model's text must
+/// not control the terminal.
 std::string sanitize(std::string_view text);
 
 /// Decodes the UTF-8 character at the front of `text`; returns its length in bytes, 0 if it is invalid.
@@ -43,7 +43,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// `fraction` in [0, 1] draws a bar in front of the text.
+  /// `fraction` in [0, 1] draws a bar before the text.
   void show(double fraction, std::string_view text);
   void clear();
 
@@ -54,7 +54,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point last_{};
 };
 
-/// The input to its end, which for standard input is bounded. Errors: kIo (closed, too long).
+/// Reads the input to its end; for standard input its size is limited. Errors: kIo (closed, too long).
 Expected<std::string> read_all(Terminal& terminal);
 
 }  // namespace dllm::app

@@ -13,15 +13,15 @@
 
 namespace dllm::app {
 
-/// What a running verb may use.
+/// The environment of a running verb.
 struct Session {
   Terminal& terminal;
   Interrupt& interrupt;
   std::string command;                 ///< as typed, for results
-  std::vector<std::string> variables;  ///< names in the environment that look like twins of flags
+  std::vector<std::string> variables;  ///< names in the environment that look like flags' variables
 };
 
-/// One word behind `dllm`. An object lives for one command.
+/// One word after `dllm`. An object lives for one command.
 class Verb {
  public:
   virtual ~Verb() = default;
@@ -36,18 +36,18 @@ struct VerbEntry {
   std::string_view arguments;
   std::string_view summary;
   std::unique_ptr<Verb> (*make)() = nullptr;
-  /// A group of verbs behind one word, as `dllm npu isa`; their names hold both words. Then `make` is null.
+  /// A verb of a group has a name of two words, such as `dllm npu isa`. For the group itself `make` is null.
   const std::vector<VerbEntry>& (*group)() = nullptr;
 };
 
 /// In the order of the help.
 const std::vector<VerbEntry>& verbs();
 
-/// The flags of a verb that is not going to run: for help and completion.
+/// The flags of a verb that will not run, for help and completion.
 Flags declared_flags(const VerbEntry& entry, Verb& verb);
 
-/// The whole program. `args` without the program's name; `variables` as flag_variables() tells. Reports errors; never
-/// throws.
+/// The whole program. `args` does not include the program's name; `variables` as returned by flag_variables(). Reports
+/// errors; never throws.
 ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
                      const Flags::Environment& environment, std::vector<std::string> variables = {});
 

@@ -10,7 +10,7 @@
 #include "numerics/tensor_type.h"
 #include "quant/convert.h"
 
-/// What the verbs that write models share: the values of their flags and the forms of their report.
+/// Common to the verbs that write models: their flags' values and the formats of their report.
 namespace dllm::app {
 
 std::vector<std::string> recipe_names();
@@ -37,7 +37,7 @@ class OutputFlags {
 nlohmann::ordered_json report_json(const WriteReport& report, const std::string& path, const std::string& type);
 std::string report_text(const WriteReport& report, const std::string& path);
 
-/// One warning per pair of types: rows of one tensor may fit other blocks than those of the next.
+/// One warning per pair of types, because rows of different tensors may fit different blocks.
 std::string fallback_lines(const std::vector<Fallback>& fallbacks);
 
 }  // namespace dllm::app

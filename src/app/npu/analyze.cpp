@@ -136,7 +136,7 @@ Json workload_json(const npu::Workload& w, std::size_t parts) {
           {"refine_parts", parts}};
 }
 
-/// A GPU's roofline beside the device's figures.
+/// A GPU's roofline next to the device's figures.
 struct Baseline {
   npu::GpuProfile gpu;
   npu::GpuCost cost;
@@ -232,7 +232,7 @@ class NpuAnalyze final : public Verb {
     const npu::CostModel& model;
     const Graph &warm, &refine;
     const npu::BlockCost& block;
-    std::size_t parts;  ///< that the refining step is compiled in
+    std::size_t parts;  ///< in which the refinement step is compiled
     const std::vector<Baseline>& baselines;
   };
 

@@ -17,7 +17,7 @@
 namespace dllm::app {
 namespace {
 
-/// Of several errors, prints all and returns how many there are.
+/// Prints all errors if there are several, and returns their number.
 Expected<npu::Program> assemble_source(const std::string& text, const std::string& path, Terminal& terminal) {
   const std::string name = path == "-" ? "<stdin>" : path;
   npu::Assembly assembly = npu::assemble_all(text, {.file = name});

@@ -1,4 +1,4 @@
-// dllm npu devices: the shipped profiles, or one of them resolved.
+// dllm npu devices: lists the shipped profiles, or shows one of them resolved.
 #include <nlohmann/json.hpp>
 #include <ostream>
 

@@ -20,7 +20,7 @@ namespace {
 using namespace npu::dram;
 
 constexpr std::uint64_t kMostTraced =
-    200000;  // requests; a command record is 24 bytes and the check is quadratic nearby
+    200000;  // requests; a command record takes 24 bytes, and the check is quadratic in nearby commands
 
 class NpuDram final : public Verb {
  public:
@@ -230,7 +230,7 @@ class NpuDram final : public Verb {
     return {};
   }
 
-  /// Refreshes of single banks hide behind the work of others: what they cost is a comparison.
+  /// Refreshes of single banks overlap with other banks' work, so their cost is measured by comparison.
   Expected<double> refresh_loss(MemoryConfig config, std::int64_t period_fs, const StreamResult& result,
                                 Session& session) {
     config.refresh = RefreshMode::kNone;

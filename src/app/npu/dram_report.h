@@ -8,8 +8,8 @@
 
 namespace dllm::app {
 
-/// Everything a run of the memory model tells: bandwidth, latencies, row hits, where the time went (per pseudo-channel
-/// and together), and the closed forms beside it.
+/// All results of a run of the memory model: bandwidth, latencies, row hits, how the time was spent (per pseudo-channel
+/// and in total), with the closed forms for comparison.
 nlohmann::ordered_json dram_json(const npu::dram::MemorySystem& memory, const npu::dram::StreamResult& result);
 std::string dram_text(const npu::dram::MemorySystem& memory, const npu::dram::StreamResult& result);
 

@@ -13,7 +13,7 @@
 
 namespace dllm::app {
 
-/// --device and --set, which every `dllm npu` command that needs a device shares.
+/// --device and --set, shared by all `dllm npu` commands that need a device.
 struct DeviceFlags {
   std::string name = "dart-2048";
   std::vector<std::string> sets;
@@ -22,17 +22,17 @@ struct DeviceFlags {
   Expected<npu::Device> load() const;
 };
 
-/// --routing, --routing-experts, --routing-seed: how rows choose experts where there are no data.
+/// --routing, --routing-experts, --routing-seed: how rows choose experts in runs without data.
 struct RoutingFlags {
   npu::ChoiceAssumption choices;
 
   void add(Flags& flags);
-  /// What is reported with a figure that depends on it; null for models without experts.
+  /// Reported with every figure that depends on it; null for models without experts.
   nlohmann::ordered_json describe(const ModelDesc& desc) const;
   std::string text(const ModelDesc& desc) const;
 };
 
-/// --cache and --suffix: which positions a step runs again.
+/// --cache and --suffix: which positions a step recomputes.
 void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix);
 
 /// --batch, --block, --context, --steps, --cache, --suffix, --unfused-head.
@@ -65,7 +65,7 @@ inline Apply into(std::int64_t& target, std::int64_t minimum, std::int64_t maxim
 /// `name N` from 1 to `most`; the target's value is the default.
 void add_number(Flags& flags, const char* name, const char* help, std::int64_t& target, std::int64_t most);
 
-/// The command, the version and the machine: what belongs beside every figure.
+/// The command, the version and the machine, which are reported with every figure.
 nlohmann::ordered_json provenance(const std::string& command);
 
 }  // namespace dllm::app

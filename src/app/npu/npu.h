@@ -6,7 +6,7 @@
 
 namespace dllm::app {
 
-/// The verbs behind `dllm npu`. Each is one file npu_*.cpp and one line in npu.cpp.
+/// The verbs of `dllm npu`. Each is one file npu_*.cpp and one line in npu.cpp.
 const std::vector<VerbEntry>& npu_verbs();
 
 }  // namespace dllm::app

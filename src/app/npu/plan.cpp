@@ -1,4 +1,4 @@
-// dllm npu plan: where the tensors of a step are in a device's window of addresses, and what is staged when.
+// dllm npu plan: where the tensors of a step are placed in a device's address window, and what is staged when.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>

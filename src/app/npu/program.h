@@ -8,8 +8,8 @@
 
 namespace dllm::app {
 
-/// A program by path: files named *.asm or *.s, and "-", are assembly; others hold words, as bytes or hexadecimal text.
-/// Errors: kIo, kInvalidFile with file, line and column.
+/// Reads a program by path: files named *.asm or *.s, and "-", are assembly; others contain words, as bytes or
+/// hexadecimal text. Errors: kIo, kInvalidFile with file, line and column.
 Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal);
 
 }  // namespace dllm::app

@@ -25,10 +25,10 @@
 namespace dllm::app {
 namespace {
 
-/// Of an image, which is as large as the memory that it fills.
+/// Limit for an image, which is as large as the memory that it fills.
 constexpr std::size_t kMostImageBytes = std::size_t{8} << 30;
 
-/// One line per instruction, and the observers behind it.
+/// Prints one line per instruction, then calls the other observers.
 class Observer final : public npu::IssueObserver {
  public:
   Observer(std::string* trace, std::vector<npu::IssueObserver*> others) : trace_(trace), others_(std::move(others)) {}

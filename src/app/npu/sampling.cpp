@@ -1,4 +1,4 @@
-// dllm npu sampling: the sampling phases as a program, timed, and on request computed and compared.
+// dllm npu sampling: the sampling phases as a program, timed, and optionally computed and compared.
 
 #include <fmt/format.h>
 
@@ -167,7 +167,7 @@ class NpuSampling final : public Verb {
     if (as_published_) issue_.options.compat_scale64 = true;
   }
 
-  /// `vlen`: instead of the profile's; 0: that.
+  /// `vlen`: replaces the profile's; 0: does not.
   Expected<npu::Device> device(std::int64_t vlen = 0) const {
     std::vector<npu::Override> overrides;
     if (as_published_) overrides = npu::published_sampling_overrides();

@@ -97,7 +97,7 @@ class NpuStep final : public Verb {
   }
 
  private:
-  /// The analytical schedule knows one front end; others are refused rather than answered with its figures.
+  /// The analytical schedule supports one front end; for others it would give wrong figures, so they are refused.
   Expected<void> check_schedulable() const {
     const npu::TimingOptions& o = issue_.options;
     const npu::TimingOptions usual;

@@ -17,10 +17,10 @@ struct CompiledStep {
   npu::MachineConfig machine;
   npu::ModelLayout layout;
   npu::SplitStep step;
-  double milliseconds = 0;  ///< of compiling, layout included
+  double milliseconds = 0;  ///< compile time, layout included
 };
 
-/// The flags that say which step: model, device, rows.
+/// The flags that select the step: model, device, rows.
 struct StepFlags {
   NpuModelFlags model;
   DeviceFlags device;
@@ -32,12 +32,12 @@ struct StepFlags {
   bool reduced = false;      ///< the head is reduced on chip
 
   void add(Flags& flags);
-  /// Resolves `work` for the cache: rows and scored are what runs afterwards. Logits go to memory in the device's
+  /// Resolves `work` for the cache: rows and scored then describe what runs. Logits go to memory in the device's
   /// format, from which the sampling kernels read them.
   Expected<CompiledStep> compile();
   /// Model and numbers, as reported with every figure.
   void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
-  /// Lines for people: in how many parts it runs, what was assumed.
+  /// Messages for people: the number of parts, the assumptions.
   std::string text(const CompiledStep& compiled) const;
 };
 

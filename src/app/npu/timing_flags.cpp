@@ -25,7 +25,7 @@ Expected<void> TimingFlags::resolve(npu::Device& device) {
   if (options.issue == npu::IssueMode::kSerial)
     issue = {.width = 1, .queue = 1, .vector_starts = 1, .chaining = 0, .accumulators = 1};
   if (auto valid = npu::validate(device); !valid) {
-    // The profile was valid as it came: a flag made it what no device can be.
+    // The profile itself is valid, so a flag has made it impossible.
     Error error = std::move(valid).error();
     if (!given_.empty()) error.code = ErrorCode::kUsage;
     return error;

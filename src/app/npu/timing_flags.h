@@ -9,13 +9,13 @@
 
 namespace dllm::app {
 
-/// How instructions are issued: --issue and the front end's numbers, shared by the verbs that simulate time. Numbers
-/// that are not given are the device's ([issue]).
+/// How instructions are issued: --issue and the front end's numbers, shared by the verbs that simulate time. Defaults
+/// are the device's ([issue]).
 struct TimingFlags {
   npu::TimingOptions options;
 
   void add(Flags& flags);
-  /// Makes device and options agree: what was given changes the device, so that its area and energy follow. Serial
+  /// Makes device and options consistent: given numbers change the device, so that its area and energy follow. Serial
   /// issue is a device without queues, chaining and double buffering. Errors: numbers out of range.
   Expected<void> resolve(npu::Device& device);
 

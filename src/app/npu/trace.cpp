@@ -1,4 +1,4 @@
-// dllm npu trace: the time of a program, without its data, and where every cycle went.
+// dllm npu trace: the time of a program, without its data, and how every cycle was spent.
 
 #include <fmt/format.h>
 

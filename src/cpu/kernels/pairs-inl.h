@@ -110,8 +110,8 @@ inline void table_entry(__m512 s, float* table) {
   _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
 }
 
-/// Where a tile reads the sums of the previous K and writes its own: [rows][32], `stride` floats from row to row. Between
-/// blocks they are in scratch: rows of the output are a multiple of 4 KiB apart, in one set of L1, and not cached.
+/// Where a tile reads the sums of the previous K and writes its own: [rows][32], `stride` floats from row to row. They
+/// are in scratch between blocks: rows of the output are a multiple of 4 KiB apart, in one set of L1, and not cached.
 struct PairSums {
   const float* from = nullptr;  ///< nullptr: they begin at zero
   std::int64_t from_stride = 0;

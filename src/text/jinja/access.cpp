@@ -75,7 +75,7 @@ Expected<Value> get_item(Runtime& runtime, const Value& object, const Value& key
     }
     return missing(object, std::to_string(key.as_integer()));
   }
-  // As in Jinja, a text key that is no item is looked for among the attributes.
+  // As in Jinja, a text key that is not an item is then searched among the attributes.
   if (const std::string* name = key.text()) return get_attribute(runtime, object, *name);
   return undefined_value(fmt::format("'{} object' has no such element", object.type_name()));
 }

@@ -10,15 +10,15 @@
 
 namespace dllm::jinja {
 
-/// Where a token begins in the template, from 1.
+/// Where a token begins in the template, counted from 1.
 struct Place {
   std::uint32_t line = 1, column = 1;
 };
 
-/// "line 3, column 7" into `where` unless the error names a place already.
+/// Sets `where` to "line 3, column 7" unless the error already has a place.
 Error at_place(Error error, Place place);
 
-/// No template nests its syntax deeper; the limit bounds recursion over the tree, including its destruction.
+/// No real template nests deeper; the limit bounds recursion over the tree, including its destruction.
 constexpr int kMaxTreeHeight = 200;
 
 enum class ExprKind : std::uint8_t {
@@ -81,7 +81,7 @@ using Block = std::vector<Stmt>;
 struct Target {
   std::vector<std::string> names;
   std::string attribute;
-  bool unpack = false;  ///< `a,` too
+  bool unpack = false;  ///< for `a,`
 };
 
 struct Stmt {

@@ -42,7 +42,7 @@ std::string describe(const Token& token) {
 
 }  // namespace
 
-// Counts the nesting of parse functions that call themselves, and refuses to go too deep.
+// Counts the nesting of recursive parse functions, and refuses to go too deep.
 class ParseDepthGuard {
  public:
   explicit ParseDepthGuard(ExpressionParser& parser) : parser_(parser) { ++parser_.depth_; }

@@ -43,7 +43,7 @@ class ExpressionParser {
   Error error_here(std::string what) const;
 
   ExprPtr node(ExprKind kind, Place place, std::string text = "") const;
-  /// Fails when the tree below `made` grows too high.
+  /// Fails if the tree below `made` is too high.
   Expected<ExprPtr> finish(ExprPtr made) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace dllm::jinja {
 
-/// A filter at work: its input and arguments, with typed access to them.
+/// A filter call: its input and arguments, with typed access.
 struct FilterCall {
   Runtime& runtime;
   const std::string& name;
@@ -34,7 +34,7 @@ Filter find_text_filter(std::string_view name);
 Filter find_sequence_filter(std::string_view name);
 Filter find_selection_filter(std::string_view name);
 
-/// `attribute` of map(), sort(), ...: a key, an index, or several of them with dots between.
+/// `attribute` of map(), sort(), ...: a key, an index, or several of them separated by dots.
 Expected<Value> attribute_path(Runtime& runtime, const Value& object, const Value& path);
 
 }  // namespace dllm::jinja

@@ -162,7 +162,7 @@ Expected<Interpreter::Flow> Interpreter::run_for(const Stmt& stmt) {
   return run(stmt.bodies[1]);
 }
 
-// Every iteration has a scope of its own: what it sets is gone in the next one, as in Jinja.
+// Every iteration has its own scope: what it sets is gone in the next one, as in Jinja.
 Expected<Interpreter::Flow> Interpreter::run_iterations(const Stmt& stmt, const SequencePtr& items) {
   LoopState* loop = runtime_.make_loop(items);
   for (std::size_t i = 0; i < items->items.size(); ++i) {
@@ -178,7 +178,7 @@ Expected<Interpreter::Flow> Interpreter::run_iterations(const Stmt& stmt, const 
   return Flow::kNext;
 }
 
-// {% with %}: the values are evaluated outside of the scope that they fill. {% generation %} has none.
+// {% with %}: the values are evaluated outside the scope that they fill. {% generation %} has no scope.
 Expected<Interpreter::Flow> Interpreter::run_scoped(const Stmt& stmt) {
   DLLM_TRY(ScopePtr inner, runtime_.make_scope(scope_));
   for (std::size_t i = 0; i < stmt.exprs.size(); ++i) {

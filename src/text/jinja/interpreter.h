@@ -9,7 +9,7 @@
 
 namespace dllm::jinja {
 
-/// Walks the tree of a template once. The statements write to `out`; blocks that capture text exchange it.
+/// Walks the tree of a template once. The statements write to `out`; blocks that capture text replace it temporarily.
 class Interpreter {
  public:
   Interpreter(Runtime& runtime, ScopePtr globals) : runtime_(runtime), scope_(std::move(globals)) {}
@@ -30,7 +30,7 @@ class Interpreter {
   Expected<Flow> run_iterations(const Stmt& stmt, const SequencePtr& items);
   Expected<Flow> run_scoped(const Stmt& stmt);
   Expected<Flow> run_call(const Stmt& stmt);
-  /// Renders a block into a text of its own, in a scope of its own.
+  /// Renders a block to a separate text, in its own scope.
   Expected<Value> capture(const Block& block);
   Expected<void> assign(const Target& target, const Value& value);
   Expected<void> write(std::string_view markup);
@@ -49,7 +49,7 @@ class Interpreter {
   Expected<Value> eval_operator(const Expr& expr);
   Expected<Value> eval_call(const Expr& expr);
   Expected<Value> eval_filter(const Expr& expr);
-  /// {% filter %} and {% set x | f %}: the chain ends in an empty input, which is `input`.
+  /// {% filter %} and {% set x | f %}: the innermost input of the chain is empty, and stands for `input`.
   Expected<Value> eval_filter_chain(const Expr& expr, const Value& input);
   Expected<Arguments> eval_arguments(const Expr& expr);
   Expected<Value> call(const Value& callee, const Arguments& arguments);

@@ -125,7 +125,7 @@ class JsonWriter {
     return {};
   }
 
-  // Keys that are no strings become strings, as json.dumps makes them.
+  // Keys that are not strings become strings, as in json.dumps.
   Expected<void> write_key(const Value& key) {
     if (const std::string* text = key.text()) {
       write_text(*text);

@@ -66,7 +66,7 @@ class Lexer {
     return std::string::npos;
   }
 
-  // The text before a tag, shortened by `{%-`, or by lstrip_blocks when only blanks stand before the tag on its line.
+  // The text before a tag, shortened by `{%-`, or by lstrip_blocks if only blanks precede the tag on its line.
   std::string_view data_before(std::size_t open, char sign, bool strips_line) const {
     const std::string_view data = std::string_view(text_).substr(at_, open - at_);
     if (sign == '-') return data.substr(0, rstrip_size(data));
@@ -91,7 +91,7 @@ class Lexer {
     return expression(open, kind == '{' ? '}' : '%');
   }
 
-  // Consumes the end of a tag whose closing mark (`%}`, `#}`, `}}`) starts at at_, with the sign before it eaten.
+  // Consumes the end of a tag whose closing mark (`%}`, `#}`, `}}`) starts at at_, after its sign was consumed.
   void close_tag(char sign, bool trims_newline) {
     at_ += 2;
     if (sign == '-') {
@@ -110,7 +110,7 @@ class Lexer {
     return {};
   }
 
-  // at_ stands behind `{%` and its sign: is this `raw` or `endraw` and the end of the tag?
+  // at_ is after `{%` and its sign: is this `raw` or `endraw` and the end of the tag?
   bool at_keyword(std::string_view word) const {
     std::size_t i = at_;
     while (i < text_.size() && is_space(text_[i])) ++i;
@@ -121,7 +121,7 @@ class Lexer {
     return std::string_view(text_).substr(i, 2) == "%}";
   }
 
-  // Moves behind the `%}` of a tag that at_keyword() has recognised; answers its sign.
+  // Moves past the `%}` of a tag that at_keyword() has recognised; returns its sign.
   char skip_keyword(bool trims_newline) {
     at_ = text_.find("%}", at_);
     const char sign = text_[at_ - 1] == '-' || text_[at_ - 1] == '+' ? text_[at_ - 1] : '\0';
@@ -130,7 +130,7 @@ class Lexer {
   }
 
   Expected<void> raw(std::size_t open) {
-    skip_keyword(false);  // Jinja keeps the newline behind {% raw %}
+    skip_keyword(false);  // Jinja keeps the newline after {% raw %}
     const std::size_t begin = at_;
     for (std::size_t i = text_.find("{%", begin); i != std::string::npos; i = text_.find("{%", i + 2)) {
       std::size_t inside = i + 2;
@@ -236,7 +236,7 @@ class Lexer {
     }
   }
 
-  // Places are asked for in ascending order nearly always, so counting goes on from the last one.
+  // Places are almost always requested in ascending order, so counting continues from the last one.
   Place place_of(std::size_t offset) {
     if (offset < counted_) {
       counted_ = 0;

@@ -32,7 +32,7 @@ struct Token {
 };
 
 /// Splits a template into tokens with the white space rules that transformers sets: trim_blocks, lstrip_blocks, one
-/// trailing newline dropped. Comments vanish, raw blocks become data. The last token is kEnd.
+/// trailing newline dropped. Comments are removed, raw blocks become data. The last token is kEnd.
 Expected<std::vector<Token>> tokenize(std::string_view source);
 
 }  // namespace dllm::jinja

@@ -57,7 +57,7 @@ class Unescaper {
       at_ = end;
       return {};
     }
-    out_ += '\\';  // Python keeps unknown escapes as they stand
+    out_ += '\\';  // Python keeps unknown escapes unchanged
     out_ += kind;
     return {};
   }
@@ -88,7 +88,7 @@ class Unescaper {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// End of a run of digits in which single underscores may stand between digits.
+// End of a run of digits, which may be separated by single underscores.
 std::size_t digit_run(std::string_view text, std::size_t at) {
   while (at < text.size() && (is_digit(text[at]) || (text[at] == '_' && at > 0 && is_digit(text[at - 1]) &&
                                                      at + 1 < text.size() && is_digit(text[at + 1])))) {

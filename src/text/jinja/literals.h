@@ -19,7 +19,7 @@ struct Number {
   std::size_t size = 0;  ///< bytes consumed
 };
 
-/// The longest number at the start of `text`, which begins with a digit. `after_dot`: in `a.0.5` the 0 is no float.
+/// The longest number at the start of `text`, which begins with a digit. `after_dot`: in `a.0.5` the 0 is not a float.
 Expected<Number> parse_number(std::string_view text, bool after_dot);
 
 }  // namespace dllm::jinja

@@ -13,7 +13,7 @@
 namespace dllm::jinja {
 namespace {
 
-/// A call in progress: the receiver and the arguments, with typed access to them.
+/// A call in progress: the receiver and the arguments, with typed access.
 struct Call {
   Runtime& runtime;
   const Value& self;

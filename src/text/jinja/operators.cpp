@@ -95,7 +95,7 @@ Expected<Value> repeat(Runtime& runtime, const Value& a, std::int64_t times) {
     return runtime.charged(std::move(out));
   }
   const Sequence& sequence = *a.sequence();
-  // A list of no items still costs nothing however often it is repeated.
+  // Repeating an empty list costs nothing, however often.
   DLLM_CHECK_OK(runtime.step(static_cast<std::int64_t>(sequence.items.size() * count)));
   std::vector<Value> items;
   for (std::size_t i = 0; i < count && !sequence.items.empty(); ++i) {

@@ -31,8 +31,8 @@ class StatementParser : public ExpressionParser {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  /// Statements up to `{% name` with a name among `ends`, which is left to the caller behind its `{%`; without `ends`
-  /// up to the end of the template.
+  /// Statements up to `{% name` with a name among `ends`, whose `{%` is consumed and whose name is left to the caller;
+  /// without `ends` up to the end of the template.
   Expected<Block> parse_block(Names ends);
   Expected<Stmt> parse_statement();
   Expected<Stmt> parse_if();

@@ -62,7 +62,7 @@ Expected<ExprPtr> ExpressionParser::parse_primary() {
   return inner;
 }
 
-// Neighbouring string literals are one, as in Python.
+// Adjacent string literals are joined, as in Python.
 Expected<ExprPtr> ExpressionParser::parse_strings() {
   ExprPtr made = node(ExprKind::kLiteral, token().place);
   std::string text;

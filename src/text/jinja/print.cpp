@@ -73,7 +73,7 @@ Expected<void> within(const std::string& out, std::size_t limit) {
   return {};
 }
 
-// Namespaces can contain themselves, so nesting is counted here as well.
+// Namespaces can contain themselves, so nesting is counted here too.
 class ReprWriter {
  public:
   explicit ReprWriter(std::size_t limit) : limit_(limit) {}
@@ -141,7 +141,7 @@ class ReprWriter {
 std::string format_double(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // Shortest digits that read back the same; Python writes exponents below 1e-4 and from 1e16 on.
+  // Shortest digits that parse to the same number; Python uses exponents below 1e-4 and from 1e16 on.
   char digits[64];
   const double magnitude = std::fabs(value);
   const bool scientific = magnitude != 0.0 && (magnitude < 1e-4 || magnitude >= 1e16);

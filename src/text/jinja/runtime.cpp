@@ -25,8 +25,8 @@ const Value* Arguments::find(std::size_t index, std::string_view name) const {
   return nullptr;
 }
 
-// Macros hold scopes that hold values that point to macros by plain pointers: no cycle owns itself, and the order of
-// destruction does not matter.
+// Macros own scopes, which own values that refer to macros by plain pointers: there are no ownership cycles, and the
+// order of destruction does not matter.
 Runtime::~Runtime() = default;
 
 Expected<void> Runtime::step(std::int64_t count) {

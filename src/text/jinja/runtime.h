@@ -15,17 +15,17 @@
 
 namespace dllm::jinja {
 
-/// Bounds on what one rendering may cost, whatever the template and the messages.
+/// Limits on the cost of one rendering, whatever the template and the messages.
 struct Limits {
   std::int64_t steps = 1'000'000;                   ///< nodes evaluated, items filtered
-  std::size_t output = std::size_t{16} << 20;       ///< bytes of output, and of any single text on the way
+  std::size_t output = std::size_t{16} << 20;       ///< bytes of output, and of any single intermediate text
   std::size_t allocation = std::size_t{256} << 20;  ///< bytes of all intermediate texts together
-  int depth = 250;                                  ///< nested evaluations, macro calls included
-  int scope_depth = 200;                            ///< scopes that a stored macro can chain together
-  std::int64_t range = 100'000;                     ///< items of range(), as Jinja's sandbox
+  int depth = 250;                                  ///< nested evaluations, including macro calls
+  int scope_depth = 200;                            ///< scopes that stored macros can chain
+  std::int64_t range = 100'000;                     ///< items of range(), as in Jinja's sandbox
 };
 
-/// Variables of one frame. Frames of macros outlive their call, because a macro defined inside keeps its own.
+/// Variables of one frame. Frames of macros outlive their call, because a macro defined inside refers to its frame.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::unordered_map<std::string, Value> variables;
@@ -35,7 +35,7 @@ struct Scope {
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
-/// `namespace(...)`: the only value that templates can change.
+/// `namespace(...)`: the only mutable value in templates.
 struct Namespace {
   Mapping attributes;
 };
@@ -61,8 +61,8 @@ struct Arguments {
   const Value* find(std::size_t index, std::string_view name) const;
 };
 
-/// What one rendering owns: budgets, and the objects that values point to, which may form cycles and so live to its
-/// end. Not thread-safe; one per rendering.
+/// The state of one rendering: budgets, and the objects that values refer to, which may form cycles and so live until
+/// its end. Not thread-safe; one per rendering.
 class Runtime {
  public:
   explicit Runtime(const Limits& limits) : limits_(limits) {}
@@ -73,16 +73,16 @@ class Runtime {
   const Limits& limits() const { return limits_; }
 
   Expected<void> step(std::int64_t count = 1);
-  /// Charges the steps of reading through `value` if it is a long text.
+  /// Charges the steps of reading `value` if it is a long text.
   Expected<void> scan(const Value& value);
-  /// Call before making a text of `bytes`.
+  /// Call before creating a text of `bytes`.
   Expected<void> allocate(std::size_t bytes);
 
-  /// A text, its bytes charged. Within a ContentScope all of it is content: the rule for whatever does not say where
-  /// its bytes come from.
+  /// Creates a text and charges its bytes. Within a ContentScope all of it is content: the rule for operations that do
+  /// not track where bytes come from.
   Expected<Value> text(std::string bytes);
   Expected<Value> text(MarkedText text);
-  /// The same for bytes that allocate() has charged.
+  /// The same for bytes already charged by allocate().
   Value charged(std::string bytes) const;
   Expected<std::string> str(const Value& value);
   Expected<MarkedText> marked_str(const Value& value);
@@ -106,8 +106,8 @@ class Runtime {
   std::vector<std::unique_ptr<LoopState>> loops_;
 };
 
-/// While a filter, method or operator works on its operands: texts that it makes are content if one of these has any
-/// (`content`). Operations that know better give Runtime::text() a marked text.
+/// Active while a filter, method or operator processes its operands: texts that it creates are content if one of these
+/// has any (`content`). Operations that can be more precise pass a marked text to Runtime::text().
 class ContentScope {
  public:
   ContentScope(Runtime& runtime, bool content) : runtime_(runtime), outer_(runtime.content_) {
@@ -125,10 +125,10 @@ class ContentScope {
 
 Value undefined_value(std::string hint);
 
-/// Error naming the variable if `value` is undefined.
+/// An error with the variable's name if `value` is undefined.
 Expected<void> require_defined(const Value& value);
 
-/// object.name and object[key], without methods: Undefined if there is none; an error on Undefined itself.
+/// object.name and object[key], without methods: Undefined if absent; an error on Undefined itself.
 Expected<Value> get_attribute(Runtime& runtime, const Value& object, const std::string& name);
 Expected<Value> get_item(Runtime& runtime, const Value& object, const Value& key);
 Expected<Value> get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,

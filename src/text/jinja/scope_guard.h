@@ -6,7 +6,7 @@
 
 namespace dllm::jinja {
 
-/// Counts nesting for as long as it lives.
+/// Counts nesting during its lifetime.
 class DepthGuard {
  public:
   explicit DepthGuard(int& depth) : depth_(depth) { ++depth_; }
@@ -18,7 +18,7 @@ class DepthGuard {
   int& depth_;
 };
 
-/// Makes `inner` the current scope for as long as it lives.
+/// Makes `inner` the current scope during its lifetime.
 class Interpreter::ScopeGuard {
  public:
   ScopeGuard(ScopePtr& scope, ScopePtr inner) : scope_(scope), outer_(std::exchange(scope, std::move(inner))) {}

@@ -94,7 +94,7 @@ const std::map<std::string, Test, std::less<>>& plain_tests() {
        [](const Value& v) {
          return v.undefined() || v.text() || v.sequence() || v.mapping() || v.is<const LoopState*>();
        }},
-      // Python asks for a length and items by key, which Undefined and dicts claim to have.
+      // Python checks for a length and items by key, which Undefined and dicts claim to have.
       {"sequence",
        [](const Value& v) {
          const Sequence* sequence = v.sequence();
@@ -123,7 +123,7 @@ Expected<bool> divisible(Runtime& runtime, const Value& value, std::int64_t divi
   return equal(remainder, Value(rest));
 }
 
-// Identity, as far as it can be told for values: the same kind and equal.
+// Identity, as far as values have one: the same kind and equal.
 bool same(const Value& a, const Value& b) { return a.type_name() == b.type_name() && equal(a, b); }
 
 }  // namespace

@@ -85,7 +85,7 @@ Expected<Value> pairs(const FilterCall& call) {
   return make_sequence(std::move(items), SequenceKind::kGenerator);
 }
 
-// What sort(), min() and the like compare: texts without regard to case unless asked for.
+// What sort(), min() and others compare: texts ignoring case unless requested otherwise.
 Expected<std::vector<Value>> sort_keys(const FilterCall& call, const std::vector<Value>& items, const Value* attribute,
                                        bool case_sensitive) {
   std::vector<Value> keys;
@@ -172,7 +172,7 @@ Expected<Value> attribute(const FilterCall& call) {
   const Value* key = call.find(0, "name");
   if (key == nullptr || key->text() == nullptr) return type_error("attr needs a name");
   const Mapping* mapping = call.input.mapping();
-  // attr() looks at attributes only, and the keys of a dict are items.
+  // attr() searches attributes only, and the keys of a dict are items.
   if (mapping != nullptr && !is_method(call.input, *key->text())) return undefined_value("no such attribute");
   return get_attribute(call.runtime, call.input, *key->text());
 }

@@ -13,7 +13,7 @@ namespace dllm::jinja {
 std::size_t char_count(std::string_view text);
 std::vector<std::string_view> chars(std::string_view text);
 
-/// The part without white space at its ends, or without characters of `set` if it is not null.
+/// The part without leading and trailing white space, or without characters of `set` if it is not null.
 std::string_view strip(std::string_view text, const std::string_view* set, bool left, bool right);
 
 std::string upper(std::string_view text);
@@ -24,14 +24,14 @@ std::string title(std::string_view text);
 /// The filter: words begin after white space and - ( { [ <.
 std::string title_filter(std::string_view text);
 
-/// `count` < 0: all. What replaces brings its own marks.
+/// `count` < 0: all. The replacement keeps its own marks.
 MarkedText replace(const MarkedText& text, std::string_view from, const MarkedText& to, long count);
-/// Length of what replace() would answer, to be charged before it is made.
+/// Length of the result of replace(), to be charged in advance.
 std::size_t replaced_size(std::string_view text, std::string_view from, std::string_view to, long count);
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator, long limit);
 std::vector<std::string_view> rsplit(std::string_view text, std::string_view separator, long limit);
-/// At runs of white space, which vanish.
+/// Splits at runs of white space, which are dropped.
 std::vector<std::string_view> split_space(std::string_view text, long limit);
 std::vector<std::string_view> split_lines(std::string_view text);
 

@@ -91,7 +91,7 @@ Expected<Value> indent(const FilterCall& call) {
     margin.assign(static_cast<std::size_t>(std::max<std::int64_t>(size, 0)), ' ');
   }
   const bool first = call.flag_or(1, "first", false), blank = call.flag_or(2, "blank", false);
-  // As in Jinja: the newline added here makes a trailing one of the text count as an empty last line.
+  // As in Jinja: because of the newline added here, a trailing newline of the text counts as an empty last line.
   const std::string closed = text + "\n";
   const auto lines = split_lines(closed);
   DLLM_CHECK_OK(call.runtime.allocate(text.size() + lines.size() * margin.size()));

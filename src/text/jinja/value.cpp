@@ -209,7 +209,7 @@ Expected<int> compare(const Value& a, const Value& b) {
   return x->items.size() < y->items.size() ? -1 : 1;
 }
 
-// A merge sort of our own: std::stable_sort cannot stop at an error, and NaN breaks the order it relies on.
+// Our own merge sort: std::stable_sort cannot stop at an error, and NaN violates the order that it requires.
 Expected<std::vector<std::size_t>> sort_order(const std::vector<Value>& keys, bool reverse) {
   std::vector<std::size_t> order(keys.size()), merged(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

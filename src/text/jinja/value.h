@@ -12,7 +12,7 @@
 #include "dllm/error.h"
 #include "text/marked_text.h"
 
-/// The run-time values of chat templates: Python's semantics as far as Jinja templates can see them.
+/// The run-time values of chat templates: Python's semantics as far as Jinja templates can observe them.
 namespace dllm::jinja {
 
 class Value;
@@ -20,8 +20,8 @@ struct Macro;      // jinja_runtime.h
 struct LoopState;  // jinja_runtime.h
 struct Namespace;  // jinja_runtime.h
 
-/// Reading an unknown variable or key. Renders as "", is false and iterates over nothing; any other use is an error
-/// that names it.
+/// The result of reading an unknown variable or key. Renders as "", is false and iterates over nothing; any other use
+/// is an error with its name.
 struct Undefined {
   std::shared_ptr<const std::string> hint;  ///< "'x' is undefined"
 };
@@ -32,20 +32,20 @@ using Text = std::shared_ptr<const MarkedText>;
 enum class SequenceKind : std::uint8_t {
   kList,
   kTuple,
-  kGenerator,  ///< what filters such as map() answer: iterates like a list, but is true even if empty, has no length
+  kGenerator,  ///< the result of filters such as map(): iterates like a list, but is true even if empty, has no length
 };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   std::vector<Value> items;
   int depth = 1;
-  bool content = false;  ///< some text in it has content
+  bool content = false;  ///< at least one text in it has content
 };
 using SequencePtr = std::shared_ptr<const Sequence>;
 
 struct Mapping {
   std::vector<std::pair<Value, Value>> entries;  ///< in insertion order, keys unique
   int depth = 1;
-  bool content = false;  ///< some text in it has content
+  bool content = false;  ///< at least one text in it has content
 
   const Value* find(const Value& key) const;
   const Value* find_text(std::string_view key) const;
@@ -59,7 +59,7 @@ struct Bound;
 using BoundPtr = std::shared_ptr<const Bound>;
 
 /// Immutable and cheap to copy. Containers may nest kMaxDepth deep, so that recursion over them, including their
-/// destruction, is bounded; namespaces, macros and loops live in the Runtime and do not count.
+/// destruction, is bounded; namespaces, macros and loops are owned by the Runtime and do not count.
 class Value {
  public:
   static constexpr int kMaxDepth = 100;
@@ -116,7 +116,7 @@ class Value {
   double as_double() const;
 
   bool truthy() const;
-  /// Some text in it is content. Namespaces and loops, whose values change, count as such.
+  /// Whether some text in it is content. Always true for namespaces and loops, whose values change.
   bool has_content() const;
   int depth() const;
   /// Python's name of the type, for messages.
@@ -161,7 +161,7 @@ Expected<std::string> to_json(const Value& value, const JsonStyle& style, std::s
 
 std::string format_double(double value);
 
-/// An error without a place; the interpreter adds line and column.
+/// An error without a place, to which the interpreter adds line and column.
 Error type_error(std::string what);
 Error limit_error(std::string what);
 

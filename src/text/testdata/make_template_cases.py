@@ -47,7 +47,7 @@ def record(cases, name, template, variables):
     case = {"name": name, "template": template, "variables": variables}
     try:
         case["expected"] = ENV.from_string(template).render(**variables)
-    except Exception as error:  # whatever jinja2 or Python raises: our engine must refuse, too
+    except Exception as error:  # whatever jinja2 or Python raises: our engine must refuse it too
         case["error"] = True
         print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
     cases.append(case)

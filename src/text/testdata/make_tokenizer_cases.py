@@ -58,7 +58,7 @@ def byte_level(vocab, merges, pattern, added=(), nfc=False):
 
 
 def small():
-    """tokenizer.json with other pre-tokenizers, normalizers and added tokens: the variants that it does not use itself."""
+    """tokenizer.json with other pre-tokenizers, normalizers and added tokens: variants that it does not use itself."""
     base = json.loads((HERE / "tokenizer.json").read_text())
     split = lambda pattern, behavior, invert=False: {
         "type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
@@ -123,7 +123,7 @@ def main():
             for text in chosen:
                 ids = tokenizer.encode(text, add_special_tokens=False).ids
                 cases.append([text, ids, tokenizer.decode(ids, skip_special_tokens=False)])
-            change.pop("model", None)  # large; the test makes the two variants of it itself
+            change.pop("model", None)  # large; the test makes its own two variants of it
             result["variants"].append({"name": name, "change": change, "cases": cases})
     json.dump(result, sys.stdout, ensure_ascii=True, separators=(",", ":"))
     print()

@@ -1,4 +1,4 @@
-"""Expressions and statements of the template language, and the variables that they see."""
+"""Expressions and statements of the template language, and the variables that they use."""
 
 DATA = {
     "n": 7, "f": 2.5, "neg": -3, "s": "Hello, World", "e": "", "u": "äÖß 世界 é", "t": True, "no": False, "z": None,

@@ -1,4 +1,4 @@
-"""Chat templates in the style of real models, written for these tests, and the conversations that they render."""
+"""Chat templates in the style of real models, written for these tests, and the conversations to render."""
 
 LLADA = (
     "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + "

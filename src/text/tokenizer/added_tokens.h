@@ -12,7 +12,7 @@
 namespace dllm {
 
 /// Finds added tokens in text: leftmost, then longest. A trie, so that a text full of first characters (thousands of
-/// '<' against a thousand reserved tokens) costs no more than text length times the longest token.
+/// '<' and a thousand reserved tokens) takes at most text length times the longest token.
 class AddedTokenMatcher {
  public:
   struct Token {
@@ -25,13 +25,13 @@ class AddedTokenMatcher {
     const Token* token = nullptr;
   };
 
-  /// `text` must not be empty and not be there yet.
+  /// `text` must be neither empty nor already added.
   void add(std::string_view text, const Token& token);
 
   bool empty() const { return tokens_.empty(); }
 
-  /// The first match at or after `from`; control tokens only with `parse_special`, and only where none of their bytes
-  /// is content. `marks`: of `text` (see MarkedText), or empty.
+  /// The first match at or after `from`; control tokens only with `parse_special`, and only if none of their bytes is
+  /// content. `marks`: of `text` (see MarkedText), or empty.
   std::optional<Match> find(std::string_view text, std::size_t from, bool parse_special, std::string_view marks) const;
 
  private:

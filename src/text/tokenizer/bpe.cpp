@@ -91,7 +91,7 @@ const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
 
 namespace {
 
-// Heap order: the lowest rank on top, the leftmost of equals.
+// Heap order: the lowest rank on top; ties go to the leftmost.
 struct Later {
   template <class Candidate>
   bool operator()(const Candidate& a, const Candidate& b) const {

@@ -15,14 +15,14 @@ namespace dllm {
 
 using TokenIndex = std::unordered_map<std::string, TokenId>;
 
-/// Byte-pair encoding of one word: starts from one token per byte, or per character, and applies the merge of the
-/// lowest rank, leftmost first, until none is left.
+/// Byte-pair encoding of one word: starts with one token per byte, or per character, and repeatedly applies the merge
+/// of the lowest rank, leftmost first.
 class Bpe {
  public:
   /// `index`: id by text (byte alphabet). Errors (kInvalidFile): a byte without a token; a malformed merge; a merge
   /// whose parts or result are not in the index.
   static Expected<Bpe> create(const TokenIndex& index, const std::vector<std::string>& merges);
-  /// Over characters: those in the index are their tokens, the bytes of others <0x00> to <0xFF>.
+  /// Over characters: those in the index are their own tokens, the bytes of others are <0x00> to <0xFF>.
   static Expected<Bpe> over_characters(const TokenIndex& index, const std::vector<std::string>& merges);
 
   /// Appends the ids of `word` (raw bytes). O(n log n): words of any length are safe. `word` < 2 GiB.
@@ -40,7 +40,7 @@ class Bpe {
   struct Candidate {
     std::int32_t rank;
     std::int32_t left;
-    TokenId left_id, right_id;  // stale if the symbols have changed since
+    TokenId left_id, right_id;  // stale if the symbols have changed
   };
 
   Expected<void> add_merges(const TokenIndex& index, const std::vector<std::string>& merges);

@@ -11,7 +11,7 @@ constexpr bool stands_for_itself(unsigned byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-constexpr unsigned kShifted = 68;  // bytes that do not stand for themselves
+constexpr unsigned kShifted = 68;  // bytes that do not represent themselves
 
 struct Tables {
   std::array<char32_t, 256> forward{};

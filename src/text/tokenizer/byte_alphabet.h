@@ -7,8 +7,8 @@
 
 namespace dllm {
 
-/// GPT-2's printable stand-ins for bytes: '!'..'~', U+00A1..U+00AC and U+00AE..U+00FF stand for themselves, the other
-/// 68 bytes for U+0100, U+0101, ... in ascending order, so that a space is written U+0120.
+/// GPT-2's printable substitutes for bytes: '!'..'~', U+00A1..U+00AC and U+00AE..U+00FF represent themselves, the other
+/// 68 bytes are U+0100, U+0101, ... in ascending order, so that a space is written U+0120.
 char32_t byte_to_alphabet(std::uint8_t byte);
 
 /// The inverse; nullopt for characters outside the alphabet.

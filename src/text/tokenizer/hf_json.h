@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 Error invalid(std::string what);
 Error unsupported(std::string what, std::string hint = "");
 
-/// The member, or nullptr when `object` is no object, lacks it or has null there.
+/// The member, or nullptr if `object` is not an object, lacks it or has null there.
 const Json* member(const Json& object, const char* key);
 
 Expected<bool> flag(const Json& object, const char* key, bool otherwise);

@@ -138,7 +138,7 @@ Expected<void> read_hf_normalizer(const Json& entry, TokenizerSpec& spec) {
   const Json* steps = hf::member(entry, "normalizers");
   if (type == "Sequence" && steps != nullptr && steps->is_array()) {
     for (const Json& step : *steps) {
-      // One level: nothing nests sequences of normalizers, and NFC twice is NFC.
+      // One level: real files do not nest sequences of normalizers, and NFC twice is NFC.
       if (hf::text(step, "type") != "NFC") {
         return hf::unsupported(fmt::format("normalizer '{}'", hf::text(step, "type")));
       }

@@ -8,7 +8,7 @@
 namespace dllm {
 
 /// Translates the `pre_tokenizer` entry of tokenizer.json into spec.patterns, spec.rules, spec.add_prefix_space.
-/// kUnsupported: a step of another type, or a chain without ByteLevel (then it is no byte-level tokenizer).
+/// kUnsupported: a step of another type, or a chain without ByteLevel (then the tokenizer is not byte-level).
 Expected<void> read_hf_pretokenizer(const nlohmann::json& entry, TokenizerSpec& spec);
 
 /// Translates `normalizer`: null, NFC, or a Sequence of these.

@@ -6,7 +6,7 @@
 
 namespace dllm::hf {
 
-/// What the contents of tokenizer.json and tokenizer_config.json define. Errors name the former as their place.
+/// The tokenizer defined by tokenizer.json and tokenizer_config.json. Errors name the former as their place.
 Expected<TokenizerSpec> spec_of(const Json& root, const Json& config);
 
 }  // namespace dllm::hf

@@ -19,7 +19,7 @@ using hf::Json;
 
 Error invalid_file(std::string what, const char* file) { return {ErrorCode::kInvalidFile, std::move(what), file, ""}; }
 
-/// The preset of a tokenizer class. A class of its own (Dream's) is told by `auto_map` as well, but its name suffices.
+/// The preset of a tokenizer class. Custom classes (Dream's) also have an `auto_map`, but the name suffices.
 Expected<const TokenizerPreset*> preset_of_class(const Json& config) {
   std::string name = hf::text(config, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
@@ -56,8 +56,8 @@ std::set<std::string> special_names(const Json& map) {
   return names;
 }
 
-/// Tokens of added_tokens.json. It counts only where tokenizer_config.json has no list of its own: SDAR's two files
-/// disagree about the mask's name, and transformers goes by the latter.
+/// Tokens of added_tokens.json. Used only if tokenizer_config.json has no list: SDAR's two files disagree about the
+/// mask's name, and transformers uses the latter.
 Expected<Json> added_tokens_of(const HfVocabularyFiles& files, const Json& config) {
   Json tokens = Json::array();
   if (hf::member(config, "added_tokens_decoder") != nullptr) return tokens;
@@ -96,7 +96,7 @@ Expected<TokenizerSpec> spec_from_hf_vocabulary(const HfVocabularyFiles& files) 
   auto spec = hf::spec_of(root, config);
   if (spec) return spec;
   Error error = std::move(spec).error();
-  if (error.where == "tokenizer.json") error.where = "vocab.json";  // the only part of it that is not our own
+  if (error.where == "tokenizer.json") error.where = "vocab.json";  // the only part that comes from a file
   return error;
 }
 

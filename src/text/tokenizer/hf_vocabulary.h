@@ -7,8 +7,8 @@
 
 namespace dllm {
 
-/// The texts of a directory whose tokenizer was never converted: what Python tokenizers of the GPT-2 family read, as
-/// Dream's and SDAR's repositories hold them.
+/// The texts of a directory whose tokenizer was never converted: the files of Python tokenizers of the GPT-2 family, as
+/// in Dream's and SDAR's repositories.
 struct HfVocabularyFiles {
   std::string vocabulary;  ///< vocab.json: {token: id}
   std::string merges;      ///< merges.txt: a line per merge, after a line "#version"
@@ -17,9 +17,9 @@ struct HfVocabularyFiles {
   std::string config;      ///< tokenizer_config.json; may be empty
 };
 
-/// The tokenizer that they define. How text is split stands in no file but in the class that `tokenizer_class` names:
-/// those of Qwen2 (Dream's is a copy) and GPT-2 are known. Errors: other classes (kUnsupported), files that are not
-/// what they should be (kInvalidFile); `where` is the file's name.
+/// The tokenizer that they define. How text is split is not in any file but in the class named by `tokenizer_class`:
+/// those of Qwen2 (Dream's is a copy) and GPT-2 are supported. Errors: other classes (kUnsupported), malformed files
+/// (kInvalidFile); `where` is the file's name.
 Expected<TokenizerSpec> spec_from_hf_vocabulary(const HfVocabularyFiles& files);
 
 }  // namespace dllm

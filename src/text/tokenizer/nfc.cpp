@@ -28,9 +28,9 @@ void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& out
   }
 }
 
-// utf8proc_map() orders combining marks by exchanging neighbours, which a long run of them makes quadratic; so the
-// decomposition is ordered here and only the composition left to the library. (Class, position) as the key keeps
-// equal classes in order; std::stable_sort would, too, but clang rejects libstdc++ 12's as deprecated.
+// utf8proc_map() orders combining marks by exchanging neighbours, which is quadratic for long runs; so the
+// decomposition is ordered here and only the composition is left to the library. (Class, position) as the key keeps the
+// order within a class; std::stable_sort would too, but clang rejects libstdc++ 12's as deprecated.
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   const auto is_starter = [](utf8proc_int32_t code) { return combining_class(code) == 0; };
   std::vector<std::tuple<int, std::size_t, utf8proc_int32_t>> marks;
@@ -54,7 +54,7 @@ void append_nfc(std::string_view valid, std::string& out) {
   order_marks(codes);
   const auto count = utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
                                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  if (count < 0) throw std::bad_alloc();  // the only failure left for valid input
+  if (count < 0) throw std::bad_alloc();  // the only possible failure for valid input
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
   }

@@ -8,9 +8,9 @@ const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N
 
 namespace {
 
-// The patterns are facts of the published tokenizers; which name means which is llama.cpp's convention. Where
-// llama.cpp spells a pattern for its own regex engine (no (?i:), no possessive quantifiers), the original stands here
-// and the respelling under same_patterns: PCRE2 runs the original.
+// The patterns are those of the published tokenizers; their names follow llama.cpp's convention. Where llama.cpp
+// rewrites a pattern for its own regex engine (no (?i:), no possessive quantifiers), this table has the original, and
+// the rewritten form under same_patterns: PCRE2 runs the original.
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2Ggml =
@@ -19,18 +19,18 @@ constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3Ggml =
     R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Unlike Qwen2's, a piece of white space ends after one newline, not after a run of them.
+// Unlike in Qwen2's, a piece of white space ends after one newline, not after a run of them.
 constexpr std::string_view kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr std::string_view kBailingGgml =
     R"('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
-// Without the last alternative of kGpt2Pattern; what it would match is a piece anyway, being between matches.
+// Without the last alternative of kGpt2Pattern; what it would match is a piece anyway, because it is between matches.
 constexpr std::string_view kGpt2Ggml = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
 
 std::vector<TokenizerPreset> make_presets() {
   const auto list = [](auto... patterns) { return std::vector<std::string>{std::string(patterns)...}; };
   std::vector<TokenizerPreset> presets;
-  // "llada": unknown to llama.cpp, written by third parties for LLaDA-8B, whose vocabulary is of the Bailing lineage
+  // "llada": unknown to llama.cpp, written by third parties for LLaDA-8B, whose vocabulary descends from Bailing's
   // (single digits; checked against recorded ids).
   presets.push_back({"bailingmoe", {"bailingmoe2", "llada-moe", "llada"}, list(kBailing), {list(kBailingGgml)}});
   // NFC is part of the original tokenizer; llama.cpp leaves it out.

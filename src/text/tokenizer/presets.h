@@ -6,10 +6,10 @@
 
 namespace dllm {
 
-/// What a name in `tokenizer.ggml.pre` stands for.
+/// The meaning of a name in `tokenizer.ggml.pre`.
 struct TokenizerPreset {
   std::string_view name;
-  std::vector<std::string_view> aliases;  ///< further names that files use
+  std::vector<std::string_view> aliases;  ///< other names that files use
   std::vector<std::string> patterns;
   std::vector<std::vector<std::string>> same_patterns;  ///< other spellings of `patterns` found in tokenizer.json
   bool nfc = false;
@@ -25,7 +25,7 @@ const std::vector<TokenizerPreset>& tokenizer_presets();
 /// By name or alias; nullptr if unknown.
 const TokenizerPreset* find_preset(std::string_view name);
 
-/// The preset whose patterns these are, nullptr if none. `ignore_merges` tells apart those that share patterns.
+/// The preset with these patterns, nullptr if none. `ignore_merges` distinguishes presets with the same patterns.
 const TokenizerPreset* preset_of_patterns(const std::vector<std::string>& patterns, bool ignore_merges);
 
 }  // namespace dllm

@@ -38,10 +38,10 @@ struct Span {
   bool match;
 };
 
-// Hugging Face compiles with Oniguruma's Ruby syntax, in which ^ and $ always look at lines: hence MULTILINE.
+// Hugging Face uses Oniguruma's Ruby syntax, in which ^ and $ always match at lines: hence MULTILINE.
 constexpr std::uint32_t kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
 
-// Backtracking steps per call: generous for honest patterns, which need a few per character, and a bound for others.
+// Backtracking steps per call: generous for real patterns, which need a few per character, and a limit for others.
 constexpr std::uint32_t kMatchLimitBase = 1'000'000, kMatchLimitPerByte = 32;
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 
@@ -62,8 +62,8 @@ Expected<Code> compile_pattern(const std::string& pattern) {
   return compiled;
 }
 
-// Finds the matches of one pattern in one piece, left to right. An empty match cuts the text in two and is not found
-// again where the previous match ended.
+// Finds the matches of one pattern in one piece, left to right. An empty match splits the text and is not found again
+// where the previous match ended.
 class Scanner {
  public:
   Scanner(const Step& step, std::string_view subject, pcre2_match_data* data, pcre2_match_context* context)

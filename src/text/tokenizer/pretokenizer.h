@@ -20,9 +20,9 @@ class Pretokenizer {
   Pretokenizer(Pretokenizer&&) noexcept;
   Pretokenizer& operator=(Pretokenizer&&) noexcept;
 
-  /// Appends the pieces of `text` (any bytes) to `pieces`, in order; they borrow from `text`. Runs of invalid UTF-8
-  /// are pieces of their own that no pattern sees. A pattern that exceeds its match limit stops splitting the piece
-  /// it is at: the rest of that piece stays whole, so the result is the same on every machine.
+  /// Appends the pieces of `text` (any bytes) to `pieces`, in order; they borrow from `text`. Runs of invalid UTF-8 are
+  /// separate pieces that patterns do not see. If a pattern exceeds its match limit, the rest of the current piece is
+  /// not split, so the result is the same on every machine.
   void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

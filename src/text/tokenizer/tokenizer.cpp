@@ -83,7 +83,7 @@ Expected<void> check_spec(const TokenizerSpec& spec) {
   return check_ids(spec);
 }
 
-// Unused slots and empty texts can be neither matched nor produced, and may repeat.
+// Unused slots and empty texts can be neither matched nor produced, so they may repeat.
 Expected<TokenIndex> make_index(const TokenizerSpec& spec) {
   TokenIndex index;
   index.reserve(spec.tokens.size());
@@ -110,7 +110,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return out;
 }
 
-/// The byte of "<0xAB>"; -1: another text.
+/// The byte of "<0xAB>"; -1: not of this form.
 int fallback_byte(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return -1;
   int value = 0;
@@ -122,7 +122,7 @@ int fallback_byte(std::string_view text) {
   return value;
 }
 
-/// What a normal token or one of a byte stands for, in a vocabulary of characters.
+/// The text of a normal or byte token, in a vocabulary of characters.
 std::string character_bytes(const std::string& token) {
   if (const int byte = fallback_byte(token); byte >= 0) return {static_cast<char>(static_cast<std::uint8_t>(byte))};
   return replaced(token, kSpaceMark, " ");
@@ -138,7 +138,7 @@ std::vector<std::string> make_bytes(const TokenizerSpec& spec) {
     }
     bytes[id] = spec.tokens[id];
     if (spec.kinds[id] != TokenKind::kNormal) continue;
-    // A normal token outside the alphabet stands for its own text, as in Hugging Face's ByteLevel decoder.
+    // A normal token outside the alphabet represents its own text, as in Hugging Face's ByteLevel decoder.
     if (auto decoded = decode_alphabet(spec.tokens[id])) bytes[id] = std::move(*decoded);
   }
   return bytes;
@@ -259,7 +259,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool parse_special
     std::string composed;
     if (impl_->spec.nfc) {
       composed = to_nfc(part);
-      // Marks fit only what did not change. Control tokens that are matched after normalisation are not known to exist.
+      // Marks apply only to unchanged text. Control tokens matched after normalisation are not known to exist.
       if (composed != part && part_marks.find(MarkedText::kContent) != part_marks.npos) special = false;
       if (composed != part) part_marks = {};
       part = composed;

@@ -24,8 +24,8 @@ enum class TokenKind : std::uint8_t {
   kByte = 6
 };
 
-/// What a pre-tokenizer step does with the text its pattern matches (Hugging Face's names). Only kIsolated is what
-/// GGUF presets mean; the others come from tokenizer.json.
+/// What a pre-tokenizer step does with the text that its pattern matches (Hugging Face's names). GGUF presets only use
+/// kIsolated; the others come from tokenizer.json.
 enum class SplitBehavior : std::uint8_t {
   kIsolated,            ///< matches and the text between them are pieces
   kRemoved,             ///< matches are dropped: text is lost, as in the original tokenizer
@@ -37,34 +37,34 @@ enum class SplitBehavior : std::uint8_t {
 /// How one pattern splits; see TokenizerSpec::patterns.
 struct SplitRule {
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  ///< what the pattern does not match counts as the match
+  bool invert = false;  ///< the text between matches counts as the match
   friend bool operator==(const SplitRule&, const SplitRule&) = default;
 };
 
-/// Deviations of an added token from "matched literally in the raw text".
+/// How an added token differs from "matched literally in the raw text".
 struct AddedTokenFlags {
   TokenId id = 0;
-  bool lstrip = false;      ///< swallows white space before it
-  bool rstrip = false;      ///< swallows white space after it
-  bool normalized = false;  ///< matched after normalisation, in what the other added tokens left over
+  bool lstrip = false;      ///< also matches white space before it
+  bool rstrip = false;      ///< also matches white space after it
+  bool normalized = false;  ///< matched after normalisation, in the text between the other added tokens
   friend bool operator==(const AddedTokenFlags&, const AddedTokenFlags&) = default;
 };
 
-/// Everything that defines a BPE tokenizer; both loaders produce it, and the converter writes it to GGUF.
+/// The complete definition of a BPE tokenizer; both loaders produce it, and the converter writes it to GGUF.
 struct TokenizerSpec {
-  /// Not byte-level, but over characters (Gemma): tokens are plain text in which U+2581 stands for a space, and a
-  /// character without a token falls back to the tokens of its bytes, <0x00> to <0xFF>. There are no patterns then.
+  /// Over characters (Gemma), not bytes: tokens are plain text with U+2581 for spaces, and a character without a token
+  /// becomes the tokens of its bytes, <0x00> to <0xFF>. There are no patterns then.
   bool characters = false;
   std::vector<std::string> tokens;     ///< by id; normal tokens in the GPT-2 byte alphabet, special ones as plain text
   std::vector<TokenKind> kinds;        ///< by id
   std::vector<std::string> merges;     ///< by rank, "left right"
-  std::vector<std::string> patterns;   ///< pre-tokenizer Split patterns, applied one after the other
-  std::vector<SplitRule> rules;        ///< by pattern; empty means that all are isolated
-  std::vector<AddedTokenFlags> flags;  ///< only tokens that have one set
+  std::vector<std::string> patterns;   ///< pre-tokenizer Split patterns, applied in sequence
+  std::vector<SplitRule> rules;        ///< by pattern; empty: all are isolated
+  std::vector<AddedTokenFlags> flags;  ///< only tokens with at least one set
   std::string pre_name;                ///< GGUF preset name; empty if the patterns match no preset
   bool nfc = false;                    ///< normalise text to NFC before splitting
   bool ignore_merges = false;          ///< a word that is a whole token is not merged (Llama 3)
-  bool add_prefix_space = false;       ///< text that does not begin with a space gets one in front
+  bool add_prefix_space = false;       ///< text that does not begin with a space gets one
   bool add_bos = false;                ///< a raw prompt (no chat template) begins with bos; encode() never adds it
   bool add_eos = false;                ///< likewise ends with eos
   std::optional<TokenId> bos, eos, eot, pad, mask, unk;
@@ -96,14 +96,14 @@ class Tokenizer {
 
   /// UTF-8 in, ids out. `parse_special`: the text of control and user-defined tokens becomes their id (leftmost, then
   /// longest match); user-defined (not "special") added tokens are always matched. Invalid UTF-8 bytes are kept as
-  /// bytes: decode(encode(x)) == x for every byte string x when NFC, prefix space, stripping flags and removing rules
-  /// are off.
+  /// bytes: decode(encode(x)) == x for every byte string x if NFC, prefix space, stripping flags and removing rules are
+  /// off.
   std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
-  /// encode() with `parse_special` that reads no control token from content: a token's text counts only if all of it is
-  /// markup. Words still join across the border between the two, as in one text.
+  /// encode() with `parse_special` that finds no control token in content: a token's text counts only if all of it is
+  /// markup. Words may span content and markup, as in one text.
   std::vector<TokenId> encode(const MarkedText& text) const;
 
-  /// The bytes a token stands for; empty for ids outside the vocabulary and unused ones. Control tokens give their
+  /// The bytes of a token; empty for unused ids and ids outside the vocabulary. Control tokens give their
   /// text.
   std::string_view bytes(TokenId id) const;
 
@@ -124,8 +124,8 @@ class Tokenizer {
 };
 
 /// Incremental detokenization: push(id) returns the text that became complete; bytes of an unfinished UTF-8 character
-/// are held back. flush() at the end replaces a dangling partial character by U+FFFD. Output is always valid UTF-8
-/// (invalid byte sequences become U+FFFD).
+/// are held back. flush() at the end replaces an incomplete character by U+FFFD. Output is always valid UTF-8 (invalid
+/// byte sequences become U+FFFD).
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool with_special) : tokenizer_(tokenizer), with_special_(with_special) {}

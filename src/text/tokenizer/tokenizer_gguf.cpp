@@ -77,7 +77,7 @@ Expected<const TokenizerPreset*> read_preset(const Metadata& metadata) {
   DLLM_TRY(const auto pre, metadata.string("tokenizer.ggml.pre"));
   const TokenizerPreset* preset = find_preset(pre.value_or("default"));
   if (preset != nullptr) return preset;
-  if (metadata.contains(kPatternsKey)) return find_preset("default");  // all of its facts are overridden
+  if (metadata.contains(kPatternsKey)) return find_preset("default");  // all its settings are overridden
   return Error{ErrorCode::kUnsupported, fmt::format("unknown pre-tokenizer '{}' in tokenizer.ggml.pre", *pre),
                "GGUF tokenizer", fmt::format("known: {}", fmt::join(Tokenizer::preset_names(), ", "))};
 }
@@ -135,7 +135,7 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
                  "GGUF tokenizer", "GGUF has no key for it"};
   }
   const TokenizerPreset* preset = find_preset(spec.pre_name);
-  // A name that does not fit the patterns must not replace them.
+  // A name that does not match the patterns must not replace them.
   if (preset != nullptr && preset_of_patterns(spec.patterns, preset->ignore_merges) != preset) preset = nullptr;
   metadata.set("tokenizer.ggml.model", MetaValue::string(spec.characters ? std::string(kCharacterModel) : "gpt2"));
   if (!spec.characters)

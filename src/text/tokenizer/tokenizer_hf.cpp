@@ -22,7 +22,7 @@ namespace {
 
 using hf::Json;
 
-constexpr std::int64_t kMaxId = (1 << 21) - 1;  // a larger id would make gigabytes of placeholders
+constexpr std::int64_t kMaxId = (1 << 21) - 1;  // a larger id would create gigabytes of placeholders
 
 struct AddedToken {
   std::string content;
@@ -37,7 +37,7 @@ Expected<TokenId> read_id(const Json& value, const std::string& token) {
   return static_cast<TokenId>(value.get<std::int64_t>());
 }
 
-// Places a token; the slots between become unused when nothing else takes them.
+// Places a token; slots in between that nothing else fills become unused tokens.
 Expected<void> place(TokenizerSpec& spec, TokenId id, const std::string& text, TokenKind kind) {
   const auto slot = static_cast<std::size_t>(id);
   if (slot >= spec.tokens.size()) {
@@ -113,7 +113,7 @@ Expected<AddedToken> read_added(const Json& entry, TokenId id) {
 }
 
 // tokenizer.json lists added tokens, tokenizer_config.json may repeat or extend them; the latter is read second and
-// decides about flags, as in transformers.
+// determines flags, as in transformers.
 Expected<void> collect_added(const Json& root, const Json& config, std::map<TokenId, AddedToken>& added) {
   if (const Json* list = hf::member(root, "added_tokens")) {
     if (!list->is_array()) return hf::invalid("'added_tokens' is not a list");
@@ -174,7 +174,7 @@ Expected<void> read_roles(const Json& config, TokenizerSpec& spec) {
   return {};
 }
 
-// The id of a SpecialToken item of TemplateProcessing: looked up in special_tokens, whose ids decide.
+// The id of a SpecialToken item of TemplateProcessing: looked up in special_tokens, whose ids take precedence.
 Expected<TokenId> template_token(const Json& processor, const Json& item) {
   const std::string name = hf::text(item, "id");
   const Json* tokens = hf::member(processor, "special_tokens");
@@ -216,7 +216,7 @@ Expected<void> read_template(const Json& processor, TokenizerSpec& spec) {
 
 Expected<void> read_post_processor(const Json& processor, TokenizerSpec& spec, int depth = 0) {
   const std::string type = hf::text(processor, "type");
-  if (type == "ByteLevel") return {};  // only trims offsets, which nobody reads here
+  if (type == "ByteLevel") return {};  // only trims offsets, which are not used here
   if (type == "TemplateProcessing") return read_template(processor, spec);
   const Json* steps = hf::member(processor, "processors");
   if (type == "Sequence" && steps != nullptr && steps->is_array() && depth < 8) {
@@ -231,7 +231,7 @@ Expected<void> read_added_tokens(const Json& root, const Json& config, Tokenizer
   DLLM_CHECK_OK(collect_added(root, config, added));
   for (const auto& [id, token] : added) {
     DLLM_CHECK_OK(place(spec, id, token.content, token.special ? TokenKind::kControl : TokenKind::kUserDefined));
-    // Without a normalizer "normalized" changes nothing but the order of two passes; keep it only where it counts.
+    // Without a normalizer "normalized" only changes the order of two passes; keep it only if that matters.
     AddedTokenFlags flags = token.flags;
     flags.normalized = flags.normalized && spec.nfc;
     if (flags.lstrip || flags.rstrip || flags.normalized) spec.flags.push_back(flags);
@@ -247,13 +247,13 @@ bool replaces(const Json& step, std::string_view from, std::string_view to) {
          hf::text(step, "content") == to;
 }
 
-/// Vocabularies of characters occur in one form (Gemma): spaces become U+2581, nothing is split, and decoding undoes
+/// Vocabularies of characters exist in one form (Gemma): spaces become U+2581, nothing is split, and decoding reverses
 /// both that and the fallback to bytes.
 Expected<void> check_characters(const Json& normalizer, const Json& pretokenizer, const Json& decoder) {
   constexpr std::string_view kMark = "\xE2\x96\x81";
   if (!replaces(normalizer, " ", kMark))
     return hf::unsupported("a normalizer of byte_fallback vocabularies that does not replace spaces by U+2581");
-  // Behind the normalizer there is no space left to split at.
+  // After the normalizer there is no space left to split at.
   const Json* pattern = hf::member(pretokenizer, "pattern");
   const bool idle =
       hf::text(pretokenizer, "type") == "Split" && pattern != nullptr && hf::text(*pattern, "String") == " ";

@@ -18,7 +18,7 @@ Expected<TokenizerSpec> read(const Json& root, const Json& config = Json::object
   return Tokenizer::spec_from_hf(root.dump(), config.dump());
 }
 
-// Recorded by testdata/make_tokenizer_cases.py: tokenizer.json as it is, and with other parts exchanged.
+// Recorded by testdata/make_tokenizer_cases.py: tokenizer.json unchanged, and with parts replaced.
 Json make_variant(const Json& variant) {
   Json root = tiny_json();
   for (const auto& [key, value] : variant["change"].items()) root[key] = value;
@@ -96,7 +96,7 @@ TEST(TokenizerHf, TemplateProcessingAddsBosAndEos) {
   EXPECT_TRUE(spec->add_bos && spec->add_eos);
   EXPECT_EQ(spec->bos, 762);
   EXPECT_EQ(spec->eos, 763);
-  EXPECT_FALSE(read(root, {{"add_bos_token", false}})->add_bos);  // the config has the last word
+  EXPECT_FALSE(read(root, {{"add_bos_token", false}})->add_bos);  // the config takes precedence
   EXPECT_EQ(read(root, {{"bos_token", "<|eot_id|>"}}).error().code, ErrorCode::kUnsupported);
 }
 

@@ -28,7 +28,8 @@ Tokenizer tiny(TokenizerSpec spec = tiny_spec()) {
   return *std::move(tokenizer);
 }
 
-// Arbitrary bytes, biased towards what splits text: white space, digits, UTF-8 fragments, parts of special tokens.
+// Random bytes, with a bias towards those that split text: white space, digits, UTF-8 fragments, parts of special
+// tokens.
 std::string random_bytes(std::mt19937& rng) {
   static const std::vector<std::string> pieces = {" ",
                                                   "\n",
@@ -80,7 +81,7 @@ TEST(Tokenizer, ContentHoldsNoControlTokens) {
   MarkedText split{"<|eot", {}};
   split.append(MarkedText::content("_id|>"));
   for (const TokenId id : tokenizer.encode(split)) EXPECT_FALSE(tokenizer.is_control(id));
-  // Without content it is the encoding that it always was.
+  // Without content it equals the plain encoding.
   EXPECT_EQ(tokenizer.encode(MarkedText{attack, {}}), tokenizer.encode(attack, true));
   EXPECT_EQ(tokenizer.encode(MarkedText::content(attack)), tokenizer.encode(attack, false));
 }
@@ -124,7 +125,7 @@ TEST(Tokenizer, UserDefinedTokensAreAlwaysMatchedLongestFirst) {
     spec.tokens.emplace_back(text);
     spec.kinds.push_back(TokenKind::kUserDefined);
   }
-  spec.tokens[768] = "xrun";  // "run" itself is no token of the vocabulary twice
+  spec.tokens[768] = "xrun";  // "run" itself occurs in the vocabulary only once
   const Tokenizer tokenizer = tiny(spec);
   EXPECT_EQ(tokenizer.encode("running<tool>", false), (std::vector<TokenId>{769, 770}));
   EXPECT_EQ(tokenizer.decode({769, 770}, false), "running<tool>");
@@ -153,7 +154,7 @@ TEST(Tokenizer, LongWordsAndLongGapsAreNotQuadratic) {
                                   std::string(200000, '<'), std::string(200000, '\xC3')}) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, true), true), text);
-    // Far above what it takes (well below a second even with sanitizers), far below quadratic time (minutes).
+    // Far above the real time (well below a second even with sanitizers), far below quadratic time (minutes).
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   }
 }

@@ -1,4 +1,4 @@
-// Published vocabularies, which are not part of the repository: these tests are skipped without the shared data.
+// Published vocabularies, which are not part of the repository: without the shared data these tests are skipped.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
