@@ -8,7 +8,8 @@ TSAN_PROGRAMS = dllm_base_test dllm_cpu_test dllm_decode_test dllm_engine_test
 TSAN_FILTER = ThreadPool.*:OutputFiles.ManyWriters*:CpuBackend.*Thread*:CpuBackend.*Batch*:CpuBackend.ABackend*:Experts.*Thread*:\
 Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:SchedulerTest.*
 
-.PHONY: help setup build run test check bench bench-compare rtl-test rtl-wave rtl-area methods format lint tsan fuzz coverage clean
+.PHONY: help setup build run test check bench bench-compare rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+        fuzz coverage clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -52,6 +53,15 @@ rtl-wave: setup  ## a waveform of a sampling program: make rtl-wave RTL_WAVE=bui
 rtl-area:  ## gate equivalents, flip-flops and levels of the hardware's units by Yosys
 	@scripts/setup --rtl
 	@scripts/rtl_area.py
+
+web:  ## compile the sources of the server's page (web/src) into web/dist, which is committed
+	@scripts/setup --web
+	@scripts/check_web.py --build
+
+web-test: build  ## the page: unit tests, web/dist against its sources, and the page in Chromium without a window
+	@scripts/setup --web --browser
+	@scripts/check_web.py
+	@python3 -B src/app/serve_browser_test.py build/release/dllm
 
 bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench

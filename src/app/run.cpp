@@ -5,7 +5,9 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "base/output_file.h"
 #include "base/try.h"
+#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {
@@ -24,6 +26,12 @@ class Run final : public Verb {
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json", "jsonl"});
     live_.add(flags);
+    flags.add({.names = {"--trace"},
+               .value = "FILE",
+               .help = "write every step as one JSON file, which the page of `dllm serve` shows",
+               .takes_path = true,
+               .apply = into(trace_),
+               .rare = true});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
@@ -32,6 +40,7 @@ class Run final : public Verb {
     if (model_.raw && flags.given("--system-prompt"))
       return Error{ErrorCode::kUsage, "raw text has no system message", "--system-prompt", "leave out --raw"};
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
+    if (!trace_.empty()) DLLM_CHECK_OK(check_output(trace_, trace_output()));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});
@@ -40,12 +49,17 @@ class Run final : public Verb {
     const AnswerForm form = output_ == "text"    ? AnswerForm::kText
                             : output_ == "jsonl" ? AnswerForm::kSteps
                                                  : AnswerForm::kNone;
-    LiveAnswer live(terminal, model, live_, form);
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    TraceSink trace;
+    if (!trace_.empty())
+      trace = [&](const StepEvent& event, double seconds) { steps.push_back(trace_step(model, event, seconds)); };
+    LiveAnswer live(terminal, model, live_, form, std::move(trace));
     const std::stop_token stop = session.interrupt.arm();
     auto answer = model.generate(turns, options_, live.callback(), stop);
     const bool interrupted = session.interrupt.disarm();
     if (!answer) return std::move(answer).error();
     live.finish(*answer);
+    if (!trace_.empty()) DLLM_CHECK_OK(write_trace(model, turns, std::move(steps), *answer));
     if (form != AnswerForm::kText) {
       nlohmann::ordered_json result = generation_json(*answer);
       if (form == AnswerForm::kSteps) result = {{"type", "result"}, {"result", std::move(result)}};
@@ -59,8 +73,19 @@ class Run final : public Verb {
   }
 
  private:
+  OutputOptions trace_output() const {
+    return made_of(std::vector{model_.path, model_.chat_template_file, text_.file});
+  }
+  Expected<void> write_trace(const LanguageModel& model, const std::vector<ChatTurn>& turns,
+                             nlohmann::ordered_json steps, const Generation& answer) const {
+    nlohmann::ordered_json messages = nlohmann::ordered_json::array(), runs = nlohmann::ordered_json::array();
+    for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
+    runs.push_back(trace_run(model, std::move(messages), std::move(steps), answer));
+    return write_file(trace_, dump(trace_document(std::move(runs)), -1) + "\n", trace_output());
+  }
+
   TextFlags text_;
-  std::string system_, output_;
+  std::string system_, output_, trace_;
   ModelFlags model_;
   GenerateOptions options_;
   LiveFlags live_;

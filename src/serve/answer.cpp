@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "engine/trace.h"
 
 namespace dllm::serve {
 namespace {
@@ -32,10 +33,10 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   void on_done(std::size_t choice, Expected<Generation> answer);
   void open();
   void tell(std::size_t choice, const std::string& final_text, bool complete);
+  void tell_end(std::size_t choice, const Generation& answer);
   void fail(const Error& error);
   void finish();
   std::string canvas_text(const StepEvent& event) const;
-  Json changes(const StepEvent& event) const;
 
   CallPtr call_;
   AnswerRequest request_;
@@ -98,6 +99,16 @@ void AnswerJob::tell(std::size_t choice, const std::string& final_text, bool com
   told = text;
 }
 
+/// What completes the steps that a client has seen: the last snapshot, and all that a trace has of an answer.
+void AnswerJob::tell_end(std::size_t choice, const Generation& answer) {
+  Json facts = {{"nfe", answer.stats.nfe}, {"masked", 0}, {"final", true}};
+  if (request_.events) {
+    facts["options"] = options_json(answer.options);
+    facts["result"] = trace_result(answer);
+  }
+  call_->exchange->write(format_->step(choice, request_.diffusing ? answer.text : "", facts));
+}
+
 bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
@@ -108,11 +119,8 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   constexpr std::size_t kUnread = 64U << 10U;
   const bool snapshot = request_.diffusing && call_->exchange->backlog() < kUnread;
   if (!snapshot && !request_.events) return true;
-  Json facts = {{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
-  if (request_.events) {
-    facts["window"] = {event.block_begin - event.prompt_length, event.block_end - event.prompt_length};
-    facts["changes"] = changes(event);
-  }
+  const Json facts = request_.events ? trace_step(call_->api.model, event, call_->seconds())
+                                     : Json{{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
   call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
   return true;
 }
@@ -126,9 +134,7 @@ void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
   call_->api.metrics.generated(*answer, first_text_.value_or(call_->seconds()));
   if (request_.stream) {
     open();
-    if (request_.diffusing)
-      call_->exchange->write(
-          format_->step(choice, answer->text, {{"nfe", answer->stats.nfe}, {"masked", 0}, {"final", true}}));
+    if (request_.diffusing || request_.events) tell_end(choice, *answer);
     tell(choice, answer->text, /*complete=*/true);
     call_->exchange->write(format_->closing(choice, *answer));
   }
@@ -182,19 +188,6 @@ std::string AnswerJob::canvas_text(const StepEvent& event) const {
   }
   flush();
   return text;
-}
-
-/// [position in the answer, token id (-1: masked again), its text, confidence] of every position that changed.
-Json AnswerJob::changes(const StepEvent& event) const {
-  Json list = Json::array();
-  for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
-    const CanvasCell& cell = event.canvas[p];
-    if (!cell.changed) continue;
-    const auto text = call_->api.model.detokenize({cell.token}, /*special=*/true);
-    list.push_back({static_cast<std::int64_t>(p) - event.prompt_length, cell.masked ? -1 : cell.token,
-                    cell.masked || !text ? "" : *text, cell.masked ? 0 : cell.confidence});
-  }
-  return list;
 }
 
 }  // namespace

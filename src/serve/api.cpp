@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "base/try.h"
+#include "serve/page.h"
 
 namespace dllm::serve {
 namespace {
@@ -38,6 +39,8 @@ std::string trace_id(std::string_view header) {
 const Route* find_route(const std::string& method, std::string path, bool& path_known) {
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   path_known = false;
+  // The page's own files are one route, "/": they are one line in the metrics.
+  if (path.starts_with(kPageFolder)) path = "/";
   for (const Route& route : routes()) {
     // Clients whose base URL ends in /v1 add /v1 to every path, others to none.
     if (route.path != path && "/v1" + std::string(route.path) != path && route.path != "/v1" + path) continue;
@@ -75,8 +78,11 @@ const std::vector<Route>& routes() {
       {"GET", "/v1/models", models},
       {"GET", "/health", health, Dialect::kOpenAi, /*open=*/true},
       {"GET", "/metrics", metrics},
+      {"GET", "/options", list_options},
       {"GET", "/props", props},
       {"GET", "/slots", slots},
+      // It says nothing of the model, and asks for the key itself.
+      {"GET", "/", page, Dialect::kOpenAi, /*open=*/true},
   };
   return all;
 }

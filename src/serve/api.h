@@ -114,6 +114,7 @@ Expected<void> tokenizer_info(const CallPtr& call);
 Expected<void> health(const CallPtr& call);
 Expected<void> models(const CallPtr& call);
 Expected<void> metrics(const CallPtr& call);
+Expected<void> list_options(const CallPtr& call);
 Expected<void> props(const CallPtr& call);
 Expected<void> slots(const CallPtr& call);
 

@@ -286,7 +286,9 @@ std::string Connection::head_of(const HttpResponse& response, bool chunked) cons
   if (!response.type.empty()) text += fmt::format("Content-Type: {}\r\n", response.type);
   for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
   if (chunked) text += "Transfer-Encoding: chunked\r\n";
-  if (!streaming_) text += fmt::format("Content-Length: {}\r\n", response.body.size());
+  // Of an answer without a body it would be the length of the body left out (RFC 9110, 8.6).
+  const bool bare = response.status == 204 || response.status == 304;
+  if (!streaming_ && !bare) text += fmt::format("Content-Length: {}\r\n", response.body.size());
   return text + (keep_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n");
 }
 

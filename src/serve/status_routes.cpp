@@ -1,21 +1,10 @@
 // The server's state: /health, /v1/models, /metrics, /props, /slots.
 #include "base/try.h"
 #include "dllm/version.h"
+#include "engine/trace.h"
 #include "serve/answer.h"
 
 namespace dllm::serve {
-namespace {
-
-Json values_json(const ResolvedOptions& options) {
-  Json json = Json::object();
-  for (const auto& [key, value] : options.values)
-    std::visit([&json, name = key](const auto& one) { json[name] = one; }, value);
-  if (!options.stop.empty()) json["stop"] = options.stop;
-  return json;
-}
-
-}  // namespace
-
 Expected<void> health(const CallPtr& call) {
   if (call->api.draining)
     call->fail(ApiError{503, "the server is shutting down", "", ""});
@@ -51,7 +40,7 @@ Expected<void> metrics(const CallPtr& call) {
 Expected<void> props(const CallPtr& call) {
   const Api& api = call->api;
   DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(api.options.defaults));
-  call->reply({{"default_generation_settings", values_json(resolved)},
+  call->reply({{"default_generation_settings", options_json(resolved)},
                {"total_slots", api.scheduler.options().parallel},
                {"queue", api.scheduler.options().queue},
                {"model_path", api.options.model_path},

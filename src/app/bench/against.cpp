@@ -17,6 +17,7 @@
 #include "engine/replay.h"
 #include "engine/resolve.h"
 #include "engine/sequence.h"
+#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {

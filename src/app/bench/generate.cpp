@@ -17,6 +17,7 @@
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
+#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {

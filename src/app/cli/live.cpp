@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <thread>
+#include <utility>
 
 #include "app/cli/report.h"
 
@@ -38,10 +39,12 @@ void LiveFlags::add(Flags& flags) {
              .apply = into(timeout_s, 0, 1e9)});
 }
 
-LiveAnswer::LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form)
+LiveAnswer::LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form,
+                       TraceSink trace)
     : terminal_(terminal),
       flags_(flags),
       form_(form),
+      trace_(std::move(trace)),
       // On a terminal the canvas would overwrite the text.
       streaming_(form == AnswerForm::kText && !(flags.visual && terminal.out_tty)),
       log_(model),
@@ -51,12 +54,16 @@ LiveAnswer::LiveAnswer(Terminal& terminal, const LanguageModel& model, const Liv
 
 StepCallback LiveAnswer::callback() {
   const bool wanted =
-      flags_.visual || streaming_ || form_ == AnswerForm::kSteps || terminal_.err_tty || flags_.timeout_s > 0;
+      trace_ || flags_.visual || streaming_ || form_ == AnswerForm::kSteps || terminal_.err_tty || flags_.timeout_s > 0;
   if (!wanted) return {};
   return [this](const StepEvent& event) { return on_step(event); };
 }
 
 bool LiveAnswer::on_step(const StepEvent& event) {
+  if (trace_) {
+    const std::chrono::duration<double> worked = std::chrono::steady_clock::now() - start_ - slept_;
+    trace_(event, worked.count());
+  }
   if (streaming_) stream(terminal_.out_tty ? sanitize(event.text) : event.text);
   if (form_ == AnswerForm::kSteps) terminal_.out << dump(log_.step(event), -1) << std::endl;
   if (flags_.visual) {

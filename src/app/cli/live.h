@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "app/cli/canvas_view.h"
@@ -28,10 +29,14 @@ enum class AnswerForm {
   kNone,
 };
 
+using TraceSink = std::function<void(const StepEvent&, double seconds)>;
+
 /// The listener of one generation: shows the canvas, the text, the steps, or a progress line.
 class LiveAnswer {
  public:
-  LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form);
+  /// `trace`: told every step and the seconds until then; empty: none is wanted.
+  LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form,
+             TraceSink trace = {});
 
   /// Empty if nothing is shown: then the engine need not describe its steps.
   StepCallback callback();
@@ -46,6 +51,7 @@ class LiveAnswer {
   Terminal& terminal_;
   const LiveFlags& flags_;
   AnswerForm form_;
+  TraceSink trace_;
   bool streaming_;
   StepLog log_;
   CanvasView view_;

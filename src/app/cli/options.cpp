@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/try.h"
@@ -95,14 +94,6 @@ void add_generate_flags(Flags& flags, GenerateOptions& options) {
              .apply = [&options](const std::string& text) { return options.set("preset", text); }});
   for (const OptionInfo& info : all.common) flags.add(flag_of(info, {}, options));
   for (const PartInfo& part : all.parts) add_part_flags(flags, part, options);
-}
-
-nlohmann::ordered_json options_json(const ResolvedOptions& options) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [key, value] : options.values)
-    std::visit([&json, name = key](const auto& one) { json[name] = one; }, value);
-  if (!options.stop.empty()) json["stop"] = options.stop;
-  return json;
 }
 
 void add_output_flag(Flags& flags, std::string& target, std::vector<std::string> formats) {

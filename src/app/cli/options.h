@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "app/cli/flags.h"
@@ -13,9 +12,6 @@ namespace dllm::app {
 
 /// --stop, and one flag per option of options_info(). `options` must outlive `flags`.
 void add_generate_flags(Flags& flags, GenerateOptions& options);
-
-/// Every option that was read, by key.
-nlohmann::ordered_json options_json(const ResolvedOptions& options);
 
 /// Flags of verbs that load a model.
 struct ModelFlags {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "app/cli/report.h"
+#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {

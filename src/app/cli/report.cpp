@@ -7,6 +7,7 @@
 
 #include "base/host.h"
 #include "dllm/version.h"
+#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {

@@ -1,0 +1,265 @@
+"""The page of `dllm serve` in Chromium without a window: `make web-test`. Skipped where there is no Chromium.
+
+    python3 serve_browser_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from browser import Browser, find_chromium
+from cli_case import DLLM, clean_environment
+from serve_case import QUESTION, Server
+
+HARDER = pathlib.Path(__file__).resolve().parents[2] / "models" / "harder-llada-f16.gguf"
+TEXT = QUESTION[0]["content"]
+HOSTILE = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
+
+
+def trace_of(*flags):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        subprocess.run([DLLM, "run", "--trace", path, *flags], check=True, capture_output=True, env=clean_environment())
+        with open(path) as file:
+            return json.load(file)
+
+
+class PageCase(unittest.TestCase):
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.FLAGS)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def setUp(self):
+        self.browser = Browser()
+        self.load()
+
+    def tearDown(self):
+        self.browser.__exit__()
+        self.assertEqual(self.browser.problems, [], "the page logged no error, and its policy stopped nothing")
+
+    def load(self):
+        self.browser.open(f"http://127.0.0.1:{self.server.port}/")
+        self.browser.wait("!document.querySelector('#send').disabled")
+
+    def ask(self, text, wait=True):
+        self.browser.value("document.querySelector('#prompt').focus()")
+        self.browser.type(text)
+        self.browser.press("Enter")
+        if wait:
+            self.browser.wait("document.querySelector('#send').textContent === 'Send' && document.querySelectorAll('.foot').length > 0")
+
+    def choose(self, form, **values):
+        for key, value in values.items():
+            self.browser.value(f"""(() => {{
+              const box = document.querySelectorAll('.method')[{form}].querySelector('[name={key}]');
+              box.value = {json.dumps(str(value))};
+              box.dispatchEvent(new Event(box.tagName === 'SELECT' ? 'change' : 'input'));
+            }})()""")
+
+    def frame(self):
+        return int(self.browser.value("document.querySelector('#frame').value"))
+
+    def seek(self, frame):
+        self.browser.value(f"""(() => {{ const s = document.querySelector('#frame'); s.value = {frame};
+          s.dispatchEvent(new Event('input')); }})()""")
+
+    def cells(self, run=0):
+        return self.browser.value(f"[...document.querySelectorAll('.run')[{run}].querySelectorAll('.cell')]"
+                                  ".map((one) => one.classList.contains('masked') ? null : one.querySelector('.token').textContent)")
+
+    def open_trace(self, trace, name="trace.json"):
+        """Drops a file on the page."""
+        content = trace if isinstance(trace, str) else json.dumps(trace)
+        self.browser.value(f"""(() => {{
+          const data = new DataTransfer();
+          data.items.add(new File([{json.dumps(content)}], {json.dumps(name)}, {{ type: 'application/json' }}));
+          for (const kind of ['dragover', 'drop'])
+            document.body.dispatchEvent(new DragEvent(kind, {{ dataTransfer: data, bubbles: true, cancelable: true }}));
+        }})()""")
+
+
+class Page(PageCase):
+    def test_an_answer_and_its_replay(self):
+        self.choose(0, algorithm="low-confidence", steps=8, length=32)
+        self.ask(TEXT)
+        whole = self.server.post("/v1/chat/completions", {"messages": QUESTION, "algorithm": "low-confidence", "steps": 8,
+                                                          "length": 32}).json
+        self.assertEqual(self.browser.text(".assistant .bubble"), whole["choices"][0]["message"]["content"])
+        self.browser.wait("document.querySelector('#play').textContent === 'Play'")  # it has been played to its end
+        self.assertEqual(self.frame(), 8)
+        self.assertNotIn(None, self.cells())
+        self.assertIn("NFE 8 of 8", self.browser.text(".run-facts"))
+        self.seek(0)
+        self.assertEqual(self.cells(), [None] * 32)
+        self.seek(3)
+        self.assertEqual(self.cells().count(None), 20)
+        self.assertEqual(self.browser.value("document.querySelectorAll('.cell.now').length - 1"), 4, "one is the legend's")
+        self.browser.click("#forward")
+        self.assertEqual((self.frame(), self.cells().count(None)), (4, 16))
+
+    def test_by_keyboard_alone(self):
+        self.choose(0, algorithm="low-confidence", steps=8, length=32)
+        self.ask(TEXT)
+        self.browser.wait("document.querySelector('#play').textContent === 'Play'")
+        self.browser.value("document.activeElement.blur()")
+        self.browser.press("[")
+        self.assertEqual(self.frame(), 7)
+        self.browser.press("c")
+        focused = "document.activeElement.getAttribute('aria-label')"
+        self.assertTrue(self.browser.value(focused).startswith("Position 0:"))
+        self.browser.press("ArrowRight")
+        self.browser.press("ArrowDown")
+        position = self.browser.value("[...document.querySelectorAll('.run .cell')].indexOf(document.activeElement)")
+        self.assertGreater(position, 2)
+        self.browser.press("End")
+        self.assertTrue(self.browser.value(focused).startswith("Position 31:"))
+        self.browser.press("Home")
+        self.assertIn("position 0", self.browser.text("#look"))
+        self.assertIn("committed", self.browser.text("#look"))
+        self.browser.press("]")
+        self.assertEqual(self.frame(), 8)
+        self.browser.press(" ")
+        self.browser.wait("document.querySelector('#play').textContent === 'Pause'")
+        self.browser.press("/")
+        self.assertEqual(self.browser.value("document.activeElement.id"), "prompt")
+
+    def test_two_methods(self):
+        self.browser.click("#compare")
+        self.choose(0, algorithm="threshold", length=32)
+        self.choose(1, algorithm="low-confidence", steps=16, length=32)
+        self.ask(TEXT)
+        self.browser.wait("document.querySelectorAll('.run').length === 2")
+        self.browser.wait("document.querySelector('#play').textContent === 'Play'")
+        facts = self.browser.value("[...document.querySelectorAll('.run-facts')].map((one) => one.textContent)")
+        self.assertRegex(facts[0], r"NFE (\d) of \1 · .*s · 32 of 32")
+        self.assertRegex(facts[1], r"NFE 16 of 16 · .*s · 32 of 32")
+        titles = self.browser.value("[...document.querySelectorAll('.run-title')].map((one) => one.textContent)")
+        self.assertEqual([one.split()[0] for one in titles], ["A", "B"])
+        self.seek(5)
+        self.assertEqual((self.cells(0).count(None), self.cells(1).count(None)), (0, 22))
+        self.browser.value("(() => { const s = document.querySelector('#scale'); s.value = 'time';"
+                           " s.dispatchEvent(new Event('change')); })()")
+        self.assertEqual(self.cells(0).count(None) + self.cells(1).count(None) > 0, True)
+        self.assertIn(" of ", self.browser.text("#frame-label"))
+
+    def test_a_trace_goes_out_and_comes_in(self):
+        trace = trace_of("--algorithm", "low-confidence", "--steps", "8", "-n", "32", TEXT)
+        self.open_trace(trace)
+        self.browser.wait("document.querySelectorAll('.run .cell').length === 32")
+        self.assertEqual(self.browser.text(".assistant .bubble"), trace["runs"][0]["result"]["text"])
+        self.assertEqual(self.browser.text(".user .bubble"), TEXT)
+        self.assertIn("NFE 8 of 8", self.browser.text(".run-facts"))
+        self.browser.click("#save")
+        saved = os.path.join(self.browser.profile, "dllm-trace.json")
+        self.browser.wait("true")
+        for _ in range(500):
+            if glob.glob(saved):
+                break
+            self.browser.value("new Promise((done) => setTimeout(done, 20))")
+        with open(saved) as file:
+            self.assertEqual(json.load(file), trace)
+
+    def test_files_that_are_no_traces(self):
+        for content, message in (("{", "not JSON"), ("{}", "not a trace"),
+                                 ('{"type": "dllm-trace", "version": 9}', "version 1 is expected")):
+            self.open_trace(content, "bad.json")
+            self.browser.wait("!document.querySelector('#problem').hidden")
+            self.browser.wait(f"document.querySelector('#problem').textContent.includes({json.dumps(message)})")
+            self.assertTrue(self.browser.text("#problem").startswith("bad.json: "))
+        self.load()
+
+    def test_texts_are_never_markup(self):
+        trace = trace_of("-n", "32", TEXT)
+        one = trace["runs"][0]
+        one["messages"][0]["content"] = one["result"]["text"] = one["model"]["name"] = HOSTILE
+        one["options"]["algorithm"] = one["options"]["window"] = trace["program"] = HOSTILE
+        for step in one["steps"]:
+            for change in step["changes"]:
+                change[2] = HOSTILE
+        self.open_trace(trace, HOSTILE + ".json")
+        self.browser.wait("document.querySelectorAll('.run .cell').length === 32")
+        self.browser.hover(".run .cell")
+        self.browser.wait("document.querySelector('#look').textContent.includes('onerror')")
+        self.assertEqual(self.browser.value("document.querySelectorAll('img, main script').length"), 0)
+        self.assertEqual(self.browser.text(".user .bubble"), HOSTILE)
+        self.assertNotEqual(self.browser.value("document.title"), "owned")
+        self.ask(HOSTILE)
+        self.assertEqual(self.browser.value("document.querySelectorAll('img, main script').length"), 0)
+
+    def test_refusals_name_the_field(self):
+        self.choose(0, algorithm="threshold", threshold=7)
+        self.ask(TEXT, wait=False)
+        self.browser.wait("document.querySelector('.note') !== null")
+        self.assertIn("threshold", self.browser.text(".note"))
+        self.assertEqual(self.browser.value("document.querySelector('#prompt').value"), TEXT, "nothing is typed twice")
+        self.browser.problems.clear()  # the browser logs each status 400
+
+    def test_no_motion_where_none_is_wanted(self):
+        self.browser.media(prefers_reduced_motion="reduce")
+        self.choose(0, algorithm="low-confidence", steps=16, length=32)
+        self.ask(TEXT)
+        self.assertEqual(self.browser.text("#play"), "Play")
+        self.assertEqual(self.frame(), 16)
+        self.assertEqual(self.browser.value("document.getAnimations().length"), 0)
+
+    def test_no_sideways_scrolling(self):
+        self.browser.click("#compare")
+        self.ask(TEXT)
+        for width in (320, 390, 820, 1024, 1440):
+            self.browser.size(width, 900)
+            self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), width)
+
+    def test_names_for_those_who_do_not_see(self):
+        self.ask(TEXT)
+        nameless = self.browser.value("""[...document.querySelectorAll('button, input:not([type=file]), select, textarea')]
+          .filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length))
+          .map((one) => one.outerHTML)""")
+        self.assertEqual(nameless, [])
+
+
+class LongAnswers(PageCase):
+    FLAGS = ("-m", HARDER)
+
+    def test_stopping(self):
+        self.choose(0, algorithm="low-confidence", length=256)
+        self.ask("Grid 30 0111110101 h", wait=False)
+        self.browser.wait("Number(document.querySelector('#frame').max) >= 2")
+        self.browser.press("Escape")
+        self.browser.wait("document.querySelector('#send').textContent === 'Send'")
+        self.assertIn("stopped", self.browser.text(".run-facts"))
+        self.browser.wait("fetch('slots').then((one) => one.json()).then((list) => list.length === 0)")
+
+
+class Keys(PageCase):
+    FLAGS = ("--api-key", "secret")
+
+    def load(self):
+        self.browser.open(f"http://127.0.0.1:{self.server.port}/")
+        self.browser.wait("document.querySelector('#key-dialog').open")
+
+    def test_the_key_is_asked_for(self):
+        self.browser.value("document.querySelector('#key').focus()")
+        self.browser.type("secret")
+        self.browser.press("Enter")
+        self.browser.wait("!document.querySelector('#send').disabled")
+        self.ask(TEXT)
+        self.assertNotEqual(self.browser.text(".assistant .bubble"), "")
+        self.browser.problems.clear()  # the browser logs the status 401
+
+
+if __name__ == "__main__":
+    if not find_chromium():
+        print("skipped: there is no Chromium (scripts/setup --browser)", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(verbosity=1)

@@ -1,0 +1,77 @@
+#include "engine/trace.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dllm/version.h"
+
+namespace dllm {
+namespace {
+
+const char* trace_finish(FinishReason reason) {
+  return reason == FinishReason::kStop ? "stop" : reason == FinishReason::kLength ? "length" : "cancelled";
+}
+
+}  // namespace
+
+using Json = nlohmann::ordered_json;
+
+Json trace_changes(const LanguageModel& model, const StepEvent& event) {
+  Json list = Json::array();
+  for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
+    const CanvasCell& cell = event.canvas[p];
+    if (!cell.changed) continue;
+    const auto text = cell.masked ? Expected<std::string>("") : model.detokenize({cell.token}, /*special=*/true);
+    list.push_back({static_cast<std::int64_t>(p) - event.prompt_length, cell.masked ? -1 : cell.token,
+                    text ? *text : "", cell.masked ? 0 : cell.confidence});
+  }
+  return list;
+}
+
+Json trace_step(const LanguageModel& model, const StepEvent& event, double seconds) {
+  return {{"step", event.step},
+          {"nfe", event.nfe},
+          {"masked", event.masked},
+          {"positions", static_cast<std::int64_t>(event.canvas.size()) - event.prompt_length},
+          {"seconds", seconds},
+          {"window", {event.block_begin - event.prompt_length, event.block_end - event.prompt_length}},
+          {"changes", trace_changes(model, event)}};
+}
+
+Json trace_result(const Generation& generation) {
+  return {{"text", generation.text},
+          {"finish", trace_finish(generation.finish)},
+          {"answer_tokens", generation.stats.answer_tokens},
+          {"nfe", generation.stats.nfe},
+          {"steps", generation.stats.steps},
+          {"seconds", generation.stats.seconds},
+          {"seed", generation.options.seed},
+          {"hash", fmt::format("{:016x}", generation.hash)}};
+}
+
+Json options_json(const ResolvedOptions& options) {
+  Json json = Json::object();
+  for (const auto& [key, value] : options.values)
+    std::visit([&json, name = key](const auto& one) { json[name] = one; }, value);
+  if (!options.stop.empty()) json["stop"] = options.stop;
+  return json;
+}
+
+Json trace_run(const LanguageModel& model, Json messages, Json steps, const Generation& generation) {
+  return {{"model", {{"name", model.name()}, {"architecture", model.architecture()}}},
+          {"messages", std::move(messages)},
+          {"options", options_json(generation.options)},
+          {"steps", std::move(steps)},
+          {"result", trace_result(generation)}};
+}
+
+Json trace_document(Json runs) {
+  return {{"type", "dllm-trace"},
+          {"version", kTraceVersion},
+          {"program", std::string("dllm ") + DLLM_VERSION},
+          {"runs", std::move(runs)}};
+}
+
+}  // namespace dllm

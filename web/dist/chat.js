@@ -1,0 +1,102 @@
+// The conversation: messages, and the runs that made the answers.
+import { runTitle } from "./choice.js";
+import { button, element, find, setText } from "./dom.js";
+import { seconds } from "./timeline.js";
+/** An answer on the screen; of several runs the first one's text goes on in the conversation. */
+export class AnswerView {
+    runs;
+    node = element("li", { class: "message assistant" });
+    parts = [];
+    constructor(runs, onShow) {
+        this.runs = runs;
+        runs.forEach((_, i) => {
+            const part = { body: element("div", { class: "bubble waiting" }), foot: element("span", {}), text: "" };
+            this.parts.push(part);
+            if (runs.length > 1)
+                this.node.append(element("span", { class: "who" }, String.fromCharCode(65 + i)));
+            this.node.append(part.body, element("p", { class: "foot" }, part.foot));
+        });
+        this.node.append(button(runs.length > 1 ? "Show both canvases" : "Show the canvas", { class: "quiet show" }, () => onShow(this)));
+    }
+    append(index, more) {
+        const part = this.parts[index];
+        if (part === undefined)
+            return;
+        part.text += more;
+        part.body.classList.remove("waiting");
+        setText(part.body, part.text);
+    }
+    close(index) {
+        const part = this.parts[index];
+        const run = this.runs[index];
+        if (part === undefined || run === undefined)
+            return;
+        const text = run.result?.text ?? part.text;
+        part.body.classList.remove("waiting");
+        part.body.classList.toggle("empty", text.trim() === "");
+        setText(part.body, text.trim() === "" ? (run.result === null ? "Stopped." : "The answer is empty.") : text);
+        const facts = run.result;
+        setText(part.foot, facts === null ? "stopped" : `${runTitle(run.options)} \u00b7 NFE ${facts.nfe} \u00b7 ${seconds(facts.seconds)}`);
+    }
+    /** What the conversation goes on with. */
+    get text() {
+        return this.runs[0]?.result?.text ?? this.parts[0]?.text ?? "";
+    }
+}
+export class Chat {
+    onShow;
+    list = find("messages", HTMLOListElement);
+    messages = [];
+    constructor(onShow) {
+        this.onShow = onShow;
+    }
+    clear() {
+        this.messages = [];
+        this.list.replaceChildren();
+    }
+    ask(content) {
+        this.messages.push({ role: "user", content });
+        this.add(element("li", { class: "message user" }, element("div", { class: "bubble" }, content)));
+    }
+    answer(runs) {
+        const view = new AnswerView(runs, (one) => {
+            this.mark(one);
+            this.onShow(one);
+        });
+        this.add(view.node);
+        this.mark(view);
+        return view;
+    }
+    /** Without an answer the question does not count. */
+    withdraw() {
+        return this.messages.pop();
+    }
+    accept(view) {
+        this.messages.push({ role: "assistant", content: view.text });
+    }
+    note(text) {
+        this.add(element("li", { class: "message note", role: "alert" }, text));
+    }
+    /** The conversation of a trace. */
+    restore(runs) {
+        this.clear();
+        for (const message of runs[0]?.messages ?? []) {
+            this.messages.push(message);
+            const kind = message.role === "user" ? "user" : message.role === "assistant" ? "assistant" : "note";
+            this.add(element("li", { class: `message ${kind}` }, element("div", { class: "bubble" }, message.content)));
+        }
+        const view = this.answer(runs);
+        runs.forEach((_, i) => view.close(i));
+        this.accept(view);
+        return view;
+    }
+    mark(view) {
+        for (const one of this.list.querySelectorAll(".shown"))
+            one.classList.remove("shown");
+        view.node.classList.add("shown");
+    }
+    add(node) {
+        this.list.append(node);
+        node.scrollIntoView({ block: "nearest" });
+    }
+}

@@ -1,0 +1,107 @@
+// The form of one method: preset, decoder, window, cache, and the options that these have.
+import { COMMON_KEYS, methodOf, methodOptions, PART_KEYS, requestFields, summary } from "./choice.js";
+import { element, remember, remembered, setText } from "./dom.js";
+const PART_NAMES = {
+    algorithm: "Decoder",
+    window: "Window",
+    cache: "Cache",
+    suffix: "Suffix",
+};
+export class MethodForm {
+    label;
+    list;
+    defaults;
+    node = element("details", { class: "method" });
+    line = element("span", { class: "method-line" });
+    meaning = element("p", { class: "meaning" });
+    usual = element("div", { class: "fields" });
+    own = element("div", { class: "fields" });
+    choice;
+    constructor(label, list, defaults, start) {
+        this.label = label;
+        this.list = list;
+        this.defaults = defaults;
+        this.choice = { ...start, ...stored(label) };
+        this.node.append(element("summary", {}, element("span", { class: "method-label" }, label), this.line), this.usual, this.meaning, this.own);
+        this.usual.append(this.select("preset", "Preset", [
+            ["", "none"],
+            ...list.presets.filter((one) => one.usable).map((one) => [one.name, one.name]),
+        ]), ...PART_KEYS.flatMap((key) => {
+            const part = list.parts.find((one) => one.key === key);
+            if (part === undefined)
+                return [];
+            const names = part.methods.filter((one) => one.usable).map((one) => [one.name, one.name]);
+            return [
+                this.select(key, PART_NAMES[key] ?? key, [
+                    ["", `default (${String(defaults[key] ?? "the model's")})`],
+                    ...names,
+                ]),
+            ];
+        }), ...COMMON_KEYS.flatMap((key) => {
+            const info = list.common.find((one) => one.key === key);
+            return info === undefined ? [] : [this.input(info, String(defaults[key] ?? ""))];
+        }));
+        this.changed();
+    }
+    /** The fields of a request. */
+    fields() {
+        return requestFields(this.list, this.choice, this.defaults);
+    }
+    set(key, value) {
+        this.choice[key] = value;
+        remember(`method.${this.label}`, JSON.stringify(this.choice));
+        this.changed();
+    }
+    changed() {
+        setText(this.line, summary(this.choice, this.fields(), this.defaults));
+        const name = this.choice["algorithm"] || String(this.defaults["algorithm"] ?? "");
+        setText(this.meaning, methodOf(this.list, "algorithm", name)?.meaning ?? "");
+        const options = methodOptions(this.list, this.choice, this.defaults);
+        const keys = options.map((one) => one.key).join();
+        if (this.own.dataset["keys"] === keys)
+            return; // what is being typed stays
+        this.own.dataset["keys"] = keys;
+        this.own.replaceChildren(...options.map((info) => this.input(info)));
+    }
+    select(key, name, choices, hint = "") {
+        const box = element("select", { name: key });
+        for (const [value, text] of choices)
+            box.append(element("option", { value }, text));
+        if (choices.some(([value]) => value === this.choice[key]))
+            box.value = this.choice[key] ?? "";
+        else
+            delete this.choice[key];
+        box.addEventListener("change", () => this.set(key, box.value));
+        return element("label", { class: "field", title: hint === "" ? null : hint }, element("span", {}, name), box);
+    }
+    input(info, standard = info.default_text ?? String(info.default ?? "")) {
+        const name = info.key.replace(/_/g, " ");
+        const hint = [info.meaning, info.condition ?? "", info.unit === undefined ? "" : `unit: ${info.unit}`]
+            .filter((one) => one !== "")
+            .join("; ");
+        if (info.type === "boolean" || info.type === "choice") {
+            const values = info.type === "boolean" ? ["true", "false"] : (info.choices ?? []);
+            return this.select(info.key, name, [["", standard === "" ? "default" : `default (${standard})`], ...values.map((one) => [one, one])], hint);
+        }
+        const box = element("input", {
+            name: info.key,
+            inputmode: info.type === "integer" ? "numeric" : "decimal",
+            placeholder: standard,
+            autocomplete: "off",
+        });
+        box.value = this.choice[info.key] ?? "";
+        box.addEventListener("input", () => this.set(info.key, box.value));
+        return element("label", { class: "field", title: hint }, element("span", {}, name), box);
+    }
+}
+function stored(label) {
+    try {
+        const value = JSON.parse(remembered(`method.${label}`) || "{}");
+        if (typeof value !== "object" || value === null)
+            return {};
+        return Object.fromEntries(Object.entries(value).filter((one) => typeof one[1] === "string"));
+    }
+    catch {
+        return {};
+    }
+}

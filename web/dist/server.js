@@ -1,0 +1,104 @@
+// The server's routes that the page uses (docs/guide/serving.md). Addresses are relative: a proxy may add a prefix.
+import { EventReader } from "./events.js";
+import { parseOptions, parseResult, parseStep, TraceError } from "./trace.js";
+/** What the server refused, or that it is not there. `status` 0: no answer. */
+export class ServerError extends Error {
+    status;
+    field;
+    constructor(message, status, field = null) {
+        super(message);
+        this.status = status;
+        this.field = field;
+    }
+}
+export class Server {
+    key = "";
+    async call(path, init = {}) {
+        const headers = { "Content-Type": "application/json" };
+        if (this.key !== "")
+            headers["Authorization"] = `Bearer ${this.key}`;
+        let response;
+        try {
+            response = await fetch(path, { ...init, headers, credentials: "omit" });
+        }
+        catch (error) {
+            if (error instanceof DOMException && error.name === "AbortError")
+                throw error;
+            throw new ServerError("The server does not answer.", 0);
+        }
+        if (response.ok)
+            return response;
+        const text = await response.text();
+        throw refusal(text, response.status);
+    }
+    async facts() {
+        const props = (await (await this.call("props")).json());
+        const models = (await (await this.call("v1/models")).json());
+        const first = models.data[0];
+        return {
+            name: String(props["model_alias"] ?? first?.id ?? ""),
+            architecture: first?.meta.architecture ?? "",
+            context: Number(props["n_ctx"] ?? 0),
+            embedded: props["model_path"] === "",
+            program: String(props["build_info"] ?? "dllm"),
+            defaults: parseOptions(props["default_generation_settings"], "props"),
+        };
+    }
+    async options() {
+        return (await (await this.call("options")).json());
+    }
+    /** An answer with all its steps. Aborting `signal` rejects, and ends the request at the server. */
+    async chat(messages, options, listener, signal) {
+        const body = { ...options, messages, stream: true, diffusion_events: true };
+        const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
+        if (response.body === null)
+            throw new ServerError("The answer has no body.", response.status);
+        const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+        const events = new EventReader();
+        let ended = false;
+        for (;;) {
+            const { value, done } = await reader.read();
+            if (done)
+                break;
+            for (const data of events.push(value))
+                if (hear(data, listener))
+                    ended = true;
+        }
+        if (!ended)
+            throw new ServerError("The stream ended before the answer.", response.status);
+    }
+}
+export function refusal(text, status) {
+    try {
+        const { error } = JSON.parse(text);
+        if (typeof error.message === "string") {
+            return new ServerError(error.message, status, typeof error.param === "string" ? error.param : null);
+        }
+    }
+    catch {
+        // No envelope: something between the page and the server has answered.
+    }
+    return new ServerError(`The server answered with status ${status}.`, status);
+}
+/** Passes one event on. True: it was the answer's last step. */
+export function hear(data, listener) {
+    if (data === "[DONE]")
+        return false;
+    const chunk = JSON.parse(data);
+    if (chunk.error !== undefined)
+        throw new ServerError(String(chunk.error.message), 200);
+    const more = chunk.choices?.[0]?.delta?.content;
+    if (typeof more === "string" && more !== "")
+        listener.onText(more);
+    const facts = chunk.diffusion;
+    if (facts === undefined)
+        return false;
+    if (facts.final !== true) {
+        listener.onStep(parseStep(facts, "step"));
+        return false;
+    }
+    if (facts.result === undefined)
+        throw new TraceError("result: it is missing");
+    listener.onEnd(parseResult(facts.result, "result"), parseOptions(facts.options, "options"));
+    return true;
+}

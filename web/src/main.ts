@@ -1,0 +1,304 @@
+// The page: puts the parts together.
+
+import { Chat } from "./chat.js";
+import type { AnswerView } from "./chat.js";
+import { button, find, remember, remembered, setText } from "./dom.js";
+import { MethodForm } from "./method_form.js";
+import { Server, ServerError } from "./server.js";
+import type { ServerFacts } from "./server.js";
+import { Stage } from "./stage.js";
+import { parseTrace, traceText } from "./trace.js";
+import type { OptionValue, Run } from "./trace.js";
+
+const LARGEST_TRACE = 64 << 20;
+const EXAMPLES = [
+  "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?",
+  "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?",
+  "Reverse: a b c d",
+  "Solve 17+4.",
+];
+
+const server = new Server();
+const stage = new Stage();
+const chat = new Chat((answer) => stage.show(answer.runs, "end"));
+const prompt = find("prompt", HTMLTextAreaElement);
+const send = find("send", HTMLButtonElement);
+const compare = find("compare", HTMLInputElement);
+const problem = find("problem", HTMLElement);
+const status = find("status", HTMLElement);
+
+let facts: ServerFacts = { name: "", architecture: "", context: 0, embedded: false, program: "dllm", defaults: {} };
+let forms: MethodForm[] = [];
+let running: AbortController | null = null;
+
+function tell(text: string): void {
+  problem.hidden = text === "";
+  setText(problem, text);
+}
+
+function explain(error: unknown): string {
+  if (error instanceof ServerError && error.field !== null) return `${error.field}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+// --- the server
+
+async function connect(): Promise<void> {
+  server.key = remembered("key", true);
+  try {
+    facts = await server.facts();
+    const list = await server.options();
+    forms = [
+      new MethodForm("A", list, facts.defaults, {}),
+      new MethodForm("B", list, facts.defaults, { algorithm: "low-confidence" }),
+    ];
+    find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
+    setText(find("model", HTMLElement), [facts.name, facts.architecture].filter((one) => one !== "").join(" \u00b7 "));
+    document.title = `${facts.name} \u2013 dllm`;
+    send.disabled = false;
+    showForms();
+    showExamples();
+    tell("");
+  } catch (error) {
+    if (error instanceof ServerError && error.status === 401) return askKey();
+    tell(`${explain(error)} Traces can be opened without it.`);
+  }
+}
+
+function askKey(): void {
+  const dialog = find("key-dialog", HTMLDialogElement);
+  const input = find("key", HTMLInputElement);
+  const use = (): void => {
+    remember("key", input.value, true);
+    dialog.close();
+    void connect();
+  };
+  find("use-key", HTMLButtonElement).onclick = use;
+  input.onkeydown = (event) => {
+    if (event.key === "Enter") use();
+  };
+  dialog.showModal();
+}
+
+function showForms(): void {
+  const [a, b] = forms;
+  a?.node.classList.toggle("alone", !compare.checked);
+  if (b !== undefined) b.node.hidden = !compare.checked;
+}
+
+function showExamples(): void {
+  const box = find("examples", HTMLElement);
+  // The embedded model knows such tasks only; of other models nothing is known.
+  const texts = facts.embedded && chat.messages.length === 0 ? EXAMPLES : [];
+  box.hidden = texts.length === 0;
+  box.replaceChildren(...texts.map((text) => button(text, { class: "example" }, () => void ask(text))));
+}
+
+// --- asking
+
+async function ask(content: string): Promise<void> {
+  if (running !== null || forms.length === 0 || content.trim() === "") return;
+  const controller = new AbortController();
+  running = controller;
+  tell("");
+  chat.ask(content);
+  showExamples();
+  prompt.value = "";
+  sizePrompt();
+  send.textContent = "Stop";
+  const wanted = forms.slice(0, compare.checked ? 2 : 1).map((form) => form.fields());
+  const runs: Run[] = wanted.map((options) => ({
+    model: { name: facts.name, architecture: facts.architecture },
+    messages: [...chat.messages],
+    options: { algorithm: String(facts.defaults["algorithm"] ?? "answer"), ...options },
+    steps: [],
+    result: null,
+  }));
+  const view = chat.answer(runs);
+  stage.show(runs, "start");
+  // In one column the canvas is below the conversation.
+  if (matchMedia("(max-width: 999px)").matches) find("controls", HTMLElement).scrollIntoView({ block: "start" });
+  try {
+    for (const [i, run] of runs.entries()) await make(run, i, wanted[i] ?? {}, view, controller.signal);
+    chat.accept(view);
+    const first = runs[0]?.result;
+    if (first) setText(status, `Answer complete: ${first.nfe} passes.`);
+  } catch (error) {
+    leave(error, runs, view, content);
+  } finally {
+    running = null;
+    send.textContent = "Send";
+    stage.end();
+  }
+}
+
+async function make(
+  run: Run,
+  index: number,
+  options: Readonly<Record<string, OptionValue>>,
+  view: AnswerView,
+  signal: AbortSignal,
+): Promise<void> {
+  stage.begin(run);
+  await server.chat(
+    run.messages,
+    options,
+    {
+      onStep: (step) => {
+        run.steps.push(step);
+        stage.grown();
+      },
+      onText: (more) => view.append(index, more),
+      onEnd: (result, resolved) => {
+        run.result = result;
+        run.options = resolved;
+        stage.retitle();
+      },
+    },
+    signal,
+  );
+  view.close(index);
+}
+
+/** The answer was stopped, or there is none. */
+function leave(error: unknown, runs: readonly Run[], view: AnswerView, content: string): void {
+  runs.forEach((_, i) => view.close(i));
+  if (error instanceof DOMException && error.name === "AbortError") {
+    setText(status, "Stopped.");
+    if (view.text !== "") chat.accept(view);
+    else chat.withdraw();
+    return;
+  }
+  chat.withdraw();
+  view.node.remove();
+  chat.note(explain(error));
+  if (prompt.value === "") prompt.value = content;
+  if (error instanceof ServerError && error.status === 401) askKey();
+}
+
+function sizePrompt(): void {
+  prompt.style.height = "auto";
+  prompt.style.height = `${Math.min(prompt.scrollHeight + 2, 200)}px`;
+}
+
+// --- traces
+
+function open(source: string, name: string): void {
+  try {
+    const trace = parseTrace(source);
+    running?.abort();
+    const view = chat.restore(trace.runs);
+    stage.show(view.runs, "end");
+    showExamples();
+    tell("");
+    setText(
+      status,
+      `${name}: ${trace.runs.length} ${trace.runs.length === 1 ? "answer" : "answers"} by ${trace.program}.`,
+    );
+  } catch (error) {
+    tell(`${name}: ${explain(error)}`);
+  }
+}
+
+async function openFile(file: File | undefined): Promise<void> {
+  if (file === undefined) return;
+  if (file.size > LARGEST_TRACE) return tell(`${file.name}: a trace has at most ${LARGEST_TRACE >> 20} MiB`);
+  open(await file.text(), file.name);
+}
+
+function save(): void {
+  if (stage.runs.length === 0) return tell("There is no answer to save yet.");
+  const blob = new Blob([traceText(facts.program, stage.runs)], { type: "application/json" });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = "dllm-trace.json";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+function watchDrops(): void {
+  const isFile = (event: DragEvent): boolean => event.dataTransfer?.types.includes("Files") ?? false;
+  document.addEventListener("dragover", (event) => {
+    if (!isFile(event)) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (event.relatedTarget === null) document.body.classList.remove("dropping");
+  });
+  document.addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!isFile(event)) return;
+    event.preventDefault();
+    void openFile(event.dataTransfer?.files[0]);
+  });
+}
+
+// --- the rest of the page
+
+const THEMES = ["auto", "light", "dark"] as const;
+
+function setTheme(name: string): void {
+  const theme = THEMES.find((one) => one === name) ?? "auto";
+  document.documentElement.dataset["theme"] = theme;
+  setText(find("theme", HTMLButtonElement), `Theme: ${theme}`);
+  remember("theme", theme);
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.key === "Escape") return running?.abort();
+  const target = event.target instanceof Element ? event.target : document.body;
+  if (target.closest("input, textarea, select, dialog, summary") !== null) return;
+  const onControl = target.closest("button:not(.cell)") !== null;
+  const actions: Record<string, () => void> = {
+    "[": () => stage.player.move(-1),
+    "]": () => stage.player.move(1),
+    "/": () => prompt.focus(),
+    c: () => stage.focus(),
+    ...(onControl ? {} : { " ": () => stage.player.toggle() }),
+  };
+  const action = actions[event.key];
+  if (action === undefined) return;
+  event.preventDefault();
+  action();
+}
+
+find("composer", HTMLFormElement).addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (running !== null) running.abort();
+  else void ask(prompt.value);
+});
+prompt.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  void ask(prompt.value);
+});
+prompt.addEventListener("input", sizePrompt);
+compare.checked = remembered("compare") === "yes";
+compare.addEventListener("change", () => {
+  remember("compare", compare.checked ? "yes" : "no");
+  showForms();
+});
+find("new", HTMLButtonElement).addEventListener("click", () => {
+  running?.abort();
+  chat.clear();
+  showExamples();
+  prompt.focus();
+});
+find("save", HTMLButtonElement).addEventListener("click", save);
+const file = find("file", HTMLInputElement);
+find("open", HTMLButtonElement).addEventListener("click", () => file.click());
+file.addEventListener("change", () => {
+  void openFile(file.files?.[0]).then(() => {
+    file.value = "";
+  });
+});
+find("theme", HTMLButtonElement).addEventListener("click", () => {
+  const now = THEMES.findIndex((one) => one === document.documentElement.dataset["theme"]);
+  setTheme(THEMES[(now + 1) % THEMES.length] ?? "auto");
+});
+document.addEventListener("keydown", onKey);
+setTheme(remembered("theme"));
+watchDrops();
+void connect();

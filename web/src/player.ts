@@ -1,0 +1,113 @@
+// Plays a timeline frame by frame. Live, it follows what arrives, and never faster than an eye can.
+
+import { Timeline } from "./timeline.js";
+import type { Scale } from "./timeline.js";
+import type { Run } from "./trace.js";
+
+/** setTimeout, or a test's clock. */
+export interface Clock {
+  after(milliseconds: number, call: () => void): number;
+  cancel(handle: number): void;
+}
+
+export class Player {
+  timeline = new Timeline([], "steps");
+  frame = 0;
+  playing = false;
+  /** Steps are still coming: at the end the player waits for them. */
+  live = false;
+  /** Frames a second. */
+  rate = 6;
+  private timer: number | null = null;
+  private scale: Scale = "steps";
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly changed: () => void,
+  ) {}
+
+  get runs(): readonly Run[] {
+    return this.timeline.runs;
+  }
+
+  load(runs: readonly Run[], scale = this.scale): void {
+    this.stopTimer();
+    this.scale = scale;
+    this.timeline = new Timeline(runs, scale);
+    this.frame = Math.min(this.frame, this.timeline.last);
+    if (this.playing) this.schedule();
+    this.changed();
+  }
+
+  /** Steps were added to the runs. */
+  grown(): void {
+    this.timeline = new Timeline(this.runs, this.scale);
+    if (this.playing && this.timer === null) this.schedule();
+    this.changed();
+  }
+
+  /** Shows the same moment of the first run on another scale. */
+  rescale(scale: Scale): void {
+    const first = this.runs[0];
+    const shown = first === undefined ? 0 : this.timeline.shown(first, this.frame);
+    const end = this.frame >= this.timeline.last;
+    this.load(this.runs, scale);
+    this.seek(end || first === undefined ? this.timeline.last : this.timeline.frameOf(first, shown));
+  }
+
+  seek(frame: number): void {
+    this.frame = Math.max(0, Math.min(frame, this.timeline.last));
+    if (this.playing) this.schedule();
+    this.changed();
+  }
+
+  /** One frame on or back; pauses. */
+  move(by: number): void {
+    this.pause();
+    this.seek(this.frame + by);
+  }
+
+  play(): void {
+    if (this.frame >= this.timeline.last && !this.live) this.frame = 0;
+    this.playing = true;
+    this.schedule();
+    this.changed();
+  }
+
+  pause(): void {
+    this.playing = false;
+    this.stopTimer();
+    this.changed();
+  }
+
+  toggle(): void {
+    if (this.playing) this.pause();
+    else this.play();
+  }
+
+  /** No more steps will come. */
+  finish(): void {
+    this.live = false;
+    if (this.playing && this.frame >= this.timeline.last) this.playing = false;
+    this.changed();
+  }
+
+  private stopTimer(): void {
+    if (this.timer !== null) this.clock.cancel(this.timer);
+    this.timer = null;
+  }
+
+  private schedule(): void {
+    this.stopTimer();
+    if (this.frame >= this.timeline.last) {
+      if (!this.live) this.playing = false;
+      return;
+    }
+    this.timer = this.clock.after(this.timeline.pause(this.frame, this.rate), () => {
+      this.timer = null;
+      ++this.frame;
+      this.schedule();
+      this.changed();
+    });
+  }
+}

@@ -1,0 +1,121 @@
+// What a canvas shows after any of its steps, and what has happened at each position.
+
+import type { Run, Step } from "./trace.js";
+
+export type Event = "none" | "commit" | "revise" | "remask";
+
+export interface Cell {
+  /** -1: a mask. */
+  id: number;
+  text: string;
+  confidence: number;
+  /** What the step that is shown did here. */
+  event: Event;
+  /** Until now. */
+  revisions: number;
+  remasks: number;
+}
+
+export interface HistoryEntry {
+  readonly event: Exclude<Event, "none">;
+  /** Index in Run.steps. */
+  readonly at: number;
+  readonly step: Step;
+  readonly id: number;
+  readonly text: string;
+  readonly confidence: number;
+}
+
+function emptyCell(): Cell {
+  return { id: -1, text: "", confidence: 0, event: "none", revisions: 0, remasks: 0 };
+}
+
+/** What happens when a position that shows `before` gets `id`. */
+export function eventOf(before: number, id: number): Event {
+  if (before === id) return "none";
+  if (id < 0) return "remask";
+  return before < 0 ? "commit" : "revise";
+}
+
+export function positionsOf(run: Run): number {
+  return run.steps[0]?.positions ?? 0;
+}
+
+/** The canvas of a run as its first `shown` steps have left it. Steps may be added to the run meanwhile. */
+export class Replay {
+  private list: Cell[] = [];
+  private done = 0;
+
+  constructor(readonly run: Run) {}
+
+  /** The cells belong to the replay, and change with the next call. */
+  seek(shown: number): readonly Cell[] {
+    const target = Math.max(0, Math.min(shown, this.run.steps.length));
+    if (target < this.done || this.list.length !== positionsOf(this.run)) {
+      this.list = Array.from({ length: positionsOf(this.run) }, emptyCell);
+      this.done = 0;
+    }
+    while (this.done < target) this.apply(this.run.steps[this.done++]);
+    return this.list;
+  }
+
+  private apply(step: Step | undefined): void {
+    for (const cell of this.list) cell.event = "none";
+    for (const [position, id, text, confidence] of step?.changes ?? []) {
+      const cell = this.list[position];
+      if (cell === undefined) continue;
+      cell.event = eventOf(cell.id, id);
+      if (cell.event === "revise") ++cell.revisions;
+      if (cell.event === "remask") ++cell.remasks;
+      cell.id = id;
+      cell.text = text;
+      cell.confidence = confidence;
+    }
+  }
+}
+
+/** Everything that the first `shown` steps did at a position. */
+export function historyOf(run: Run, position: number, shown: number): HistoryEntry[] {
+  const found: HistoryEntry[] = [];
+  let before = -1;
+  run.steps.slice(0, Math.max(0, shown)).forEach((step, at) => {
+    for (const [where, id, text, confidence] of step.changes) {
+      if (where !== position) continue;
+      const event = eventOf(before, id);
+      before = id;
+      if (event !== "none") found.push({ event, at, step, id, text, confidence });
+    }
+  });
+  return found;
+}
+
+/** Confidence in five classes, for colour and shape alike: 0 below 50 %, 4 from 99 %. */
+export const CLASS_BOUNDS = [0.5, 0.75, 0.9, 0.99] as const;
+
+export function confidenceClass(confidence: number): number {
+  return CLASS_BOUNDS.filter((bound) => confidence >= bound).length;
+}
+
+/** White space that a cell would hide, made visible; control characters as their pictures (U+2400 and up). */
+export function visibleText(text: string): string {
+  return (
+    text
+      .replace(/ /g, "\u00b7")
+      .replace(/\n/g, "\u21b5")
+      .replace(/\t/g, "\u21e5")
+      .replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+      // Marks that would turn the text around them, or vanish.
+      .replace(/[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "\ufffd")
+  );
+}
+
+/** The name of a control token, `<|name|>` or `<name>`; null: it is none. */
+export function controlName(text: string): string | null {
+  return /^<\|?([\w/ -]+)\|?>$/.exec(text)?.[1] ?? null;
+}
+
+export function percent(confidence: number): string {
+  const value = confidence * 100;
+  // 99.96 must not look like certainty.
+  return `${value >= 99.95 && confidence < 1 ? ">99.9" : value >= 10 ? value.toFixed(1) : value.toPrecision(2)} %`;
+}

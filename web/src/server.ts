@@ -1,0 +1,160 @@
+// The server's routes that the page uses (docs/guide/serving.md). Addresses are relative: a proxy may add a prefix.
+
+import { EventReader } from "./events.js";
+import { parseOptions, parseResult, parseStep, TraceError } from "./trace.js";
+import type { Message, OptionValue, Result, Step } from "./trace.js";
+
+export interface OptionInfo {
+  readonly key: string;
+  readonly type: "boolean" | "integer" | "number" | "choice";
+  readonly meaning: string;
+  readonly unit?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly choices?: readonly string[];
+  readonly default?: string | number | boolean;
+  readonly default_text?: string;
+  readonly condition?: string;
+}
+
+export interface MethodInfo {
+  readonly name: string;
+  readonly meaning: string;
+  /** The loaded model takes it. */
+  readonly usable: boolean;
+  readonly options: readonly OptionInfo[];
+}
+
+export interface OptionList {
+  readonly common: readonly OptionInfo[];
+  readonly parts: readonly {
+    readonly key: string;
+    readonly meaning: string;
+    readonly methods: readonly MethodInfo[];
+  }[];
+  readonly presets: readonly { readonly name: string; readonly meaning: string; readonly usable: boolean }[];
+}
+
+export interface ServerFacts {
+  readonly name: string;
+  readonly architecture: string;
+  readonly context: number;
+  readonly embedded: boolean;
+  readonly program: string;
+  readonly defaults: Readonly<Record<string, OptionValue>>;
+}
+
+/** What the server refused, or that it is not there. `status` 0: no answer. */
+export class ServerError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly field: string | null = null,
+  ) {
+    super(message);
+  }
+}
+
+export interface StreamListener {
+  onStep(step: Step): void;
+  /** Text that is final and follows what came before. */
+  onText(more: string): void;
+  onEnd(result: Result, options: Record<string, OptionValue>): void;
+}
+
+/** What a stream's chunk may have; everything is looked at before it is used. */
+interface Chunk {
+  choices?: { delta?: { content?: unknown } }[];
+  diffusion?: { final?: unknown; result?: unknown; options?: unknown };
+  error?: { message?: unknown };
+}
+
+export class Server {
+  key = "";
+
+  private async call(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers: Record<string, string> = { "Content-Type": "application/json" };
+    if (this.key !== "") headers["Authorization"] = `Bearer ${this.key}`;
+    let response: Response;
+    try {
+      response = await fetch(path, { ...init, headers, credentials: "omit" });
+    } catch (error) {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new ServerError("The server does not answer.", 0);
+    }
+    if (response.ok) return response;
+    const text = await response.text();
+    throw refusal(text, response.status);
+  }
+
+  async facts(): Promise<ServerFacts> {
+    const props = (await (await this.call("props")).json()) as Record<string, unknown>;
+    const models = (await (await this.call("v1/models")).json()) as {
+      data: { id: string; meta: { architecture: string } }[];
+    };
+    const first = models.data[0];
+    return {
+      name: String(props["model_alias"] ?? first?.id ?? ""),
+      architecture: first?.meta.architecture ?? "",
+      context: Number(props["n_ctx"] ?? 0),
+      embedded: props["model_path"] === "",
+      program: String(props["build_info"] ?? "dllm"),
+      defaults: parseOptions(props["default_generation_settings"], "props"),
+    };
+  }
+
+  async options(): Promise<OptionList> {
+    return (await (await this.call("options")).json()) as OptionList;
+  }
+
+  /** An answer with all its steps. Aborting `signal` rejects, and ends the request at the server. */
+  async chat(
+    messages: readonly Message[],
+    options: Readonly<Record<string, OptionValue>>,
+    listener: StreamListener,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const body = { ...options, messages, stream: true, diffusion_events: true };
+    const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
+    if (response.body === null) throw new ServerError("The answer has no body.", response.status);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const events = new EventReader();
+    let ended = false;
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      for (const data of events.push(value)) if (hear(data, listener)) ended = true;
+    }
+    if (!ended) throw new ServerError("The stream ended before the answer.", response.status);
+  }
+}
+
+export function refusal(text: string, status: number): ServerError {
+  try {
+    const { error } = JSON.parse(text) as { error: { message: unknown; param?: unknown } };
+    if (typeof error.message === "string") {
+      return new ServerError(error.message, status, typeof error.param === "string" ? error.param : null);
+    }
+  } catch {
+    // No envelope: something between the page and the server has answered.
+  }
+  return new ServerError(`The server answered with status ${status}.`, status);
+}
+
+/** Passes one event on. True: it was the answer's last step. */
+export function hear(data: string, listener: StreamListener): boolean {
+  if (data === "[DONE]") return false;
+  const chunk = JSON.parse(data) as Chunk;
+  if (chunk.error !== undefined) throw new ServerError(String(chunk.error.message), 200);
+  const more = chunk.choices?.[0]?.delta?.content;
+  if (typeof more === "string" && more !== "") listener.onText(more);
+  const facts = chunk.diffusion;
+  if (facts === undefined) return false;
+  if (facts.final !== true) {
+    listener.onStep(parseStep(facts, "step"));
+    return false;
+  }
+  if (facts.result === undefined) throw new TraceError("result: it is missing");
+  listener.onEnd(parseResult(facts.result, "result"), parseOptions(facts.options, "options"));
+  return true;
+}

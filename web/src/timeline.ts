@@ -1,0 +1,79 @@
+// One scale for several runs: frame f shows each run after some number of its steps.
+
+import type { Run } from "./trace.js";
+
+/** What the frames count. "steps": denoising steps; "passes": forward passes (NFE); "time": seconds of each run. */
+export type Scale = "steps" | "passes" | "time";
+export const SCALES: readonly Scale[] = ["steps", "passes", "time"];
+
+export class Timeline {
+  /** Value of the scale at each frame, the first 0. */
+  private readonly marks: readonly number[];
+
+  constructor(
+    readonly runs: readonly Run[],
+    readonly scale: Scale,
+  ) {
+    const values = new Set<number>([0]);
+    for (const run of runs) run.steps.forEach((_, i) => values.add(this.value(run, i)));
+    this.marks = [...values].sort((a, b) => a - b);
+  }
+
+  private value(run: Run, index: number): number {
+    const step = run.steps[index];
+    if (step === undefined || this.scale === "steps") return index + 1;
+    return this.scale === "passes" ? step.nfe : step.seconds;
+  }
+
+  /** The last frame; the first is 0, when all is masked. */
+  get last(): number {
+    return this.marks.length - 1;
+  }
+
+  mark(frame: number): number {
+    return this.marks[Math.max(0, Math.min(frame, this.last))] ?? 0;
+  }
+
+  /** How many steps of a run are shown in a frame. */
+  shown(run: Run, frame: number): number {
+    if (frame >= this.last) return run.steps.length;
+    const now = this.mark(frame);
+    let low = 0;
+    let high = run.steps.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.value(run, middle) <= now) low = middle + 1;
+      else high = middle;
+    }
+    return now === 0 ? 0 : low;
+  }
+
+  /** The frame in which a run has just made `shown` steps. */
+  frameOf(run: Run, shown: number): number {
+    if (shown <= 0) return 0;
+    const value = this.value(run, shown - 1);
+    return Math.max(
+      0,
+      this.marks.findIndex((mark) => mark >= value),
+    );
+  }
+
+  label(frame: number): string {
+    const [now, end] = [this.mark(frame), this.mark(this.last)];
+    if (this.scale === "time") return `${seconds(now)} of ${seconds(end)}`;
+    return `${this.scale === "steps" ? "step" : "pass"} ${now} of ${end}`;
+  }
+
+  /** Milliseconds from a frame to the next one, at `rate` frames a second on average. */
+  pause(frame: number, rate: number): number {
+    const each = 1000 / rate;
+    if (this.scale !== "time" || this.last < 1) return each;
+    const share = (this.mark(frame + 1) - this.mark(frame)) / Math.max(this.mark(this.last), 1e-9);
+    return share * this.last * each;
+  }
+}
+
+export function seconds(value: number): string {
+  if (value < 0.1) return `${(value * 1e3).toFixed(1)} ms`;
+  return value < 1 ? `${(value * 1e3).toFixed(0)} ms` : `${value.toFixed(value < 10 ? 2 : 1)} s`;
+}
