@@ -1,4 +1,4 @@
-# The front door. Everything real is in CMakePresets.json and scripts/; see CONTRIBUTING.md.
+# The entry point. Details are in CMakePresets.json and scripts/; see CONTRIBUTING.md.
 JOBS ?= $(shell nproc)
 RTL_WAVE ?= build/sampling.vcd
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?

@@ -1,9 +1,10 @@
-# One folder of src/ is one module: a static library dllm_<name>, its arrows (DEPS), and its tests beside the code.
+# One folder of src/ is one module: a static library dllm_<name>, its dependencies (DEPS), and its tests next to the
+# code.
 #
 #   dllm_module(format SOURCES gguf_reader.cpp ... TESTS gguf_test.cpp ... DEPS numerics base LIBS fmt::fmt)
 #
-# Modules include each other as "<folder>/<file>.h"; scripts/check_includes.py holds the same arrows against the
-# include lines, so that CMake and the code cannot drift apart.
+# Modules include each other as "<folder>/<file>.h"; scripts/check_includes.py checks the include lines against the same
+# dependencies, so that CMake and the code cannot diverge.
 
 set(DLLM_WARNINGS -Wall -Wextra -Wconversion -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -30,8 +31,8 @@ function(dllm_configure_target target)
 endfunction()
 
 # Unity builds: parsing headers is most of the compile time, so up to `DLLM_UNITY` sources of one folder are compiled as
-# one unit. Groups are cut per folder, so that a new file moves nobody else's cached objects. Names in anonymous
-# namespaces must therefore be unique within a folder. Sources with flags of their own are left out by CMake.
+# one unit. Groups are formed per folder, so that a new file does not invalidate other folders' cached objects. Names in
+# anonymous namespaces must therefore be unique within a folder. CMake leaves out sources with their own flags.
 # -DDLLM_UNITY=0 compiles each source alone: quicker after an edit, and it finds missing includes (the preset dev).
 function(dllm_unity target)
   if(DLLM_UNITY LESS 2)
@@ -39,7 +40,7 @@ function(dllm_unity target)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC takes the included sources for headers, whose classes should hold nothing of an anonymous namespace.
+    # GCC treats the included sources as headers, whose classes should use nothing of an anonymous namespace.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
   foreach(source ${ARGN})
@@ -56,7 +57,7 @@ function(dllm_unity target)
   endforeach()
 endfunction()
 
-# Where the time of a run goes: -O3 in release builds. All other code is compiled at -O2, which takes a tenth less time.
+# Code in which runs spend their time: -O3 in release builds. All other code uses -O2, which compiles a tenth faster.
 function(dllm_optimise target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)
 endfunction()
@@ -71,17 +72,17 @@ function(dllm_test target)
   dllm_configure_target(${target})
   dllm_unity(${target} ${ARG_SOURCES})
   if(DLLM_UNITY GREATER 1 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Tests have short names; that a local one is also another file's constant says nothing.
+    # Tests have short names; a local one that is also another file's constant is no problem.
     target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
   endif()
-  # What takes time in a test is the library. Its own code is compiled once and run once.
+  # The library takes most of a test's time. Its own code is compiled once and run once.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)
 endfunction()
 
-# COLD: none of its loops takes a noticeable share of a run. Compiled at -O1, which takes two fifths less time than -O2.
+# COLD: no loop takes a noticeable share of a run. Compiled at -O1, which compiles two fifths faster than -O2.
 function(dllm_module name)
   cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPS;LIBS;TEST_LIBS" ${ARGN})
   add_library(dllm_${name} STATIC ${ARG_SOURCES})

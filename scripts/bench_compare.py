@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Ratios of speed between this tree and another revision, paired and interleaved.
+"""Speed ratios between this tree and another revision, paired and interleaved.
 
     scripts/bench_compare.py [REV] [--quick] [--budget SECONDS] [--kernels REGEX] [--threads LIST] [--json FILE]
-    scripts/bench_compare.py --binaries OLD NEW            (two builds that are there already)
+    scripts/bench_compare.py --binaries OLD NEW            (two existing builds)
 
-The other revision is built in a git worktree of its own under build/compare/. Both programs then run the same cases in
-the order old, new, new, old, old, new, …: neighbours see the same machine, so slow drifts of clocks and of other
-people's load cancel in the ratio of each pair. A row tells the geometric mean of old time / new time (above 1: this
-tree is faster) with its 95 % confidence interval from the t distribution of the pairs' logarithms. Nothing is judged:
-the exit code is 0 whatever the ratios are.
+The other revision is built in a separate git worktree under build/compare/. Both programs then run the same cases in
+the order old, new, new, old, old, new, …: neighbouring runs see the same machine, so slow changes of clocks and of
+other load cancel in the ratio of each pair. A row shows the geometric mean of old time / new time (above 1: this tree
+is faster) with its 95 % confidence interval from the t distribution of the pairs' logarithms. Nothing is judged: the
+exit code is 0 whatever the ratios are.
 
-A revision without `dllm bench` is compared by the times that `dllm run` reports. The models are of random weights,
+A revision without `dllm bench` is compared by the times that `dllm run` reports. The models have random weights and are
 made by this tree's `dllm make-model`.
 """
 
@@ -58,7 +58,7 @@ def git(*words, cwd=ROOT):
 # ---- revisions and builds
 
 def previous_revision():
-    """Where this branch left the main one, or else the commit before this one."""
+    """Where this branch forked from main, or else the commit before this one."""
     head = git("rev-parse", "HEAD")
     if head is None:
         raise Skip("this is no git checkout")
@@ -73,7 +73,7 @@ def previous_revision():
 
 
 def build(source, binary_dir, targets, options=()):
-    """Release build of a tree; ccache sees paths relative to it, so that equal files of two trees are one entry."""
+    """Release build of a tree; ccache sees paths relative to it, so that equal files of two trees share an entry."""
     environment = dict(os.environ, CCACHE_BASEDIR=str(source), CCACHE_NOHASHDIR="1")
     configure = ["cmake", "-S", source, "-B", binary_dir, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  "--log-level=WARNING", *options]
@@ -100,14 +100,14 @@ def checkout(revision):
 # ---- measuring
 
 class Program:
-    """One build of dllm and what it can do."""
+    """One build of dllm and its capabilities."""
 
     def __init__(self, name, dllm, kernels=None):
         self.name, self.dllm, self.kernels = name, pathlib.Path(dllm), kernels
         self.has_bench = run([self.dllm, "bench", "--help"]).returncode == 0
 
     def bench(self, model, words, threads):
-        """{case: seconds} of `dllm bench`; None if this program does not take these options."""
+        """{case: seconds} of `dllm bench`; None if this program does not support these options."""
         result = run([self.dllm, "bench", *words, "-m", model, "-t", threads, "-o", "jsonl"])
         if result.returncode != 0:
             return None
@@ -245,7 +245,7 @@ def programs(options):
     for name, source in (("old", tree), ("new", ROOT)):
         binary_dir = source / "build" / "release"
         say(f"building {name}: {git('log', '-1', '--format=%h %s', 'HEAD', cwd=source)}")
-        # This tree's build directory is also that of `make test`, whose choice stays.
+        # This tree's build directory is shared with `make test`, so its options are kept.
         build(source, binary_dir, ["dllm"], ["-DDLLM_TESTS=OFF"] if source is tree else [])
         bench = None
         if kernels:

@@ -1,4 +1,4 @@
-"""The arithmetic and the order of bench_compare.py; with a dllm, also a whole comparison of it with itself.
+"""Tests the arithmetic and the order of bench_compare.py; with a dllm, also a whole comparison of it with itself.
 
     python3 bench_compare_test.py [PATH/TO/dllm]
 """
@@ -20,7 +20,7 @@ DLLM = sys.argv.pop(1) if len(sys.argv) > 1 else None
 
 
 class Fake:
-    """A program whose times are scripted; notes when it ran."""
+    """A program with scripted times; records when it ran."""
 
     def __init__(self, name, seconds, log, has_bench=True):
         self.name, self.seconds, self.log, self.has_bench, self.kernels = name, seconds, log, has_bench, None

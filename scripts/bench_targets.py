@@ -3,10 +3,10 @@
 
     scripts/bench_targets.py [--dllm PATH] [--models DIR] [--threads N] [--quick] [--whole] [--llama-cli PATH] [--only REGEX]
 
-Random weights in true shapes are made in DIR on first use (18 GB for all; --quick: a model of 100 M parameters, to try
-the script). Every figure is the median that `dllm bench` reports, or a quotient of two of them. With --llama-cli, llama.cpp's
-`llama-diffusion-cli` runs steps of 256 positions over the same file. The commands go to stderr as they run. The exit
-code is 0 whatever is met: what is measured here depends on the machine and on whoever shares it.
+Models with random weights and published shapes are made in DIR on first use (18 GB for all; --quick: a model of 100 M
+parameters, to try the script). Every figure is the median that `dllm bench` reports, or a quotient of two of them. With
+--llama-cli, llama.cpp's `llama-diffusion-cli` runs steps of 256 positions over the same file. The commands go to stderr
+as they run. The exit code is 0 whether or not targets are met: the figures depend on the machine and on its other load.
 """
 
 import argparse
@@ -20,10 +20,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONTEXT = 512
 ANSWER, PROMPT, BLOCK = 128, 128, 32
-ROUNDS = 3  # of cases whose times are held against each other: a neighbour's burst hits one round
-# What stands for a whole model where generations would take minutes: a quarter of its layers and of its vocabulary.
+ROUNDS = 3  # of cases whose times are compared: a burst of other load affects one round
+# Replaces a whole model where generations would take minutes: a quarter of its layers and of its vocabulary.
 QUARTER = {"llada-8b": (8, 31616), "sdar-8b": (9, 37984), "llada-moe-7b": (2, 4096)}
-WHOLE = ("llada-8b", "sdar-8b")     # what --whole takes as they are, minutes or not
+WHOLE = ("llada-8b", "sdar-8b")     # what --whole runs in full, for minutes
 
 
 def run(command):
@@ -132,8 +132,8 @@ def linearity(bench, table):
               max(per_row) <= 1.15 * min(per_row))
     times = bench.rounds(lambda: {c: ms(record) for (_, c), record in
                                   bench.steps(model, (32,), contexts, repetitions=3).items()})
-    # Were the attention of 2048 positions four times that of 1024, the line would miss 1024 by a quarter. Slopes between
-    # neighbours say nothing: they are differences of a tenth of the times.
+    # If the attention of 2048 positions took four times that of 1024, the line would miss 1024 by a quarter. Slopes
+    # between neighbours would say nothing: they are differences of a tenth of the times.
     slope, start = statistics.linear_regression(contexts, [times[c] for c in contexts])
     off = max(abs(times[c] / (start + slope * c) - 1) for c in contexts)
     table.add("32 rows: ms at context 32, 512, 1024, 2048", ", ".join(f"{times[c]:.0f}" for c in contexts),
@@ -147,7 +147,7 @@ def experts(bench, table):
         records = bench.steps(bench.model("llada-moe-7b", kind, cut=True), (32, 256), repetitions=15)
         for rows in (32, 256):
             record = records[rows, CONTEXT]
-            # By the share of the median: the mean is drawn up by every burst of a neighbour.
+            # Uses the median share, because every burst of other load raises the mean.
             seconds = ms(record) / 1e3 * record["operators"]["experts"]["percent"] / 100 / layers
             if rows == 256:
                 gops = 2 * rows * used * weights / seconds / 1e9
@@ -161,7 +161,7 @@ def experts(bench, table):
 
 
 def batches(bench, table):
-    """Eight requests of a model whose passes are its block of four rows."""
+    """Eight requests to a model whose passes are its blocks of four rows."""
     def measure():
         records = bench.bench("generate", bench.model("sdar-8b", "q4_0", cut=True), "-p", 32, "-n", 32, "-b", "1,8",
                               "--block-length", 4, "--algorithm", "low-confidence", "--steps", 32, "--exact-length",
@@ -174,7 +174,7 @@ def batches(bench, table):
 
 
 def economy(bench, table):
-    """The row-economical configuration of docs/lab/methods.md against none, both deciding eight tokens per pass."""
+    """The row-saving configuration of docs/lab/methods.md against none, both deciding eight tokens per pass."""
     def generate(*options):
         record, = bench.bench("generate", bench.model("llada-8b", "q4_0", cut=True), "-p", PROMPT, "-n", ANSWER,
                               "--block-length", BLOCK, "--algorithm", "low-confidence", "--steps", ANSWER // 8,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Fails if the code departs from the house of docs/design/architecture.md:
+"""Fails if the code departs from the rules of docs/design/architecture.md:
 
 - a module includes or links a module that is not below it (ALLOWED);
 - a part of a module (a folder of src/npu, src/app or src/text) includes a part that is not below it (PARTS, and the
   list at the end of src/npu/CMakeLists.txt);
-- a C++ file is longer than 400 lines or a function longer than 60, and is not among today's exceptions (LONG_FILES,
-  LONG_FUNCTIONS); exceptions that are no longer needed must leave the list, which may only shrink;
+- a C++ file is longer than 400 lines or a function longer than 60, and is not a listed exception (LONG_FILES,
+  LONG_FUNCTIONS); exceptions that are no longer needed must be removed;
 - a header of src/ includes all of nlohmann/json.hpp where json_fwd.hpp would do (JSON_BY_VALUE lists the others);
-- two sources of one folder use one name in their anonymous namespaces: in a unity build they are one unit.
+- two sources of one folder use the same name in their anonymous namespaces: a unity build compiles them as one unit.
 """
 
 import pathlib
@@ -47,16 +47,16 @@ PARTS: dict[str, dict[str, set[str]]] = {
     "app": {"cli": set(), "npu": set(), "bench": set()},
     "text": {"tokenizer": {"marked_text.h", "utf8.h"}, "jinja": {"marked_text.h", "utf8.h"}},
 }
-# Pairs that the order would allow and that nobody should need.
+# Pairs that the order would allow but that should not be needed.
 APART = {("app", "bench", "npu"), ("text", "jinja", "tokenizer")}
 TEST_HEADERS = {"test_data.h"}
 
-# Headers whose structs hold JSON by value, or whose functions read it. Every other one includes json_fwd.hpp.
+# Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
 JSON_BY_VALUE = {"src/model/fuzz_entry.h", "src/model/testing/hf_directory.h", "src/npu/sweep/fuzz_entry.h",
                  "src/npu/timing/fuzz_entry.h", "src/npu/timing/memo.h", "src/serve/json.h"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60
-# What is longer than that today. Entries may only go, and numbers only fall.
+# Files and functions that are currently longer. Entries may only be removed, and numbers may only decrease.
 LONG_FILES = {
     "src/cpu/kernels/pairs-inl.h": 413,
     "src/cpu/score_head_test.cpp": 405,
@@ -99,11 +99,11 @@ class Function(NamedTuple):
     name: str
     line: int  # of its first line, from 1
     lines: int
-    hidden: str | None  # its namespaces, if one is anonymous and it is no member; such names are of one unit
+    hidden: str | None  # its namespaces, if one is anonymous and it is not a member; such names belong to one unit
 
 
 def blanked(text: str) -> str:
-    """The source without comments, preprocessor lines and the insides of literals; lines keep their numbers."""
+    """The source without comments, preprocessor lines and the contents of literals; line numbers are kept."""
     def blank(match: re.Match[str]) -> str:
         token = match.group(0)
         return ('""' if token[0] in "R\"'" else "") + "\n" * token.count("\n")
@@ -138,12 +138,12 @@ def function_name(head: str) -> str | None:
 
 
 def is_member_initialiser(head: str) -> bool:
-    """`Foo() : a_{1}, b_{2} {`: a brace after a name is a member's, the others begin the body."""
+    """`Foo() : a_{1}, b_{2} {`: a brace after a name initialises a member, others begin the body."""
     return bool(INITIALISER_LIST.search(head) and re.search(r"[\w>]$", head) and not QUALIFIED_END.search(head))
 
 
 def functions(source: str) -> Iterator[Function]:
-    """Every function with a body, those of classes too; lambdas and local classes count into the function around."""
+    """Every function with a body, including those of classes; lambdas and local classes count as part of theirs."""
     scopes: list[str] = []
     head: list[str] = []
     head_line, line, depth = 0, 1, 0  # depth: braces open within a body or an initialiser
@@ -189,7 +189,7 @@ def npu_parts(cmake: str) -> list[str]:
 
 
 def check_part(module: str, parts: dict[str, set[str]], inside: pathlib.PurePath, included: str) -> str | None:
-    """`inside`: the file that includes, within the module. What is wrong with including `included`, if anything."""
+    """What is wrong with including `included`, if anything. `inside`: the including file, within the module."""
     source, target = inside.parts[0] if len(inside.parts) > 1 else "", included.split("/")[1]
     if source not in parts or target == source:
         return None
@@ -237,7 +237,7 @@ def check_links(folder: pathlib.Path) -> list[str]:
 
 
 def check_lengths(lengths: dict[str, int], limit: int, exceptions: dict[str, int], what: str) -> list[str]:
-    """`lengths`: by "path" or "path function". An exception goes when what it names has become short enough."""
+    """`lengths`: by "path" or "path function". An exception must be removed once its subject is short enough."""
     errors = []
     for key, lines in lengths.items():
         if lines > max(limit, exceptions.get(key, 0)):

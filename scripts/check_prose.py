@@ -4,7 +4,7 @@
     scripts/check_prose.py          report
     scripts/check_prose.py --fix    wrap long paragraphs and list items again
 
-Tables, code blocks, headings, HTML comments and lines of a single long word are left alone.
+Tables, code blocks, headings, HTML comments and lines of a single long word are not checked.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the page of `dllm serve` (web/): the unit tests under node, and that web/dist is what the sources give.
+"""Checks the page of `dllm serve` (web/): runs the unit tests with node, and compiles the sources to compare web/dist.
 
-    scripts/check_web.py          check; what cannot run here is said, and 77 is returned if nothing can
+    scripts/check_web.py          check; reports what cannot run here, and returns 77 if nothing can
     scripts/check_web.py --build  compile the sources into web/dist
 
-Node is the distribution's; the compiler is installed by `scripts/setup --web`.
+Node comes from the distribution; `scripts/setup --web` installs the compiler.
 """
 
 import argparse
@@ -36,12 +36,12 @@ def find_node() -> str | None:
 
 
 def compile_to(node: str, folder: pathlib.Path) -> bool:
-    """tsc in strict mode; its complaints go to the terminal."""
+    """tsc in strict mode; its errors go to the terminal."""
     return subprocess.run([node, COMPILER, "-p", WEB, "--outDir", folder], check=False).returncode == 0
 
 
 def differing(made: pathlib.Path) -> list[str]:
-    """Files of web/dist that the sources do not give, or give otherwise."""
+    """Files of web/dist that the sources do not produce, or produce differently."""
     dist = WEB / "dist"
     names = {path.name for path in made.iterdir()} | {path.name for path in dist.iterdir()}
     return sorted(name for name in names
@@ -73,7 +73,7 @@ def check(node: str | None) -> int:
         print(f"check_web: skipped, there is no node >= {OLDEST_NODE} (scripts/setup --web)", file=sys.stderr)
         return SKIPPED
     tests = sorted(WEB.glob("test/*.test.js"))
-    # A runner inside of a runner reports to the outer one in a form of its own.
+    # A test runner inside another reports to the outer one in a special format.
     environment = {key: value for key, value in os.environ.items() if key != "NODE_TEST_CONTEXT"}
     if subprocess.run([node, "--test", *tests], env=environment, check=False).returncode != 0:
         return 1

@@ -3,14 +3,14 @@
 
     scripts/choose_methods.py PATH/TO/dllm SPACE.toml [--rounds 10,20,40] [--report FILE.md]
 
-The space (docs/lab/space-*.toml) names a model, the items of the set `choose`, and for one goal: `margin`, the points that
-may be lost against the first configuration; `cost`, what is to be small (nfe or rows); `most_rows`, the share of the
-first one's rows that may be used; and axes, each a list of options, one of which every configuration takes.
+The space (docs/lab/space-*.toml) names a model, the items of the set `choose`, and for one goal: `margin`, the points
+that may be lost against the first configuration; `cost`, what to minimise (nfe or rows); `most_rows`, the share of the
+first one's rows that may be used; and axes, each a list of options, of which every configuration takes one.
 
-Each round asks the next so many items, which no round before has asked, all that are left, and keeps a third: of the
-configurations whose difference may still lie within the margin (upper end of the paired 95 % interval over all items so
-far), the cheapest. The winner is the cheapest that lies within the margin in the end. It is chosen, not measured: its
-figures are those of the set `publish`, which this program cannot see (docs/lab/methods.md).
+Each round runs all remaining configurations on the next items, which no earlier round has used, and keeps a third: of
+the configurations whose difference may still be within the margin (upper end of the paired 95 % interval over all items
+so far), the cheapest. The winner is the cheapest that is within the margin at the end. It is chosen, not measured: its
+figures are those on the set `publish`, which this program does not use (docs/lab/methods.md).
 """
 
 import argparse
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import tomllib
 
-KEPT = 3    # one in so many goes on
+KEPT = 3    # one in this many is kept
 
 
 def configurations(space):
@@ -57,7 +57,7 @@ class Search:
         self.spent = 0.0
 
     def standing(self, option):
-        """(difference, half width, passes of the first one per pass, share of its rows) over the items asked so far."""
+        """(difference, half width, passes of the first one per pass, share of its rows) over the items so far."""
         own = self.records[option]
         first = self.records[self.options[0]][:len(own)]
         difference, width = paired(first, own) if option != self.options[0] else (0.0, 0.0)
@@ -83,7 +83,7 @@ class Search:
                   file=sys.stderr)
 
     def halve(self):
-        """The first one stays, as all others are compared with it."""
+        """The first one is kept, because all others are compared with it."""
         others = [option for option in self.left[1:] if self.possible(option)]
         others.sort(key=self.cost)
         self.left = [self.options[0]] + others[:max(2, math.ceil(len(self.left) / KEPT))]

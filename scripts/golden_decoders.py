@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/decoders.json: what upstream's decoders decide, stated once more in numpy.
+"""Writes tests/golden/decoders.json: the decisions of upstream's decoders, implemented independently in numpy.
 
-Two kinds of cases. "scores": a block and random logits for every pass, so that masks are predicted, tokens are edited
-and taken back; after each pass the block's state. "decodes": whole answers of the embedded model, which this file runs
-by itself. The rules are those of the public programs, with their behaviour where ours differs by default (--compat):
+Two kinds of cases. "scores": a block and random logits for every pass, so that masks are predicted and tokens are
+edited and masked again; after each pass the block's state. "decodes": whole answers of the embedded model, which this
+file runs itself. The rules are those of the public programs, with their behaviour where ours differs by default
+(--compat):
 
     hierarchical-remask   dInfer, get_transfer_index_hierarchy_remask
     draft-edit            LLaDA2.1's modeling code, generate(); penalty_lambda from SGLang's JointThreshold
     llada2                LLaDA2.0's modeling code, generate(): --steps per block
     threshold + smooth    dInfer, IterationSmooth without cache and unrolling
-    edit blocks           draft-edit that also edits so many finished blocks in front (arXiv 2607.22663)
+    edit blocks           draft-edit that also edits that many finished blocks before it (arXiv 2607.22663)
 
-A program works on edits, this file on whole states. Cases that hang on a difference below 1e-4 are drawn anew, since the
-two compute probabilities in different ways. Needs numpy.
+The program works on edits, this file on whole states. Cases that depend on a difference below 1e-4 are drawn again,
+since the two compute probabilities in different ways. Needs numpy.
 
     python3 scripts/golden_decoders.py [--check]     # --check: compare with the file instead of writing it
 """
@@ -35,18 +36,18 @@ CLOSE = 1e-4
 
 
 class TooClose(Exception):
-    """A decision that rounding could turn."""
+    """A decision that rounding could change."""
 
 
 def away(p, *bounds):
-    """No probability may lie at a bound, as far as an error of logits moves it."""
+    """No probability may be so close to a bound that an error of the logits could move it across."""
     for bound in bounds:
         if (np.abs(p - bound) < 4 * CLOSE * p * (1 - p) + 1e-9).any():
             raise TooClose
 
 
 def best(odds, candidates, count):
-    """The `count` most probable of the candidates, if the next one is clearly less so."""
+    """The `count` most probable of the candidates, if the next one is clearly less probable."""
     order = sorted(candidates, key=lambda i: -odds[i])
     if 0 < count < len(order) and odds[order[count - 1]] - odds[order[count]] < 10 * CLOSE:
         raise TooClose
@@ -71,7 +72,8 @@ def predict(z):
     return x0, chosen, np.log(chosen) - np.log(p.sum(-1))
 
 
-# ---- rules: (z, x, settings, state of the block) -> x; x holds mask ids, state is a dict that lives as long as a block
+# ---- rules: (z, x, settings, state of the block) -> x; x contains mask ids, state is a dict that lives as long as a
+# block
 
 
 def hierarchical_remask(z, x, s, block):
@@ -147,7 +149,7 @@ def fresh(prompt):
 
 
 def random_logits(rng, x, prompt):
-    """Rows that now and then prefer the mask, and often the token that is shown."""
+    """Rows that sometimes prefer the mask, and often the token that is shown."""
     z = rng.normal(size=(len(x), VOCABULARY)) * rng.uniform(.3, 4, size=(len(x), 1))
     for i, token in enumerate(x):
         if token != MASK and rng.random() < .5:
@@ -173,7 +175,7 @@ def scores_case(algorithm, settings, seed):
         finished = block["done"] if algorithm != "hierarchical-remask" else not (x == MASK).any()
         if finished:
             return {"algorithm": algorithm, **settings, "prompt": int(prompt.sum()), "start": start, "passes": passes}
-        # A state that comes back while masks are left: upstream might never end, and the program would step in.
+        # A state that repeats while masks are left: upstream might never end, and the program's progress rule applies.
         if not had_masks:
             seen.clear()
         elif tuple(x) in seen and algorithm != "llada2":
@@ -264,7 +266,7 @@ class Llada:
             return (h @ self.w[name].T).reshape(n, self.heads, head).transpose(1, 0, 2)
 
         def rotate(h):
-            # GGUF files hold the rows of Q and K interleaved: elements 2j and 2j + 1 turn together.
+            # GGUF files store the rows of Q and K interleaved: elements 2j and 2j + 1 rotate together.
             a, b = h[..., 0::2], h[..., 1::2]
             return np.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(h.shape)
 
@@ -299,7 +301,7 @@ DECODES = {
 
 
 def edit_in_front(z, x, start, prompt, s):
-    """Edits of finished blocks, decided with the pass of the present one."""
+    """Edits of finished blocks, decided with the pass of the current one."""
     first = max(prompt, start - s["blocks"] * BLOCK)
     if first >= start:
         return x
@@ -338,7 +340,7 @@ def decode(model, prompt, settings):
 
 
 def smooth_decode(model, prompt, settings):
-    """dInfer's IterationSmooth: every mask that is left gets an expected embedding on top of its own."""
+    """dInfer's IterationSmooth: every remaining mask gets an expected embedding in addition to its own."""
     x = np.array(prompt + [model.mask] * GENERATED)
     embeds, n = model.embedding[x], 0
     for start in range(len(prompt), len(x), BLOCK):
@@ -359,7 +361,7 @@ def smooth_decode(model, prompt, settings):
 
 
 def check(model):
-    """The forward pass against PyTorch's recorded logits."""
+    """Compares the forward pass with PyTorch's recorded logits."""
     for canvas in json.loads((MODEL_GOLDEN / "canvases.json").read_text())["canvases"]:
         expected = np.load(MODEL_GOLDEN / canvas["logits"])
         found = model.forward(model.embedding[np.array(canvas["input_ids"])])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes tests/golden/levenshtein.json: decisions of the `levenshtein` decoder on recorded scores.
 
-The rules of docs/guide/decoding.md once more, in PyTorch and on whole states: a pass maps the list of tokens of a
-block to the next list. The program works on edits, one after another. Cases whose decision hangs on a
-difference below 1e-6 are drawn anew, since the two compute probabilities in different ways.
+The rules of docs/guide/decoding.md, implemented independently in PyTorch and on whole states: a pass maps a block's
+list of tokens to the next list. The program works on edits, one after another. Cases whose decision depends on a
+difference below 1e-6 are drawn again, since the two compute probabilities in different ways.
 
     python3 scripts/golden_levenshtein.py [--check]     # --check: compare with the file instead of writing it
 """

@@ -3,8 +3,8 @@
 
     scripts/methods_table.py PATH/TO/dllm [--only FILE.toml] [arguments of dllm compare, e.g. --limit 50]
 
-Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command gives,
-up to the next `<!-- end -->`. --only leaves the tables of other files as they are.
+Each `<!-- compare FILE.toml PLOT.svg ARGUMENTS -->` line of the page is followed by the tables that the command prints,
+up to the next `<!-- end -->`. --only leaves the tables of other files unchanged.
 """
 
 import argparse

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Random NPU programs through `dllm npu` and through an independent model: same words, registers and memories.
+"""Runs random NPU programs with `dllm npu` and with an independent model; words, registers and memories must agree.
 
     scripts/npu_differential.py --dllm build/release/dllm [--programs 200] [--seed 1] [--keep DIR]
 
-Each program walks the whole instruction table at random, loops and branches included, on memories full of random
+Each program uses the whole instruction table at random, including loops and branches, on memories full of random
 numbers. Its words (`dllm npu asm --format hex`) are compared with the model's encodings, and after the run every word
 of VRAM, FP_MEM, INT_MEM and HBM that programs can reach. The last instructions store all registers, so that these are
-compared, too. The matrix unit's input is BF16 (FP32 sums in the order of K) or MXINT8 (its integer window), the
-matrices are MXFP8 and MXINT4. By hand, not in CI; docs/lab/npu-programs.md records results. --keep leaves a
-failing program and its inputs in DIR.
+compared too. The matrix unit's input is BF16 (FP32 sums in the order of K) or MXINT8 (its integer window), the matrices
+are MXFP8 and MXINT4. Run it by hand, not in CI; docs/lab/npu-programs.md records results. --keep leaves a failing
+program and its inputs in DIR.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from npu_model import Machine
 from npu_model_isa import BLEN, CSRS, HLEN, MLEN, TABLE, VLEN, Format, Instruction, operands, to_f32
 
 ROWS, WORDS, TILES, HBM = 512, 1024, 3, 1 << 17
-REGISTERS = {"gp": 900, "f": 950}  # INT_MEM and FP_MEM: where the epilogue puts them
+REGISTERS = {"gp": 900, "f": 950}  # INT_MEM and FP_MEM addresses to which the epilogue stores them
 STREAM, TENSOR = 0x8000, 32768  # bytes between tensors, elements of each
 
 
 def formats(number):
-    """Of the matrix unit's input, and of the four paths from memory. A sum holds products of one pair of formats."""
+    """Formats of the matrix unit's input, and of the four paths from memory. A sum uses one pair of formats."""
     matrix = Format("mxfp8_e4m3", "ocp", 8) if number % 4 < 2 else Format("mxint4", "plena", 32)
     paths = {"weight": matrix, "matrix_kv": matrix, "activation": Format("mxint8", "ocp", 32),
              "vector_kv": Format("mxfp8_e4m3", "ocp", 8)}  # fmt: skip
@@ -37,7 +37,7 @@ def formats(number):
 
 
 class Generator:
-    """Programs whose addresses, lengths and transfers are legal, and whose values are anything."""
+    """Programs with legal addresses, lengths and transfers, and arbitrary values."""
 
     def __init__(self, random, paths):
         self.random = random
@@ -58,8 +58,8 @@ class Generator:
         self.emit("S_ADDI_INT", rd=register, rs1=register, imm18=value & 0xFFF)
 
     def role(self, role, low_rows):
-        """A value for a register by what it names. `low_rows`: rows that fit after the address."""
-        tile = MLEN * MLEN * self.number(0, TILES - 1)  # the last tile stays for prefetches
+        """A value for a register by its meaning. `low_rows`: rows that fit after the address."""
+        tile = MLEN * MLEN * self.number(0, TILES - 1)  # the last tile is reserved for prefetches
         slices = BLEN * self.number(0, MLEN // BLEN)
         return {
             "ROW": lambda: VLEN * self.number(0, ROWS - 4),
@@ -81,7 +81,7 @@ class Generator:
         }.get(role, lambda: self.number(0, 1 << 18))()
 
     def instruction(self, name):
-        """Its registers, then itself."""
+        """The code that sets its registers, then the instruction."""
         fields = {}
         for place, (field, kind, role) in enumerate(operands(name)):
             if kind == "g":

@@ -1,9 +1,9 @@
-"""The NPU's instructions a second time: an independent model for scripts/npu_differential.py.
+"""An independent model of the NPU's instructions, for scripts/npu_differential.py.
 
 Written from docs/guide/isa.md and docs/guide/npu.md, and sharing no code with the C++ sources: its own encodings, BF16
 and MX arithmetic, address rules and loops. Its author had read the machine's accumulation window before writing that
-part, so the window (npu_model_matrix.py) is separate code, but not a separate reading of the definition. NumPy only. A
-Machine runs lists of Instruction.
+part, so the window (npu_model_matrix.py) is separate code, but not an independent reading of the definition. NumPy
+only. A Machine runs lists of Instruction.
 """
 
 import numpy as np

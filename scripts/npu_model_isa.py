@@ -1,4 +1,5 @@
-"""The NPU's encodings and number formats a second time, for scripts/npu_model.py. Shares no code with the C++."""
+"""An independent model of the NPU's encodings and number formats, for scripts/npu_model.py. No code in common with
+C++."""
 
 import dataclasses
 
@@ -10,7 +11,7 @@ HEADS = MLEN // HLEN
 # mnemonic: (opcode, bits that select the variant, operands). An operand is FIELD:KIND.
 # Kinds: g, G integer register read, written; f, F FP register read, written or updated; a, A address register;
 # m literal of a few bits; i literal; 0 unused; c control register; o offset of a branch; b BF16 literal.
-# Upper-case words after the kind name what the register addresses: V row of VRAM, and so on (see the generator).
+# Upper-case words after the kind say what the register addresses: V row of VRAM, and so on (see the generator).
 TABLE = {
     "M_MM": (0x01, 0, "rd:0 rs1:g:SLICE rs2:g:ROWS"),
     "M_TMM": (0x02, 0, "rd:0 rs1:g:ROWS rs2:g:TSLICE"),
@@ -120,7 +121,7 @@ class Instruction:
 
 
 def seen_as(values, kind):
-    """The bits of an array as another type of the same size; scalars stay scalars."""
+    """The bits of an array as another type of the same size; scalars remain scalars."""
     values = np.asarray(values)
     return np.atleast_1d(values).view(kind).reshape(values.shape)
 
@@ -150,14 +151,14 @@ def double_to_bf16(values):
 
 
 def key(bits):
-    """Integers that order as the machine orders: NaNs beyond the infinities of their sign, one zero."""
+    """Integers in the machine's order: NaNs beyond the infinities of their sign, one zero."""
     bits = np.asarray(bits, np.uint16).astype(np.int64)
     bits = np.where(bits == 0x8000, 0, bits)
     return np.where(bits & 0x8000, 0xFFFF ^ bits, bits | 0x8000)
 
 
 def function_bf16(function, bits):
-    """A correctly rounded function; a NaN of its own is positive."""
+    """A correctly rounded function; a NaN that it produces is positive."""
     result = double_to_bf16(function(to_f32(bits).astype(np.float64)))
     own = np.isnan(to_f32(result)) & ~np.isnan(to_f32(bits))
     return np.where(own, 0x7FC0, np.where(np.isnan(to_f32(bits)), np.asarray(bits) | 0x40, result)).astype(np.uint16)

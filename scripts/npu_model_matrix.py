@@ -33,7 +33,7 @@ class Fixed:
 
 
 def sticky(value, shift):
-    """value >> shift, where a lost one stays as the lowest bit."""
+    """value >> shift, with a lost one kept in the lowest bit."""
     shift = np.clip(shift, 0, 63)
     kept = value >> shift
     return kept | (kept << shift != value)
@@ -67,7 +67,7 @@ class Window:
         self.reference = reference
 
     def doubles(self):
-        """With 53 bits, the last one sticky, so that a second rounding to 24 or 8 bits is the only one."""
+        """With 53 bits, the last one sticky, so that only the second rounding, to 24 or 8 bits, loses information."""
         width = np.frexp(self.value.astype(np.float64))[1]
         excess = np.maximum(width - 52, 0)
         mantissa = sticky(self.value, excess).astype(np.float64)

@@ -4,9 +4,9 @@
     scripts/npu_sweep_ray.py SPEC.toml --csv all.csv [--dllm build/release/dllm] [--piece 20000] [--address auto]
     scripts/npu_sweep_ray.py SPEC.toml --csv all.csv --processes 4      # without Ray, on this machine
 
-The points are cut into ranges (`--range FIRST:COUNT`), each of which is a task with a database of its own; the pieces of
-the CSV file are put together in the order of the points, and the Pareto front is marked anew over all of them. Ray is
-wanted only here: pip install ray. `dllm` must be at the same path on every machine.
+The points are cut into ranges (`--range FIRST:COUNT`), each of which is a task with its own database; the pieces of the
+CSV file are joined in the order of the points, and the Pareto front is recomputed over all of them. Only this script
+needs Ray: pip install ray. `dllm` must be at the same path on every machine.
 """
 
 import argparse

@@ -5,12 +5,12 @@
     scripts/npu_table.py --kv none --kv prefix --kv dual          # caches of keys and values
     scripts/npu_table.py --profile dart-2048 --gpus               # and the rooflines of GPUs, with ratios
 
-A block of every sequence is decoded with a cache that is kept for all positions and warmed once per block (--kv dual):
-one warm step over all positions, then steps over the block's rows, each followed by one-pass sampling. With --kv prefix
-steps run the block and what follows it, with --kv none all positions. Warm steps whose rows do
-not fit into vector SRAM run sequence by sequence, as many at a time as fit. Steps are simulated cycle by cycle
-(`dllm npu step`), energy comes from the simulated traffic; a step that no program exists for is taken from the
-analytical model (`dllm npu analyze`, units overlapped) and marked.
+A block of every sequence is decoded with a cache of all positions that is filled once per block (--kv dual): one warm
+step over all positions, then steps over the block's rows, each followed by one-pass sampling. With --kv prefix steps
+run the block and everything after it, with --kv none all positions. Warm steps whose rows do not fit into vector SRAM
+run in parts of as many sequences as fit. Steps are simulated cycle by cycle (`dllm npu step`), energy comes from the
+simulated traffic; if there is no program for a step, it is taken from the analytical model (`dllm npu analyze`, units
+overlapped) and marked.
 """
 
 import argparse
@@ -24,7 +24,7 @@ PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-512": DATACENTRE,
     "dart-1024": DATACENTRE,
     "dart-2048": DATACENTRE,
-    # 4 x 64 PEs: a step is two hundred million tiles, too many to be simulated here.
+    # 4 x 64 PEs: a step is two hundred million tiles, too many to simulate here.
     "plena-64-wide": {**SINGLE, "simulate": False},
     "mobile-v75-mx": SINGLE,
     "mobile-v79-mx": SINGLE,
@@ -49,8 +49,8 @@ class Commands:
         return json.loads(done.stdout)
 
     def fits(self, *args):
-        """Whether there is a program, and its rows fit at once: the compiler would cut it into equal parts that need
-        not all be simulated."""
+        """Whether there is a program, and its rows fit at once; otherwise the compiler would cut it into equal parts,
+        not all of which need be simulated."""
         words = [self.dllm, "npu", "compile", *map(str, args), "--layers", "1", "--emit", "json"]
         done = subprocess.run(words, capture_output=True, text=True)
         return done.returncode == 0 and json.loads(done.stdout)["parts"] == 1

@@ -92,7 +92,7 @@ def svg_line(line: str, row: int) -> list[str]:
 
 
 def wrapped(line: str) -> list[str]:
-    """A line of fields, broken between two of them where it is too wide for the picture."""
+    """A line of fields, broken between two of them if it is too wide for the picture."""
     if len(STYLE.sub("", line)) <= WIDEST or " · " not in line:
         return [line]
     at = line.rindex(" · ", 0, WIDEST)

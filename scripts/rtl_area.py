@@ -5,9 +5,9 @@
     scripts/rtl_area.py --quick         each unit once, at its smallest
     scripts/rtl_area.py max_index:64    one unit at one VLEN
 
-A gate equivalent is a two-input NAND. The others count as their areas in ASAP7 (7.5 tracks, x1): inverter 0.5, NAND,
+A gate equivalent is a two-input NAND. Other gates count by their area in ASAP7 (7.5 tracks, x1): inverter 0.5, NAND,
 NOR, AND, OR 1, XOR, XNOR 1.5, flip-flop 3.33; a multiplexer, which that library lacks, as an AOI with an inverter and a
-NAND, 2.5. SRAM is left out. Levels are gates in a row between registers, without wires or sizing.
+NAND, 2.5. SRAM is not included. Levels are consecutive gates, without wires or sizing.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of rtl/bf16_exp_rom.sv and rtl/bf16_reciprocal_rom.sv; --check fails if a file differs.
 
-e^x = 2^(x log2 e). The fraction f of the exponent indexes 64 chords of 2^f; the few BF16 arguments whose result the
-chords would round to the wrong side are a list of exceptions. docs/design/rtl.md has the choice of the widths.
+e^x = 2^(x log2 e). The fraction f of the exponent selects one of 64 chords of 2^f; the few BF16 arguments whose result
+the chords would round wrongly are a list of exceptions. docs/design/rtl.md explains the choice of the widths.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def reciprocal_rom() -> str:
         "    case (index_i)",
     ]
     for i in range(128):
-        # i = 0 is exactly 2; the user of the table treats it apart.
+        # i = 0 is exactly 2; the user of the table handles it separately.
         quotient = min((2**18 // (128 + i)) << 1 | int(2**18 % (128 + i) != 0), 4095)
         label = "default" if i == 127 else f"7'd{i}"
         lines.append(f"      {label}: quotient_o = 12'd{quotient};")

@@ -1,1 +1,1 @@
-"""Makes a tiny masked-diffusion language model from nothing; see README.md."""
+"""Makes a tiny masked-diffusion language model from scratch; see README.md."""

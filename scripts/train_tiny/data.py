@@ -1,4 +1,4 @@
-"""Training rows: a prompt, a partly masked answer, and what each masked token weighs."""
+"""Training rows: a prompt, a partly masked answer, and the loss weight of each masked token."""
 
 import random
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from .guesses import Guess
 from .schedule import HARD_MIX
 from .tokenizer import EOS, EOT, MASK, chat
 
-BLOCK = 32              # canvases hold one or two blocks of the decoder
+BLOCK = 32              # canvases contain one or two blocks of the decoder
 REFERENCE_LENGTH = 16   # answers of this length keep their weight under short_power
 
 
@@ -22,8 +22,8 @@ class Row:
     weights: list       # of the canvas from `begin` on
     equals: list = field(default_factory=list)  # positions in the answer right after a "="
     masked: list | None = None
-    shown: dict = field(default_factory=dict)   # what is to be predicted beneath another token than the mask
-    segments: list | None = None    # per token of an answer that stands twice, clean and masked (harder/chained.py)
+    shown: dict = field(default_factory=dict)   # targets at positions that show another token than the mask
+    segments: list | None = None    # per token of an answer that occurs twice, clean and masked (harder/chained.py)
     guess: Guess | None = None      # what the model fills in itself (guesses.py)
 
 
@@ -76,10 +76,10 @@ def mask_row(row, t, stage, rng):
 class Batch:
     inputs: torch.Tensor    # [rows, length], answers partly masked
     targets: torch.Tensor   # [rows, length]
-    weights: torch.Tensor   # [rows, length], 0 where the token is not to be predicted
-    answer: torch.Tensor    # bool: to be predicted, and not padding behind the answer
-    pad: torch.Tensor | None        # bool: behind the canvas, not to be attended
-    layout: tuple | None = None     # in its place where rows have segments: (positions, may attend)
+    weights: torch.Tensor   # [rows, length], 0 where the token is not a target
+    answer: torch.Tensor    # bool: a target, and not padding after the answer
+    pad: torch.Tensor | None        # bool: after the canvas, masked in attention
+    layout: tuple | None = None     # replaces it if rows have segments: (positions, attention mask)
     guesses: dict = field(default_factory=dict)     # {row: Guess}
 
 
@@ -104,10 +104,10 @@ def collate(rows, tokenizer):
 
 
 def layout(rows, length):
-    """Positions [rows, length] and who may attend to whom [rows, length, length] of rows with segments.
+    """Positions [rows, length] and attention mask [rows, length, length] of rows with segments.
 
-    The prompt is segment 0. Clean tokens see their own segment and the ones before; masked ones see the clean
-    segments before their own, and themselves; nobody sees the padding.
+    The prompt is segment 0. Clean tokens see their own segment and the ones before; masked ones see the clean segments
+    before their own, and themselves; the padding is not visible.
     """
     positions = torch.zeros(len(rows), length, dtype=torch.long)
     segment = torch.full((len(rows), length), length)
@@ -136,9 +136,9 @@ def padded_size(groups):
 
 
 def draw_batches(seed, step, stage, tokenizer, parts=3):
-    """The batches of one step, split by length to spare padding, `stage.batch_tokens` in all.
+    """The batches of one step, split by length to reduce padding, `stage.batch_tokens` in all.
 
-    Drawn from (seed, step) alone: a resumed run sees what an unbroken one would have.
+    Depends on (seed, step) only: a resumed run sees the same as an uninterrupted one.
     """
     rng = random.Random(f"{seed} {step}")
     rows = []

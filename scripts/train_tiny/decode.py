@@ -1,9 +1,9 @@
 """The reference decoder: one sequence, one method, no shortcuts.
 
-Every method fills a canvas of masks block by block, from left to right. In
-each forward pass the masked positions of the current block compete by the
-probability of their best token; the methods differ in how many of them a pass
-commits, and in which rows a pass computes anew.
+Every method fills a canvas of masks block by block, from left to right. In each forward
+pass the masked positions of the current block compete by the probability of their best
+token; the methods differ in how many of them a pass commits, and in which rows a pass
+recomputes.
 """
 
 import math
@@ -40,8 +40,8 @@ METHODS = {m.name: m for m in (
 def sure_enough(logits, masked, threshold, mask_id, near=NEAR_BEST):
     """(which masked positions a pass commits, best tokens), both [rows, positions]; threshold [rows] or a number.
 
-    In every row what reaches the threshold, and the surest. For looking at a model and training it: `candidates`
-    and `choose` below are the reference.
+    In every row those that reach the threshold, and the most certain one. For evaluation and training; `candidates` and
+    `choose` below are the reference.
     """
     logits[..., mask_id] = -torch.inf
     confidence, best = logits.softmax(-1).max(-1)
@@ -55,7 +55,7 @@ class Candidate:
     position: int
     token: int
     confidence: float
-    log_odds: float       # log(c / (1 - c)): keeps apart what has rounded to 1
+    log_odds: float       # log(c / (1 - c)): distinguishes confidences that round to 1
     logit_gap: float      # best logit minus second best
 
 
@@ -72,8 +72,8 @@ class Run:
 def candidates(logits, positions, mask_id):
     """The eligible positions, best first; ties go to the lower position.
 
-    logits: [len(positions), vocabulary]. A position that would rather stay
-    masked is not eligible: committing it would change nothing.
+    logits: [len(positions), vocabulary]. A position whose prediction is the mask is not eligible: committing it would
+    change nothing.
     """
     found = []
     for position, row in zip(positions, logits.double()):
@@ -83,7 +83,7 @@ def candidates(logits, positions, mask_id):
             continue
         others = row.clone()
         others[token] = -math.inf
-        # 1 - c is the sum of the other tokens' shares; subtracting c from 1 would lose it.
+        # 1 - c is the sum of the other tokens' shares; subtracting c from 1 would lose precision.
         odds = float(best - others.logsumexp(0))
         found.append(Candidate(position, token, float((best - row.logsumexp(0)).exp()), odds,
                                float(best - others.max())))
@@ -91,16 +91,16 @@ def candidates(logits, positions, mask_id):
 
 
 def quota(block_length, steps, step):
-    """Tokens that step `step` of a fixed schedule commits; the remainder goes to the first ones."""
+    """Number of tokens that step `step` of a fixed schedule commits; the remainder goes to the first steps."""
     return block_length // steps + (step < block_length % steps)
 
 
 def factor_count(confidences, f):
     """Fast-dLLM's factor rule on confidences in descending order.
 
-    The loop index is also the count, hence two peculiarities that are kept:
-    a failing second position (n = 1) gives k = 1, the same as a failing first
-    one; and k = m - 1 becomes m whether the last position failed or not.
+    The loop index is also the count, so there are two peculiarities, which we reproduce: a failing second position (n
+    = 1) gives k = 1, the same as a failing first one; and k = m - 1 becomes m whether the last position failed or
+    not.
     """
     m = len(confidences)
     k = m - 1
@@ -112,13 +112,13 @@ def factor_count(confidences, f):
 
 
 def from_threshold(candidate, threshold):
-    """Distance of a confidence from a threshold in log-odds, by the slope at the confidence."""
+    """Distance of a confidence from a threshold in log-odds, from the slope at the confidence."""
     spread = candidate.confidence * (1 - candidate.confidence)
     return abs(candidate.confidence - threshold) / spread if spread > 0 else math.inf
 
 
 def choose(ranked, method, block_length, step):
-    """How many of the ranked candidates to commit, and by what margin that was decided."""
+    """How many of the ranked candidates to commit, and the margin of that decision."""
     if not ranked:
         return 0, math.inf
     conf = [c.confidence for c in ranked]
@@ -128,7 +128,7 @@ def choose(ranked, method, block_length, step):
     elif method.rule == "threshold":
         threshold = min(method.parameter, conf[0] - NEAR_BEST)
         count = sum(c >= threshold for c in conf)
-        # The best one passes by construction; how closely says nothing.
+        # The best one always passes, so its margin says nothing.
         gaps = [from_threshold(c, threshold) for c in ranked[1:]]
     elif method.rule == "factor":
         count = factor_count(conf, method.parameter)
@@ -158,8 +158,8 @@ def decode(model, prompt_ids, method, gen_length=64, block_length=32):
             masked = [p for p in range(first, last) if int(ids[0, p]) == mask_id]
             if not masked:
                 break
-            # The first pass of a block is always full and, with a cache, fills it. What it
-            # keeps was computed before its own commits and is not corrected after them.
+            # The first pass of a block is always full and, with a cache, fills it. The K/V that it keeps were computed
+            # before its own commits and are not updated after them.
             rows_from, rows_to = 0, total
             if cache is not None:
                 rows_from, rows_to = (first, total) if method.cache == "prefix" else (first, last)

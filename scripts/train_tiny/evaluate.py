@@ -1,8 +1,8 @@
 """Accuracy and passes of a model on held-out items, many sequences at a time.
 
-Block-wise threshold decoding as in decode.py, but every sequence of a batch is in its own block
-and pass, and the reference decoder's bookkeeping is left out: this is for looking at a
-model while it trains. A sequence ends with the block that holds its first end of text.
+Block-wise threshold decoding as in decode.py, but every sequence of a batch has its own block and pass, and the
+reference decoder's records are omitted: this is for monitoring a model during training. A sequence ends with the block
+that contains its first end of text.
 """
 
 from dataclasses import dataclass

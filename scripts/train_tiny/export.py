@@ -1,8 +1,8 @@
 """Hugging Face files: model.safetensors, config.json, generation_config.json.
 
-The safetensors container is written and read here rather than by its package:
-eight bytes of little-endian header length, a JSON header with type, shape and
-offsets of every tensor, then the bytes of the tensors in that order.
+The safetensors container is written and read here rather than by its package: eight bytes of little-endian
+header length, a JSON header with type, shape and offsets of every tensor, then the bytes of the tensors in that
+order.
 """
 
 import json
@@ -32,7 +32,7 @@ def write_safetensors(path, tensors, metadata=None):
         blobs.append(blob)
         offset += len(blob)
     text = json.dumps(header, separators=(",", ":")).encode()
-    # Spaces up to a multiple of eight let a reader map the data aligned.
+    # Spaces up to a multiple of eight, so that a reader can map the data aligned.
     text += b" " * (-len(text) % 8)
     partial = f"{path}.partial"
     with open(partial, "wb") as f:
@@ -70,7 +70,7 @@ def read_safetensors(path):
 
 
 def hf_config(config):
-    """config.json with every field LLaDA's own configuration class would print."""
+    """config.json with every field that LLaDA's own configuration class would print."""
     c = config
     return {
         "activation_type": "silu", "alibi": False, "alibi_bias_max": 8.0,
@@ -108,7 +108,7 @@ def export_model(model, directory, gen_length=None, block_length=None):
     write_json(os.path.join(directory, "generation_config.json"), {
         "_from_model_config": True, "bos_token_id": config.bos_token_id,
         "eos_token_id": config.eos_token_id, "pad_token_id": config.eos_token_id} |
-        # What runs obey by default: `dllm convert` writes it into the model file.
+        # The defaults of runs: `dllm convert` writes it into the model file.
         ({"gen_length": gen_length, "block_length": block_length} if gen_length else {}))
 
 

@@ -1,7 +1,7 @@
 """Golden outputs of a model: logits of given canvases, decodes, and an accuracy table.
 
-Always float32 on one sequence at a time, so that another engine can be expected
-to come out within rounding.
+Always float32 on one sequence at a time, so that another engine can be expected to agree within
+rounding.
 """
 
 import json
@@ -35,7 +35,7 @@ def read_items(path):
 
 
 def pick(items, count):
-    """`count` items dealt out task by task, each task's from its end."""
+    """`count` items, taken from the tasks in rotation, each from its end."""
     piles = {task: [i for i in items if i["task"] == task] for task in TASKS}
     chosen = []
     while len(chosen) < count and any(piles.values()):
@@ -46,7 +46,7 @@ def pick(items, count):
 
 
 def canvases(tokenizer, items, seed=0):
-    """Partly masked canvases of one and two blocks, from nothing given to nearly all."""
+    """Partly masked canvases of one and two blocks, from all masked to almost none."""
     rng, found = random.Random(f"canvases {seed}"), []
     special = tokenizer.special
     for n, ratio in enumerate(MASK_RATIOS):
@@ -72,7 +72,7 @@ def logits_of(model, ids):
 
 
 def rounded(x, digits):
-    """Short for the file; a margin that no decision limited is no number in JSON."""
+    """Short for the file; if no decision limited a margin, it is not a number in JSON."""
     return float(f"{x:.{digits}g}") if math.isfinite(x) else None
 
 

@@ -1,10 +1,10 @@
 """Rows that show the model's own guesses.
 
-A decoder that commits below certainty leaves tokens behind which are wrong in their own way: they fit each other, as random
-ones do not, and a model that has only met random ones takes them for given. In these rows the model being trained
-commits tokens itself for a few passes, above a threshold drawn for the row, before the step's pass is
-asked for the right token beneath all of them and under the masks that are left (LLaDA2.1's multi-turn forward; the
-token-to-token half of its objective).
+A decoder that commits at low confidence leaves wrong tokens of a special kind: they fit each other, as random ones do
+not, and a model that has only seen random ones accepts them. In these rows the model being trained commits tokens
+itself for a few passes, above a threshold drawn for the row. Then the step's pass has to predict the right token at
+all of these positions and at the remaining masks (LLaDA2.1's multi-turn forward; the token-to-token half of its
+objective).
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ import torch
 
 from .decode import sure_enough
 
-HIGHEST = 0.5       # threshold; what a model commits far above it is right too often to teach much
+HIGHEST = 0.5       # threshold; commits far above it are right too often to teach much
 MOST_PASSES = 4
-WRONG_WEIGHT = 3.0  # a guess is right nine times in ten, and to copy what is shown must not pay
+WRONG_WEIGHT = 3.0  # a guess is right nine times in ten, and copying what is shown must not pay off
 
 
 @dataclass(frozen=True)
 class Guess:
     threshold: float
-    end: int            # in the row: masks from here on stay
+    end: int            # in the row: masks from here on are kept
     passes: int
 
 
@@ -33,7 +33,7 @@ def draw(rng, end):
 def committed(model, inputs, pad, guesses, mask):
     """`inputs` [rows, length] with tokens in place of some masks. guesses: {row: Guess}.
 
-    A pass commits in each of these rows what is at least as sure as the threshold, or the surest.
+    A pass commits in each of these rows the tokens that reach the threshold, or the most certain one.
     """
     inputs = inputs.clone()
     for turn in range(max(g.passes for g in guesses.values())):
@@ -48,7 +48,7 @@ def committed(model, inputs, pad, guesses, mask):
 
 
 def fill(model, batch, mask):
-    """Puts the guesses of a batch into its inputs; the wrong ones weigh more than others."""
+    """Puts the guesses of a batch into its inputs; wrong ones get a larger weight."""
     if not batch.guesses:
         return
     before = batch.inputs

@@ -1,7 +1,7 @@
-"""What a model knows of one line: all before it right, the line and everything behind it masked.
+"""What a model knows of one line: everything before it is right, the line and everything after it masked.
 
-Answers of the second recipe are chains, so the share of right answers is far from the share of right lines; this
-is the figure to watch while such a model trains.
+Answers of the second recipe are chains, so the share of right answers is far from the share of right lines; this is the
+figure to monitor while such a model trains.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ class LineOutcome:
 
 @torch.no_grad()
 def lines_of(model, item, tokenizer, block):
-    """One LineOutcome per line of the answer but the first, which repeats the prompt in most tasks."""
+    """One LineOutcome per line of the answer except the first, which repeats the prompt in most tasks."""
     prompt, answer = tokenizer.encode(chat(item["prompt"])), tokenizer.encode(item["answer"])
     ends = line_ends(answer, tokenizer.encode("\n")[0])
     spans = [(begin, end) for begin, end in zip(ends, ends[1:]) if end > begin]
     if not spans:
         return []
     mask = tokenizer.special[MASK]
-    # The canvas ends with the block that the line begins in, or with the line.
+    # The canvas ends with the block in which the line begins, or with the line.
     rows = [prompt + answer[:begin] + [mask] * (max(end, (begin // block + 1) * block) - begin) for begin, end in spans]
     length = max(map(len, rows))
     ids = torch.tensor([row + [mask] * (length - len(row)) for row in rows])

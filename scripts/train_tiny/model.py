@@ -1,10 +1,10 @@
 """LLaDA's architecture in plain PyTorch.
 
-This model is what an engine is compared with, so every step should be readable next to
-the engine's own: nothing here calls a fused norm or attention. (PyTorch's fused attention also trains
-slower on a CPU: 4,400 tokens per second of the second recipe against 5,200, one thread, bfloat16.)
-The module tree carries the names of the Hugging Face LLaDA checkpoints, hence
-`state_dict()` is already what the exporter writes.
+Engines are compared with this model, so every step should be readable: nothing here calls a
+fused norm or attention. (PyTorch's fused attention also trains slower on a CPU: 4,400 tokens
+per second of the second recipe against 5,200, one thread, bfloat16.) The module tree has the
+names of the Hugging Face LLaDA checkpoints, so `state_dict()` is already what the exporter
+writes.
 """
 
 import json
@@ -46,7 +46,7 @@ class ModelConfig:
     def from_json(cls, path):
         with open(path, encoding="utf-8") as f:
             raw = json.load(f)
-        # Anything this file does not implement must not be read as if it were absent.
+        # Unsupported settings must be errors, not silently ignored.
         expected = {"model_type": "llada", "block_type": "llama", "activation_type": "silu",
                     "layer_norm_type": "rms", "rope": True, "weight_tying": False,
                     "include_bias": False, "include_qkv_bias": False, "scale_logits": False,
@@ -67,7 +67,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x):
-        # In float32 even under bf16 autocast, as the mean of squares loses too much otherwise.
+        # In float32 even under bf16 autocast, because the mean of squares loses too much otherwise.
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return (self.weight * wide).to(x.dtype)
@@ -82,7 +82,7 @@ def rope_tables(config, length):
 
 
 def rotate(x, cos, sin):
-    """Half-split pairing: element j turns with element j + head_dim / 2."""
+    """Half-split pairing: element j rotates with element j + head_dim / 2."""
     a, b = x.float().chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
@@ -128,9 +128,9 @@ class Block(nn.Module):
 class LayerKV:
     """Keys and values of one layer over a whole canvas, kept after a full pass.
 
-    A later pass over rows [first, last) sees its own keys and values in place
-    of the kept ones. The kept ones are not changed: the rows of a partial pass
-    are computed anew in every pass anyway.
+    A later pass over rows [first, last) uses its own keys and values instead of the stored ones
+    there. The stored ones do not change: the rows of a partial pass are recomputed in every pass
+    anyway.
     """
 
     def __init__(self):
@@ -168,9 +168,9 @@ class Llada(nn.Module):
     def forward(self, ids, first=0, pad=None, cache=None, layout=None):
         """Logits [batch, rows, vocabulary] of the rows that begin at position `first`.
 
-        pad: bool [batch, rows], True where a row of the batch has ended and
-             nobody may attend; cache: one LayerKV per layer; layout: for rows that do not stand in one
-             line, (positions [batch, rows], may attend: bool [batch, rows, rows]), in place of both.
+        pad: bool [batch, rows], True where a row of the batch has ended and is not visible; cache: one LayerKV per
+        layer; layout: for rows that are not a plain sequence, (positions [batch, rows], attention mask: bool [batch,
+        rows, rows]), instead of both.
         """
         transformer = self.model["transformer"]
         last = first + ids.shape[1]
@@ -198,9 +198,9 @@ class Llada(nn.Module):
     def reset_parameters(self, seed):
         """The start of a training run.
 
-        Embeddings have deviation 0.3 and the head is zero, so the first predictions are even;
-        the matrices get 1/sqrt(inputs), less with depth where they add to the residual stream.
-        Drawn from a generator of its own, so the start does not depend on who drew before.
+        Embeddings have deviation 0.3 and the head is zero, so the first predictions are uniform; the matrices get
+        1/sqrt(inputs), less with depth where they add to the residual stream. Uses a separate random generator, so the
+        result does not depend on other draws.
         """
         generator = torch.Generator().manual_seed(seed)
         for name, p in self.named_parameters():

@@ -6,9 +6,9 @@ import torch
 def orthogonalised(g, steps=5, low_precision=False):
     """Nearly the orthogonal factor of g: all singular values are driven towards 1.
 
-    A quintic Newton-Schulz iteration; its coefficients give up exactness (values end
-    in about 0.7 to 1.2) for speed from small singular values, so bfloat16 loses nothing that
-    matters, and is faster for wide matrices.
+    A quintic Newton-Schulz iteration; its coefficients trade exactness (values end in about 0.7 to 1.2) for
+    fast growth of small singular values, so bfloat16 loses nothing that matters, and is faster for wide
+    matrices.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g / (g.norm() + 1e-7)

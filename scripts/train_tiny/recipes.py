@@ -1,4 +1,4 @@
-"""What the commands need to know about a model to be made: one entry per recipe."""
+"""What the commands need to know about a model: one entry per recipe."""
 
 import random
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Recipe:
     stage: Callable         # (tokens, budget, step) -> settings of a step
     draw_batches: Callable  # (seed, step, stage, tokenizer) -> batches
     check_budget: Callable = field(default=schedule.check_budget)
-    # Golden outputs: decodes alone, of this many items, with weights as a float16 file holds them; 0: all of golden.py.
+    # Golden outputs: decodes only, of this many items, with weights rounded to float16; 0: all of golden.py.
     golden_runs: int = 0
     golden_methods: tuple = tuple(METHODS)
 
@@ -38,14 +38,14 @@ def tiny_texts(seed, count=30_000):
 
 
 def harder_texts(seed):
-    # Words only: merges across digits and signs would hide the chains' links. "run" began the prompts of a task that was
-    # given up (README.md); the shipped model's tokenizer has its merges.
+    # Words only: merges across digits and signs would hide the chains' links. "run" began the prompts of a task that
+    # was abandoned (README.md); the shipped model's tokenizer has its merges.
     return [chat(word.capitalize()) for word in ("calc", "sums", "row", "grid", "run", "sort")]
 
 
 def harder_batches(seed, step, now, tokenizer, parts=2):
     def groups(rows):
-        # Chained rows have an attention of their own.
+        # Chained rows have a special attention mask.
         kinds = ([r for r in rows if bool(r.segments) == chained] for chained in (False, True))
         return [group for kind in kinds if kind for group in data.by_length(kind, parts)]
 
@@ -55,7 +55,7 @@ def harder_batches(seed, step, now, tokenizer, parts=2):
     return [data.collate(group, tokenizer) for group in groups(rows)]
 
 
-HARDER_MERGES = 28          # all that its words yield
+HARDER_MERGES = 28          # all that its words give
 
 RECIPES = {r.name: r for r in (
     Recipe("tiny", ModelConfig(), round(schedule.FULL_RUN * 1e6), MERGES, 64, tasks.held_out,

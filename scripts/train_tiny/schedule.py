@@ -1,7 +1,7 @@
-"""What changes while training goes on, as functions of the tokens seen.
+"""Settings that change during training, as functions of the tokens seen.
 
-All marks are in millions of tokens of a full run of FULL_RUN; a run with another
-budget goes through the same stages, stretched or squeezed in proportion.
+All marks are in millions of tokens of a full run of FULL_RUN; a run with another budget goes through the same stages,
+scaled in proportion.
 """
 
 import math
@@ -13,7 +13,7 @@ WARMUP_STEPS = 200
 MUON_RATE, MUON_RATE_LATER = 0.007, 0.006
 ADAM_RATE = 0.003
 
-# Level 2 with more weight on what is learnt last. The evaluation keeps the level's own mix.
+# Level 2 with more weight on what is learnt last. The evaluation uses the level's own mix.
 HARD_MIX = dict(math1=3, math2=9, math3=13, math4=16, explain=11, arith=2, sum=7, copy=4,
                 reverse=8, sort=12, number=4, minmax=3, lookup=6, table=4, pairs=6)
 
@@ -24,7 +24,7 @@ class Stage:
     hard_mix: bool          # whether level 2 uses HARD_MIX
     whole_canvas: float     # share of rows padded to 32 or 64 instead of 0-4 tokens
     cut_rows: float         # share of rows masked as block-wise decoding meets them
-    cut_at_equals: float    # share of the cuts that stand right after a "="
+    cut_at_equals: float    # share of the cuts that are right after a "="
     gentle: float           # share of rows that mask with 0.4 t
     pad_weight: float       # loss weight of the padding after the first end of text
     short_power: float      # weight (16 / answer length) ** this
@@ -66,7 +66,7 @@ def stage(tokens, budget, step):
 
 
 def ema_decay(step):
-    """Short at first, so that the average does not carry the random start along."""
+    """Short at first, so that the average does not preserve the random start."""
     return min(0.999, (1 + step) / (10 + step))
 
 

@@ -1,12 +1,12 @@
-"""Writes the items of honest selection: `choose`, on which configurations may be tried at will, and `publish`, which no
-choice may look at. Needs Python alone.
+"""Writes the item sets for unbiased selection: `choose`, on which any configuration may be tried, and `publish`, which
+no choice may use. Needs only Python.
 
     python3 -m train_tiny.sets --out DIR [--check]     # from scripts/; --check: compare with the files instead
 
 Training saw the prompts of neither: both come from the buckets that `split` holds out, `choose` from that of
-validation.jsonl, `publish` from that of test.jsonl. So no prompt can be in both. Earlier choices of this project looked
-at validation.jsonl and test.jsonl of seed 0; `publish` leaves their prompts out. The generators' seeds are fixed here:
-with a free seed, a second look at another draw would be a choice again.
+validation.jsonl, `publish` from that of test.jsonl. So no prompt can be in both. Earlier choices of this project used
+validation.jsonl and test.jsonl of seed 0; `publish` excludes their prompts. The generators' seeds are fixed here: with
+a free seed, using another draw would again be a choice.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from . import tasks
 from .harder import tasks as harder_tasks
 
 SEEN = 500      # items of the held-out files of seed 0
-# Of `recur` there are but 182 prompts in the bucket of test.jsonl, 100 of them seen; of the other tasks there are enough.
+# `recur` has only 182 prompts in the bucket of test.jsonl, 100 of them seen; other tasks have enough.
 ALIKE = dict.fromkeys(harder_tasks.MAKERS, 100)
 PUBLISHED = {**dict.fromkeys(harder_tasks.MAKERS, 230), "recur": 80}
 
@@ -35,7 +35,7 @@ def tiny(rng, bucket, seen, count):
 
 
 def harder(rng, bucket, seen, counts):
-    """So many full-length examples of each task, one task after the other as long as it has some left."""
+    """That many full-length examples of each task, in rotation as long as there are some left."""
     found, left = {}, dict(counts)
     while any(left.values()):
         for task in [t for t, n in left.items() if n]:

@@ -1,9 +1,9 @@
-"""Answers a task from its prompt alone, by reading the English again.
+"""Answers a task from its prompt only, by parsing the English text.
 
 It shares the tables of names and words with the generator, but none of its
-arithmetic or wording, and accepts nothing outside the limits it knows; so it
-says of a given item both whether the answer is right and whether the item is one
-that the generator could have made.
+arithmetic or wording, and accepts nothing outside the known limits; so it tells
+both whether an item's answer is right and whether the generator could have made the
+item.
 """
 
 import re
@@ -34,7 +34,7 @@ VERBS = {"+": "Add {}: ", "-": "Take away {}: ", "*": "Times {}: ", "/": "Divide
 
 
 class Unreadable(ValueError):
-    """The prompt is none of this generator's."""
+    """The prompt does not come from this generator."""
 
 
 def need(condition, prompt):
@@ -184,7 +184,7 @@ def solve(prompt):
 
 
 def check(items):
-    """Messages about items (dicts with task, prompt, answer) that do not agree; none if all do."""
+    """Messages about inconsistent items (dicts with task, prompt, answer); none if all are right."""
     wrong = []
     for i, item in enumerate(items):
         try:

@@ -1,8 +1,8 @@
 """Synthetic tasks: short prompts with exactly one right answer.
 
-The answers of most tasks show their intermediate results, so that the order in
-which a decoder commits tokens matters, as it does for a large model.
-Everything is a function of the random generator that is passed in.
+The answers of most tasks show their intermediate results, so that the order in which a decoder commits
+tokens matters, as it does for a large model. Everything is a function of the random generator that is passed
+in.
 """
 
 import operator
@@ -27,8 +27,8 @@ MAX_START, MAX_OPERAND, MAX_TOTAL = 15, 10, 30
 
 INTROS = ("{hero} has {n} {things}.", "{hero} has a box with {n} {things}.",
           "{hero} starts with {n} {things}.", "At first {hero} has {n} {things}.")
-# (operation, sentence); "/" always halves. One sentence is picked, all alike; so
-# additions and subtractions are more frequent than products, which fit in less often too.
+# (operation, sentence); "/" always halves. Sentences are picked uniformly, so additions and subtractions are more
+# frequent than products, which also fit less often.
 STEPS = (
     ("+", "{friend} gives {hero} {n} more."), ("+", "Then {hero} gets {n} more {things}."),
     ("+", "Mom adds {n} {things}."), ("+", "{hero} wins {n} {things}."),
@@ -81,7 +81,7 @@ class Level:
     """How long each task's input is, as (least, most), and how often each task comes."""
     explain: tuple
     digits: tuple       # sum
-    copy: tuple         # copy and number, where position is all that matters
+    copy: tuple         # copy and number, where only position matters
     arrange: tuple      # reverse and sort
     numbers: tuple      # minmax
     pairs: tuple
@@ -110,7 +110,7 @@ CALCULATE = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": opera
 
 
 def draw_step(rng, total):
-    """A sentence, its operand and what it makes of `total`, all within the limits."""
+    """A sentence, its operand and the resulting `total`, all within the limits."""
     while True:
         op, sentence = rng.choice(STEPS)
         if op == "+" and total < MAX_TOTAL:
@@ -199,7 +199,7 @@ def list_task(task):
         n = rng.randint(*(level.copy if task in ("copy", "number") else level.arrange))
         kind = rng.choices(("word", "letter", "digit"), (2, 2, 1))[0]
         if kind == "word":
-            # Mostly without repeats; some with, as a repeated word is what confuses a copier.
+            # Mostly without repeats; some with, because a repeated word confuses a model that copies.
             items = rng.choices(WORDS, k=n) if rng.random() < 0.25 else rng.sample(WORDS, n)
         elif kind == "letter":
             items = rng.sample(LETTERS, n)
@@ -256,7 +256,7 @@ MAKERS = {**{f"math{n}": math_task(n) for n in (1, 2, 3, 4)},
 
 
 def split(prompt):
-    """A prompt's set depends on the prompt alone, so no generator can leak one into training."""
+    """A prompt's set depends only on the prompt, so no generator can leak one into training."""
     return {0: "validation", 1: "test"}.get(zlib.crc32(prompt.encode()) % 40, "train")
 
 

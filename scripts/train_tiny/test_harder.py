@@ -131,7 +131,7 @@ def test_chained_rows_cannot_see_what_they_are_asked(tokenizer):
             inputs = batch.inputs.clone()
             inputs[i, row.begin - 1] = 7
             assert not torch.equal(before[i, asked], model(inputs, pad=batch.pad, layout=batch.layout)[i, asked])
-        # One segment alone with the prompt is an ordinary row.
+        # A single segment with the prompt is an ordinary row.
         row = rows[0]
         n = row.segments.count(1)
         plain = torch.cat((batch.inputs[:1, :row.begin], batch.inputs[:1, row.begin + len(row.segments):][:, :n]), 1)
@@ -192,7 +192,7 @@ def test_guesses_fill_masks_before_their_end(tokenizer):
         for after in (everything, some_):
             changed = (after != batch.inputs).nonzero()
             assert all(r == i and c < row.guess.end and masked[r, c] for r, c in changed.tolist())
-    # Together as each alone, and the first pass's commit is the surest token.
+    # In a batch the same as separately, and the first pass commits the most certain token.
     together = filled(2.0, 1)
     with torch.no_grad():
         logits = model(batch.inputs, pad=batch.pad)
@@ -232,7 +232,7 @@ def test_curriculum_grows_and_rates_fall():
 def test_batched_decoding_is_that_of_the_reference(tokenizer):
     model = small_model(tokenizer, 2)
     head = model.model["transformer"].ff_out.weight
-    with torch.no_grad():  # the mask is never predicted, no answer ends: what the two treat apart
+    with torch.no_grad():  # the mask is never predicted, no answer ends: the two differ there
         for token in ("<|mdm_mask|>", "<|eot_id|>", "<|endoftext|>"):
             head[tokenizer.special[token]] = 0
     prompts = [tokenizer.encode(chat(e.prompt)) for e in some(1, 0.5)]
@@ -264,7 +264,7 @@ def test_a_few_steps_and_their_evaluation(tmp_path, capsys):
 def test_golden_decodes_of_rounded_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(RECIPES, "harder", replace(RECIPE, golden_runs=1))
     shared = ["--out", str(tmp_path), "--recipe", "harder"]
-    # Few steps decide nothing, so that decodes run to the end of the canvas; one method is enough to wait for.
+    # A few steps decide nothing, so that decodes run to the end of the canvas; testing one method is enough.
     assert main(["all", *shared, "--tokens", "12e3", "--methods", "dual_threshold0.9"]) == 0
     assert "golden runs right" in capsys.readouterr().out
     with open(tmp_path / "golden" / "decode_dual_threshold0.9.json", encoding="utf-8") as f:
@@ -275,7 +275,7 @@ def test_golden_decodes_of_rounded_weights(tmp_path, capsys, monkeypatch):
 
 def test_lines_are_asked_behind_a_clean_past(tokenizer):
     class Knows(torch.nn.Module):
-        """Says what the answer holds wherever all before the current line is right, and nothing else."""
+        """Predicts the answer where everything before the current line is right, and nothing else."""
 
         def __init__(self, ids, wrong):
             super().__init__()

@@ -1,4 +1,4 @@
-"""The sets of honest selection: `python3 scripts/train_tiny/test_sets.py`, without further packages."""
+"""The sets for unbiased selection: `python3 scripts/train_tiny/test_sets.py`, without further packages."""
 
 import json
 import pathlib

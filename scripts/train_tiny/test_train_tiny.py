@@ -54,7 +54,7 @@ def config(tokenizer):
 def small_model(config, seed=0):
     model = Llada(config)
     model.reset_parameters(seed)
-    # Training starts from a zero head, with which every comparison of logits would hold.
+    # Training starts from a zero head, with which every comparison of logits would succeed.
     torch.manual_seed(seed)
     torch.nn.init.normal_(model.model["transformer"].ff_out.weight)
     return model.eval()
@@ -248,7 +248,7 @@ def test_orthogonalised_matrix_has_singular_values_near_one():
 
 def test_one_step_lowers_the_loss_on_its_own_batch(config, tokenizer):
     trainer = Trainer(config, tokenizer, BUDGET)
-    trainer.step = 300  # past the warm-up, which would make the step too small to see
+    trainer.step = 300  # past the warm-up, in which the step would be too small to see
     before = trainer.train_step()["loss"]
     trainer.step, trainer.tokens = 300, 0
     after = trainer.train_step()["loss"]

@@ -6,8 +6,8 @@ from collections import Counter
 
 import regex
 
-# LLaDA's pre-tokenizer. Every digit is a piece of its own, and a space before a digit too,
-# as only letters and punctuation may take the space in front of them along.
+# LLaDA's pre-tokenizer. Every digit is a separate piece, and so is a space before a digit, because only letters and
+# punctuation may include the space before them.
 PATTERN = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
            r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
 SPECIAL = ("<|startoftext|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>",
@@ -31,9 +31,9 @@ def chat(prompt):
 
 
 def byte_alphabet():
-    """GPT-2's printable stand-in for each byte, in GPT-2's order: first the bytes that
-    stand for themselves, then the others, which get the code points from 256 on.
-    """
+    """GPT-2's printable substitute for each byte, in GPT-2's order: first the bytes
+    that represent themselves, then the others, which get the code points from 256
+    on."""
     own = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in own]
     return {**{b: chr(b) for b in own}, **{b: chr(256 + i) for i, b in enumerate(others)}}
@@ -65,8 +65,8 @@ def train_merges(texts, count):
     pieces = Counter(printable(piece) for text in texts for part in border.split(text)
                      for piece in regex.findall(PATTERN, part))
     words = [(list(piece), n) for piece, n in pieces.items()]
-    # Ties go to the pair of lower ids, i.e. to the older symbols; the order in which the
-    # texts happened to come must not matter.
+    # Ties go to the pair of lower ids, i.e. to the older symbols; the order of the texts must not
+    # matter.
     ids = {c: i for i, c in enumerate(ALPHABET.values())}
     merges = []
     while len(merges) < count:
@@ -93,7 +93,7 @@ class Tokenizer:
         self.texts = {i: t for t, i in self.vocab.items()}
         self.special_texts = {i: t for t, i in self.special.items()}
         self.border = regex.compile(f"({'|'.join(map(regex.escape, self.special))})")
-        self.known = {}  # pieces met before; the tasks use only some hundreds
+        self.known = {}  # cache of pieces; the tasks use only some hundreds
 
     @classmethod
     def load(cls, directory):

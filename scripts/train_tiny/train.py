@@ -34,7 +34,7 @@ class Trainer:
         self.seconds = 0.0
         self.model = Llada(config)
         self.model.reset_parameters(seed)
-        # The first recipe's published rates belong to an update in float32.
+        # The first recipe's published rates are for an update in float32.
         self.optimizers = make_optimizers(self.model, low_precision=bf16 and recipe != "tiny")
         self.average = {n: p.detach().clone() for n, p in self.model.named_parameters()}
 
@@ -44,8 +44,8 @@ class Trainer:
     def train_step(self):
         """One step; returns its mean cross-entropies over masked tokens.
 
-        loss: weighted, what is minimised; ce: unweighted, without the padding behind the
-        answers; ce_padded: unweighted with it.
+        loss: weighted, what is minimised; ce: unweighted, without the padding after the answers; ce_padded: unweighted
+        with it.
         """
         now = self.recipe.stage(self.tokens, self.budget, self.step)
         batches = self.recipe.draw_batches(self.seed, self.step, now, self.tokenizer)
@@ -92,7 +92,7 @@ class Trainer:
                  "model": self.model.state_dict(), "average": self.average,
                  "optimizers": [o.state_dict() for o in self.optimizers],
                  "merges": [" ".join(m) for m in self.tokenizer.merges]}
-        # A run that is killed while it saves must not lose the checkpoint before.
+        # A run that is killed while it saves must not lose the previous checkpoint.
         torch.save(state, f"{path}.partial")
         os.replace(f"{path}.partial", path)
 
@@ -124,7 +124,7 @@ def run(trainer, directory, minutes=None, log_every=50, save_every=500, stop_tok
     """Trains until the budget, `stop_tokens` or `minutes` are used up; True if the budget is."""
     checkpoint = os.path.join(directory, "checkpoint.pt")
     limit = min(trainer.budget, stop_tokens or trainer.budget)
-    # A run that is asked to end (SIGTERM) keeps its last step.
+    # On SIGTERM the last step is saved.
     asked = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
     started = last = saved = time.monotonic()

@@ -1,4 +1,4 @@
-"""Holds this package against a reference directory: the files, logits and decodes of a
+"""Compares this package with a reference directory: the files, logits and decodes of a
 checkpoint that was made elsewhere.
 """
 

@@ -1,1 +1,1 @@
-"""The second recipe: long answers in which every line needs the line before."""
+"""The second recipe: long answers in which every line depends on the line before."""

@@ -1,22 +1,22 @@
 """Rows that teach every line of an answer at once.
 
-In a row as a decoder meets it, most of what is masked cannot be known yet: of an answer of fifteen lines,
-one line is a lesson. Here the answer stands twice behind the prompt, at the same positions: once clean, cut into
-segments of one to three lines of which each sees itself and what is before it, and once masked, where a segment
-sees the prompt, the clean segments before its own, and itself (the attention mask of block diffusion, arXiv
-2503.09573, §3.3, with lines for blocks). Nothing masked can see its own answer, and every line is a lesson for
-twice the tokens.
+In a row that a decoder would see, most masks cannot be predicted yet: of an answer of fifteen lines, only one can
+be learnt from. Here the answer occurs twice after the prompt, at the same positions: once clean, cut into segments
+of one to three lines of which each sees itself and what is before it, and once masked, where a segment sees the
+prompt, the clean segments before its own, and itself (the attention mask of block diffusion, arXiv 2503.09573,
+ 3.3, with lines for blocks). No masked token can see its own answer, and every line can be learnt from, for twice
+the tokens.
 
-No decoder meets such rows: clean lines do not see what follows them. They only teach what the rows of `data` are too
-dilute for, before those take over.
+No decoder sees such rows: clean lines do not see what follows them. They only teach what the rows of `data` contain too
+rarely, before those take over.
 """
 
 from ..data import Row
 from ..tokenizer import EOS, EOT, chat
 from . import data
 
-SEGMENT_LINES = (1, 1, 1, 1, 1, 1, 2, 2, 3)     # one of them per segment
-ALL_MASKED = 0.6            # share of the segments that are masked throughout
+SEGMENT_LINES = (1, 1, 1, 1, 1, 1, 2, 2, 3)     # lines per segment, drawn from these
+ALL_MASKED = 0.6            # share of the segments that are completely masked
 
 
 def line_ends(ids, newline):

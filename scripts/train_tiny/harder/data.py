@@ -1,14 +1,14 @@
 """Rows of the second recipe.
 
-Decoding is block-wise, so a large share of the rows shows what it meets: blocks left of the
-current one are clean, the current one partly masked, everything right of it masked. Of what lies
-right, most cannot be known yet; it keeps a small weight, which leaves the confidences there honest
-without drowning the current block in noise. Some of these rows end soon after the current
-block, as a decoder without a suffix sees them, and cost less.
+Decoding is block-wise, so a large share of the rows shows what a decoder sees: blocks left of the current one are
+clean, the current one is partly masked, everything right of it masked. Most positions to the right cannot be
+known yet; they keep a small weight, which keeps their confidences calibrated without too much noise for the
+current block. Some of these rows end soon after the current block, as a decoder without a suffix sees them, and
+cost less.
 
-Part of the rows also show wrong tokens, as a decoder that commits early leaves behind; what belongs there is
-to be predicted, and beneath some of the right ones, too (the token-to-token objective of LLaDA2.1). Methods that look at
-committed positions again (revision, draft-edit) ask a model for just that.
+Part of the rows also show wrong tokens, such as an early commit leaves; the right token is the target there, and also
+at some of the right ones (the token-to-token objective of LLaDA2.1). Methods that review committed positions (revision,
+draft-edit) need a model to do exactly that.
 """
 
 from dataclasses import replace
@@ -19,9 +19,9 @@ from ..tokenizer import EOS, EOT, chat
 
 CANVAS = 192
 NEXT_WEIGHT, LATER_WEIGHT = 0.3, 0.1
-PAD_WEIGHT = 0.2            # of the padding behind the first end of text
+PAD_WEIGHT = 0.2            # of the padding after the first end of text
 WORST_NOISE = 0.12          # largest share of wrong tokens among the visible ones of a noisy row
-RIGHT_SHARE = 0.15          # of the right ones that are to be predicted there
+RIGHT_SHARE = 0.15          # of the right ones that are targets there
 
 
 def block_of(size, answer, rng):
@@ -49,7 +49,8 @@ def mask(size, answer, t, now, rng):
 
 
 def mask_for_guesses(size, answer, rng):
-    """As `mask`, and the guess, whose end counts from the canvas's start. Guesses may reach back into the block before."""
+    """Like `mask`, with the guess, whose end counts from the canvas's start. Guesses may extend into the block
+    before."""
     first, weights, size = block_of(size, answer, rng)
     cut = max(0, first + rng.randrange(-BLOCK, BLOCK))
     return list(range(cut, size)), weights, size, guesses.draw(rng, first + BLOCK)

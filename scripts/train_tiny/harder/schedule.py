@@ -1,8 +1,8 @@
 """The second recipe's curriculum, in tokens seen.
 
-The marks are absolute: unlike the first recipe's they are not stretched over the budget, so
-that a run can be given a larger budget when it turns out to need one. Only the fall of the rates
-depends on the budget; raising it brings them back up.
+The marks are absolute: unlike the first recipe's they do not scale with the budget, so that a run can be given
+a larger budget if it needs one. Only the decay of the rates depends on the budget; raising it raises them
+again.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 WARMUP_STEPS = 150
 ADAM_SHARE = 0.6            # AdamW's rate, in Muon's
 
-PEAK_RATE = 0.0035          # of Muon; falls evenly to nothing over the budget
+PEAK_RATE = 0.0035          # of Muon; decays linearly to zero over the budget
 MIX = dict(calc=1, sums=1, recur=1.2, grid=0.7, sort=1.2)
 LAST = dict(calc=0.8, sums=0.8, recur=2, grid=1.5, sort=1)
 
@@ -47,12 +47,12 @@ def stage(tokens, budget, step):
         chained=since((0, 0.9), (4, 0.7), (6.5, 0.5), (9, 0.3)),
         cut_rows=since((0, 0.4), (2, 0.6)),
         gentle=since((0, 0.5), (3, 0.25), (6, 0.0)),
-        # From a model that is mostly right about what it is sure of.
+        # From a model that is mostly right where it is confident.
         guessing=since((0, 0.0), (15, 0.5)),
-        # Wrong tokens only confuse before the rules are known.
+        # Wrong tokens only confuse the model before it knows the rules.
         noisy=since((0, 0.0), (8.5, 0.35), (15, 0.25)),
         whole_canvas=since((0, 0.02), (6, 0.1), (9, 0.2)),
-        # Small batches at first: what a format needs is steps. Later, fewer of them cost less of Muon's work.
+        # Small batches at first: learning a format takes steps. Later, fewer of them save Muon's work.
         batch_tokens=since((0, 2048), (1, 3072)),
         muon_rate=rate,
         adam_rate=rate * ADAM_SHARE)

@@ -1,4 +1,4 @@
-"""Recomputes the second recipe's answers from the prompts alone, with other code than the generator's."""
+"""Recomputes the second recipe's answers from the prompts only, with other code than the generator's."""
 
 import re
 
@@ -19,7 +19,7 @@ def sums(prompt):
 
 def recur(prompt):
     rule, text, last = re.fullmatch(r"Row (\S+) ([012]{5}) ([a-v])", prompt).groups()
-    # The rule as Python: a digit before a letter, and two letters, are products.
+    # The rule as a Python expression: a digit before a letter, and two letters, are products.
     source = re.sub(r"(?<=[\dab])(?=[ab])", "*", rule)
     count = 10 * (ord(last) - ord("a") + 1)
     while len(text) < count:

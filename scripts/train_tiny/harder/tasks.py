@@ -1,15 +1,16 @@
 """Tasks whose answers are chains: a line can only be written once the line before is known.
 
-A decoder that commits a whole block in two passes learns nothing about the methods that
-decide which tokens to commit. Here a block of 32 tokens holds between two and seven
-links of a chain that a shallow network cannot leap over at once (running totals, a
-recurrence, an automaton), so the passes that a block needs are a property of the
-task and not of the model's doubts; lines of `sums` do not depend on each other, and
-those of `sort` follow from the prompt as well as from the line before.
+A decoder that commits a whole block in two passes shows nothing about the methods that decide
+which tokens to commit. Here a block of 32 tokens contains between two and seven links of a chain
+that a shallow network cannot skip (running totals, a recurrence, an automaton), so the passes
+that a block needs are a property of the task and not of the model's uncertainty; lines of `sums`
+do not depend on each other, and those of `sort` follow from the prompt as well as from the line
+before.
 
 What a few million parameters would learn last is made easy: digits are few (a table of sums modulo 10 or 100 took more
-training than everything else together, and tells decoding methods nothing), a line begins with a letter, under which the prompt
-says what is to be done in it, and lines of a task have one width, so that what a line is made of stands at a fixed distance.
+training than everything else together, and shows nothing about decoding methods), a line begins with a letter, under
+which the prompt says what to do in it, and lines of a task have one width, so that the inputs of a line are at a fixed
+distance.
 
 Everything is a function of the random generator that is passed in.
 """
@@ -20,8 +21,8 @@ from dataclasses import dataclass
 
 LABELS = "abcdefghijklmnopqrstuv"
 ROW = 10                    # digits per line of `recur`, cells per line of `grid`
-FAR, NEAR = 5, 2            # of a recurrence: a stands so far back, b so near
-GENERATIONS = 2             # of the automaton from line to line; one at a time, a network leaps over several lines
+FAR, NEAR = 5, 2            # distances in the recurrence: a is this far back, b this near
+GENERATIONS = 2             # of the automaton from line to line; with one, a network skips several lines
 BASE, RUNNING = 3, 5        # digits of `recur` and `calc` count modulo these
 LARGEST = 4                 # digit of `sums`
 RECURRENCES = {
@@ -43,7 +44,7 @@ class Example:
 
 
 def size(rng, ease, shortest, least, most):
-    """How many links: between least and most at ease 0, around `shortest` at ease 1."""
+    """Number of links: between least and most at ease 0, around `shortest` at ease 1."""
     low, high = (round(shortest + (x - shortest) * (1 - ease)) for x in (least, most))
     return rng.randint(low, max(low, high))
 
@@ -96,7 +97,7 @@ def grid(rng, ease):
 
 
 def sort(rng, ease):
-    """Insertion sort. The line of a letter puts the digit of its place among those before it, which are in order."""
+    """Insertion sort. The line of a letter inserts its digit among those before it, which are in order."""
     first = SORTED - size(rng, ease, 2, 8, 11)
     digits = [rng.randrange(10) for _ in range(SORTED)]
     digits[:first] = sorted(digits[:first])
@@ -109,7 +110,7 @@ MAKERS = {f.__name__: f for f in (calc, sums, recur, grid, sort)}
 
 
 def split(prompt):
-    """As in the first recipe: a prompt's set depends on the prompt alone."""
+    """As in the first recipe: a prompt's set depends only on the prompt."""
     return {0: "validation", 1: "test"}.get(zlib.crc32(prompt.encode()) % 40, "train")
 
 

@@ -9,7 +9,7 @@
 .const Y = 1024
 
 C_SET_ADDR_REG a0, gp0, gp0
-li gp1, 128 * N                   ; scales stand behind the elements, 8 bits each
+li gp1, 128 * N                   ; scales follow the elements, 8 bits each
 C_SET_SCALE_REG gp1
 li gp1, N
 C_SET_STRIDE_REG gp1
