@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through its DevTools protocol over two pipes: no package is needed."""
+"""Drives headless Chromium through its DevTools protocol over two pipes, without any package."""
 
 import base64
 import fcntl
@@ -24,7 +24,7 @@ class Browser:
         low_read, self.down = os.pipe()
         self.up, low_write = os.pipe()
         program = find_chromium()
-        # The protocol's two pipes are descriptors 3 and 4 of the browser; here they may have these numbers already.
+        # The protocol's two pipes must be descriptors 3 and 4 of the browser; here they may already have these numbers.
         down_read, up_write = (fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 20) for one in (low_read, low_write))
         shell = f'exec 3<&{down_read} 4>&{up_write} {down_read}<&- {up_write}>&-; exec "$@"'
         self.process = subprocess.Popen(
@@ -92,7 +92,7 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def value(self, expression):
-        """Of an expression of JavaScript, awaited."""
+        """The value of a JavaScript expression, awaited."""
         reply = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in reply:
             raise RuntimeError(f"{expression}: {reply['exceptionDetails']}")
@@ -131,7 +131,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
 
     def media(self, **features):
-        """prefers_color_scheme="dark", prefers_reduced_motion="reduce" """
+        """Media features, for example prefers_color_scheme="dark", prefers_reduced_motion="reduce"."""
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": k.replace("_", "-"), "value": v} for k, v in features.items()])
 

@@ -1,4 +1,4 @@
-"""The page of `dllm serve` in Chromium without a window: `make web-test`. Skipped where there is no Chromium.
+"""The page of `dllm serve` in headless Chromium: `make web-test`. Skipped if Chromium is not installed.
 
     python3 serve_browser_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -96,7 +96,7 @@ class Page(PageCase):
         whole = self.server.post("/v1/chat/completions", {"messages": QUESTION, "algorithm": "low-confidence", "steps": 8,
                                                           "length": 32}).json
         self.assertEqual(self.browser.text(".assistant .bubble"), whole["choices"][0]["message"]["content"])
-        self.browser.wait("document.querySelector('#play').textContent === 'Play'")  # it has been played to its end
+        self.browser.wait("document.querySelector('#play').textContent === 'Play'")  # it has played to the end
         self.assertEqual(self.frame(), 8)
         self.assertNotIn(None, self.cells())
         self.assertIn("NFE 8 of 8", self.browser.text(".run-facts"))

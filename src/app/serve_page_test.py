@@ -1,4 +1,4 @@
-"""The page of `dllm serve`: its files, their headers, and what it asks the server for.
+"""The page of `dllm serve`: its files, their headers, and its requests to the server.
 
     python3 serve_page_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -21,7 +21,7 @@ def policy(reply):
 
 class Files(ServeCase):
     def files(self):
-        """Every file that the page names, and every module that its modules import."""
+        """All files named by the page, and all modules imported by its modules."""
         page = self.server.get("/")
         self.assertEqual(page.status, 200)
         found = {"/": page}
@@ -126,7 +126,7 @@ class Traces(CliCase):
         self.assertEqual(len(one["steps"]), one["result"]["steps"])
         seconds = [step["seconds"] for step in one["steps"]]
         self.assertEqual(seconds, sorted(seconds))
-        # Both clocks count seconds of the same steps: a factor of a thousand would be another unit.
+        # Both clocks count seconds of the same steps: a factor of a thousand would mean different units.
         self.assertLess(seconds[-1], 1000 * one["result"]["seconds"])
         canvas = {}
         for step in one["steps"]:

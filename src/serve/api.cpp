@@ -81,7 +81,7 @@ const std::vector<Route>& routes() {
       {"GET", "/options", list_options},
       {"GET", "/props", props},
       {"GET", "/slots", slots},
-      // It says nothing of the model, and asks for the key itself.
+      // The page contains nothing of the model, and prompts for the key itself.
       {"GET", "/", page, Dialect::kOpenAi, /*open=*/true},
   };
   return all;
@@ -156,7 +156,7 @@ std::int64_t Api::capacity() const {
   return static_cast<std::int64_t>(scheduler.options().parallel) * model.context_length();
 }
 
-/// An estimate for Retry-After: running and waiting requests take about as long as finished ones did.
+/// An estimate for Retry-After: assumes that running and waiting requests take as long as finished ones did.
 int Api::retry_seconds() const {
   const SchedulerCounters c = scheduler.counters();
   const std::uint64_t done = c.finished + c.cancelled;
@@ -192,7 +192,7 @@ bool Api::local_host(std::string_view host) const {
   return false;
 }
 
-/// Why the request is refused before its body is read; nullopt: it is not.
+/// Why the request is refused before its body is read; nullopt if it is not.
 std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
   const HttpRequest& request = call.exchange->request();
   const bool loopback = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");

@@ -1,7 +1,7 @@
 #pragma once
 
 // The connections of http_server.cpp, the only file that includes this.
-#include <utility>  // before Beast 1.74, which misses it under GCC 12
+#include <utility>  // before Beast 1.74, which does not include it under GCC 12
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -43,7 +43,7 @@ std::chrono::steady_clock::duration duration(double seconds) {
 
 class Connection;
 
-/// What connections share with their server.
+/// The state that connections share with their server.
 class ConnectionOwner {
  public:
   virtual const HttpServer::Options& options() const = 0;
@@ -247,7 +247,7 @@ void Connection::on_body(error_code error) {
   }
 }
 
-/// Notices a client that disconnects while its answer is generated. One that has sent more is taken to be there.
+/// Notices a client that disconnects while its answer is generated. One that has sent more data counts as connected.
 void Connection::watch() {
   if (buffer_.size() > 0) return;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), n = number_](error_code error) {
@@ -286,7 +286,7 @@ std::string Connection::head_of(const HttpResponse& response, bool chunked) cons
   if (!response.type.empty()) text += fmt::format("Content-Type: {}\r\n", response.type);
   for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
   if (chunked) text += "Transfer-Encoding: chunked\r\n";
-  // Of an answer without a body it would be the length of the body left out (RFC 9110, 8.6).
+  // For an answer without a body this would be the length of the omitted body (RFC 9110, 8.6).
   const bool bare = response.status == 204 || response.status == 304;
   if (!streaming_ && !bare) text += fmt::format("Content-Length: {}\r\n", response.body.size());
   return text + (keep_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n");
@@ -382,7 +382,7 @@ void Connection::linger() {
   discard();
 }
 
-/// The timeout covers the whole of it.
+/// The timeout applies to the whole of it.
 void Connection::discard() {
   scratch_.resize(16U << 10U);
   stream_.async_read_some(asio::buffer(scratch_), [self = shared_from_this()](error_code error, std::size_t) {

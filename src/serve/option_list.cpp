@@ -1,4 +1,4 @@
-// GET /options: what there is to choose for a generation, as the methods of this build declare it.
+// GET /options: the options of a generation, as this build's methods declare them.
 #include <cmath>
 
 #include "dllm/options.h"
@@ -39,11 +39,11 @@ Json option_json(const OptionInfo& info) {
 Json option_list(const std::vector<OptionInfo>& options) {
   Json list = Json::array();
   for (const OptionInfo& info : options)
-    if (info.type != OptionType::kText) list.push_back(option_json(info));  // files of the server: the operator's
+    if (info.type != OptionType::kText) list.push_back(option_json(info));  // files of the server are the operator's
   return list;
 }
 
-/// Whether the loaded model takes the method with everything else at its default.
+/// Whether the loaded model supports the method with all other options at their defaults.
 bool usable(const LanguageModel& model, const std::string& selector, const std::string& method) {
   GenerateOptions options;
   return options.set(selector, method) && model.resolve(options);

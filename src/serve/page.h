@@ -6,7 +6,7 @@
 
 namespace dllm::serve {
 
-/// Where the page's files are, but for the page itself, which is "/".
+/// The folder of the page's files; the page itself is "/".
 inline constexpr std::string_view kPageFolder = "/page/";
 
 /// GET / and everything below kPageFolder: the page's files, which are part of the program (web/README.md).

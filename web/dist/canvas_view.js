@@ -67,7 +67,7 @@ export class CanvasView {
         const { node } = shown;
         node.className = "cell";
         if (shown.key !== "" && cell.event !== "none")
-            void node.offsetWidth; // the animation begins anew
+            void node.offsetWidth; // restarts the animation
         shown.key = key;
         const masked = cell.id < 0;
         node.classList.add(masked ? "masked" : `c${confidenceClass(cell.confidence)}`);
@@ -126,7 +126,7 @@ export class CanvasView {
         if (target >= 0 && target <= last)
             this.cells[target]?.node.focus();
     }
-    /** What has happened at a position until the step that is shown. */
+    /** The history of a position up to the shown step. */
     drawHistory(into, position) {
         const entries = historyOf(this.run, position, this.shown);
         const cell = this.replay.seek(this.shown)[position];

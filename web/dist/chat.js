@@ -1,8 +1,8 @@
-// The conversation: messages, and the runs that made the answers.
+// The conversation: messages, and the runs that produced the answers.
 import { runTitle } from "./choice.js";
 import { button, element, find, setText } from "./dom.js";
 import { seconds } from "./timeline.js";
-/** An answer on the screen; of several runs the first one's text goes on in the conversation. */
+/** An answer on the screen; with several runs, the conversation continues with the text of the first. */
 export class AnswerView {
     runs;
     node = element("li", { class: "message assistant" });
@@ -38,7 +38,7 @@ export class AnswerView {
         const facts = run.result;
         setText(part.foot, facts === null ? "stopped" : `${runTitle(run.options)} \u00b7 NFE ${facts.nfe} \u00b7 ${seconds(facts.seconds)}`);
     }
-    /** What the conversation goes on with. */
+    /** The text with which the conversation continues. */
     get text() {
         return this.runs[0]?.result?.text ?? this.parts[0]?.text ?? "";
     }
@@ -67,7 +67,7 @@ export class Chat {
         this.mark(view);
         return view;
     }
-    /** Without an answer the question does not count. */
+    /** Removes and returns the last question, which got no answer. */
     withdraw() {
         return this.messages.pop();
     }

@@ -1,11 +1,11 @@
-// What a person has chosen for a method: the fields of a request.
-/** Fields that have a place of their own in the form, in its order. */
+// The user's choices for a method: the fields of a request.
+/** Fields with a fixed place in the form, in the form's order. */
 export const PART_KEYS = ["algorithm", "window", "cache", "suffix"];
 export const COMMON_KEYS = ["length", "block_length", "temperature", "seed"];
 export function methodOf(list, part, name) {
     return list.parts.find((one) => one.key === part)?.methods.find((one) => one.name === name);
 }
-/** Options of the methods that are chosen: those that the form shows below them. */
+/** Options of the chosen methods: those that the form shows below them. */
 export function methodOptions(list, choice, defaults) {
     const found = [];
     for (const part of PART_KEYS) {
@@ -17,8 +17,8 @@ export function methodOptions(list, choice, defaults) {
     }
     return found;
 }
-/** What a choice asks the server for. Values that belong to no option that is shown are left out: another method was
- *  chosen since. Numbers are checked by the server, which says what is wrong. */
+/** The request fields of a choice. Values of options that are no longer shown, because another method was chosen, are
+ *  left out. The server checks numbers and reports errors. */
 export function requestFields(list, choice, defaults) {
     const fields = {};
     const preset = choice["preset"] ?? "";
@@ -38,7 +38,7 @@ export function requestFields(list, choice, defaults) {
 function valueOf(info, text) {
     if (info.type === "boolean")
         return text === "true";
-    // Texts go as they are: the server reads numbers in them too, 64-bit seeds among them.
+    // Texts are sent unchanged: the server reads numbers from them too, including 64-bit seeds.
     return text;
 }
 /** "threshold · dual · threshold 0.8": a choice in one line. */
@@ -53,7 +53,7 @@ export function summary(choice, fields, defaults) {
     }
     return parts.join(" \u00b7 ");
 }
-/** The options in which two runs differ, and those that name the method: what a person wants to read above a canvas. */
+/** The options that name the method, and those in which two runs differ: the title above a canvas. */
 export function runTitle(options, other) {
     const title = [String(options["algorithm"] ?? "answer")];
     for (const [key, plain] of [

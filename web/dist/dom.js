@@ -1,4 +1,4 @@
-// The only way in which the page makes elements: texts become text nodes, never markup.
+// The only code of the page that creates elements: texts become text nodes, never markup.
 export function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -12,14 +12,14 @@ export function element(tag, attributes = {}, ...children) {
             made.append(child);
     return made;
 }
-/** An element that the page's HTML has. */
+/** An element of the page's HTML. */
 export function find(id, type) {
     const found = document.getElementById(id);
     if (!(found instanceof type))
         throw new Error(`the page has no #${id}`);
     return found;
 }
-/** Changes the text only where it differs: a screen reader need not read it again. */
+/** Changes the text only if it differs, so that a screen reader does not read it again. */
 export function setText(node, text) {
     if (node.textContent !== text)
         node.textContent = text;
@@ -32,7 +32,7 @@ export function button(label, attributes, onClick) {
 export function prefersLessMotion() {
     return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
-/** What the browser keeps for the page; nothing, where storage is off. */
+/** The page's value in the browser's storage; nothing if storage is disabled. */
 export function remembered(key, session = false) {
     try {
         return (session ? sessionStorage : localStorage).getItem(`dllm.${key}`) ?? "";
@@ -46,6 +46,6 @@ export function remember(key, value, session = false) {
         (session ? sessionStorage : localStorage).setItem(`dllm.${key}`, value);
     }
     catch {
-        // It is asked for again the next time.
+        // Storage is disabled: the value is not kept.
     }
 }

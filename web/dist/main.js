@@ -1,4 +1,4 @@
-// The page: puts the parts together.
+// The page: connects its parts.
 import { Chat } from "./chat.js";
 import { button, find, remember, remembered, setText } from "./dom.js";
 import { MethodForm } from "./method_form.js";
@@ -79,12 +79,12 @@ function showForms() {
 }
 function showExamples() {
     const box = find("examples", HTMLElement);
-    // The embedded model knows such tasks only; of other models nothing is known.
+    // The embedded model only knows such tasks; nothing is known about other models.
     const texts = facts.embedded && chat.messages.length === 0 ? EXAMPLES : [];
     box.hidden = texts.length === 0;
     box.replaceChildren(...texts.map((text) => button(text, { class: "example" }, () => void ask(text))));
 }
-// --- asking
+// --- questions
 async function ask(content) {
     if (running !== null || forms.length === 0 || content.trim() === "")
         return;
@@ -142,7 +142,7 @@ async function make(run, index, options, view, signal) {
     }, signal);
     view.close(index);
 }
-/** The answer was stopped, or there is none. */
+/** The answer was stopped, or there was none. */
 function leave(error, runs, view, content) {
     runs.forEach((_, i) => view.close(i));
     if (error instanceof DOMException && error.name === "AbortError") {

@@ -1,4 +1,4 @@
-// The form of one method: preset, decoder, window, cache, and the options that these have.
+// The form of one method: preset, decoder, window, cache, and their options.
 import { COMMON_KEYS, methodOf, methodOptions, PART_KEYS, requestFields, summary } from "./choice.js";
 import { element, remember, remembered, setText } from "./dom.js";
 const PART_NAMES = {
@@ -59,7 +59,7 @@ export class MethodForm {
         const options = methodOptions(this.list, this.choice, this.defaults);
         const keys = options.map((one) => one.key).join();
         if (this.own.dataset["keys"] === keys)
-            return; // what is being typed stays
+            return; // keeps text that is being typed
         this.own.dataset["keys"] = keys;
         this.own.replaceChildren(...options.map((info) => this.input(info)));
     }

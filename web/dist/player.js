@@ -1,4 +1,4 @@
-// Plays a timeline frame by frame. Live, it follows what arrives, and never faster than an eye can.
+// Plays a timeline frame by frame. Live, it follows the arriving steps, never too fast to watch.
 import { Timeline } from "./timeline.js";
 export class Player {
     clock;
@@ -6,7 +6,7 @@ export class Player {
     timeline = new Timeline([], "steps");
     frame = 0;
     playing = false;
-    /** Steps are still coming: at the end the player waits for them. */
+    /** More steps will follow: at the end the player waits for them. */
     live = false;
     /** Frames a second. */
     rate = 6;
@@ -35,7 +35,7 @@ export class Player {
             this.schedule();
         this.changed();
     }
-    /** Shows the same moment of the first run on another scale. */
+    /** Changes the scale and keeps the current step of the first run. */
     rescale(scale) {
         const first = this.runs[0];
         const shown = first === undefined ? 0 : this.timeline.shown(first, this.frame);
@@ -49,7 +49,7 @@ export class Player {
             this.schedule();
         this.changed();
     }
-    /** One frame on or back; pauses. */
+    /** One frame forward or back; pauses. */
     move(by) {
         this.pause();
         this.seek(this.frame + by);
@@ -72,7 +72,7 @@ export class Player {
         else
             this.play();
     }
-    /** No more steps will come. */
+    /** No more steps will follow. */
     finish() {
         this.live = false;
         if (this.playing && this.frame >= this.timeline.last)

@@ -1,8 +1,8 @@
-// What a canvas shows after any of its steps, and what has happened at each position.
+// The contents of a canvas after any of its steps, and the history of each position.
 function emptyCell() {
     return { id: -1, text: "", confidence: 0, event: "none", revisions: 0, remasks: 0 };
 }
-/** What happens when a position that shows `before` gets `id`. */
+/** The event when a position that shows `before` gets `id`. */
 export function eventOf(before, id) {
     if (before === id)
         return "none";
@@ -13,7 +13,7 @@ export function eventOf(before, id) {
 export function positionsOf(run) {
     return run.steps[0]?.positions ?? 0;
 }
-/** The canvas of a run as its first `shown` steps have left it. Steps may be added to the run meanwhile. */
+/** The canvas of a run after its first `shown` steps. Steps may be added to the run meanwhile. */
 export class Replay {
     run;
     list = [];
@@ -21,7 +21,7 @@ export class Replay {
     constructor(run) {
         this.run = run;
     }
-    /** The cells belong to the replay, and change with the next call. */
+    /** The cells belong to the replay and change with the next call. */
     seek(shown) {
         const target = Math.max(0, Math.min(shown, this.run.steps.length));
         if (target < this.done || this.list.length !== positionsOf(this.run)) {
@@ -66,27 +66,27 @@ export function historyOf(run, position, shown) {
     });
     return found;
 }
-/** Confidence in five classes, for colour and shape alike: 0 below 50 %, 4 from 99 %. */
+/** Confidence in five classes, for both colour and shape: 0 below 50 %, 4 from 99 %. */
 export const CLASS_BOUNDS = [0.5, 0.75, 0.9, 0.99];
 export function confidenceClass(confidence) {
     return CLASS_BOUNDS.filter((bound) => confidence >= bound).length;
 }
-/** White space that a cell would hide, made visible; control characters as their pictures (U+2400 and up). */
+/** Makes white space visible; control characters become their symbols (U+2400 and up). */
 export function visibleText(text) {
     return (text
         .replace(/ /g, "\u00b7")
         .replace(/\n/g, "\u21b5")
         .replace(/\t/g, "\u21e5")
         .replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
-        // Marks that would turn the text around them, or vanish.
+        // Marks that are invisible or would reverse the direction of the surrounding text.
         .replace(/[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "\ufffd"));
 }
-/** The name of a control token, `<|name|>` or `<name>`; null: it is none. */
+/** The name of a control token, `<|name|>` or `<name>`; null if it is none. */
 export function controlName(text) {
     return /^<\|?([\w/ -]+)\|?>$/.exec(text)?.[1] ?? null;
 }
 export function percent(confidence) {
     const value = confidence * 100;
-    // 99.96 must not look like certainty.
+    // 99.96 must not be shown as 100.
     return `${value >= 99.95 && confidence < 1 ? ">99.9" : value >= 10 ? value.toFixed(1) : value.toPrecision(2)} %`;
 }

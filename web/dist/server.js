@@ -1,7 +1,7 @@
 // The server's routes that the page uses (docs/guide/serving.md). Addresses are relative: a proxy may add a prefix.
 import { EventReader } from "./events.js";
 import { parseOptions, parseResult, parseStep, TraceError } from "./trace.js";
-/** What the server refused, or that it is not there. `status` 0: no answer. */
+/** An error response of the server. `status` 0: the server did not respond. */
 export class ServerError extends Error {
     status;
     field;
@@ -47,7 +47,7 @@ export class Server {
     async options() {
         return (await (await this.call("options")).json());
     }
-    /** An answer with all its steps. Aborting `signal` rejects, and ends the request at the server. */
+    /** An answer with all its steps. Aborting `signal` rejects the promise and ends the request at the server. */
     async chat(messages, options, listener, signal) {
         const body = { ...options, messages, stream: true, diffusion_events: true };
         const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
@@ -76,11 +76,11 @@ export function refusal(text, status) {
         }
     }
     catch {
-        // No envelope: something between the page and the server has answered.
+        // Not the server's format: something between the page and the server has answered.
     }
     return new ServerError(`The server answered with status ${status}.`, status);
 }
-/** Passes one event on. True: it was the answer's last step. */
+/** Forwards one event. True: it was the answer's last step. */
 export function hear(data, listener) {
     if (data === "[DONE]")
         return false;

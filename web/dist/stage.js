@@ -1,4 +1,4 @@
-// The canvases that are shown, the timeline below them, and what is looked at.
+// The shown canvases, the timeline below them, and the selected position.
 import { CanvasView, emptyPane } from "./canvas_view.js";
 import { runTitle } from "./choice.js";
 import { find, prefersLessMotion, setText } from "./dom.js";
@@ -40,7 +40,7 @@ export class Stage {
     get runs() {
         return this.views.map((view) => view.run);
     }
-    /** Shows runs from their beginning (`at` "start"), or as they have ended. */
+    /** Shows runs from their beginning (`at` "start"), or in their final state. */
     show(runs, at) {
         this.views = runs.map((run, i) => new CanvasView(run, runs.length > 1 ? String.fromCharCode(65 + i) : "", {
             onLook: (view, position) => this.onLook(view, position),
@@ -57,15 +57,15 @@ export class Stage {
             this.player.seek(this.player.timeline.last);
         this.retitle();
     }
-    /** Steps of `run` come from now on. Two runs are made one after the other, so that each has the machine for itself;
-     *  the one that is made is followed, and both are played together in the end. */
+    /** Steps of `run` follow from now on. Two runs are generated one after the other, so each has the whole machine;
+     *  the current one is followed, and both are replayed together at the end. */
     begin(run) {
         this.player.load([run], "steps");
         this.player.frame = 0;
         this.player.live = true;
         this.player.playing = true;
     }
-    /** A run has grown. */
+    /** Steps were added to a run. */
     grown() {
         this.player.grown();
         if (prefersLessMotion())
@@ -97,7 +97,7 @@ export class Stage {
     draw() {
         const { timeline, frame, playing, live, runs } = this.player;
         for (const view of this.views) {
-            // While another run is made, this one shows what it has.
+            // While another run is generated, this one shows its last state.
             const shown = runs.includes(view.run) ? timeline.shown(view.run, frame) : view.run.steps.length;
             view.show(shown, live && runs.includes(view.run));
         }
@@ -114,7 +114,7 @@ export class Stage {
     }
     onLook(view, position) {
         if (position === null) {
-            // The keyboard's place stays, when the mouse leaves.
+            // When the mouse leaves, the position selected by keyboard remains.
             if (view.node.contains(document.activeElement))
                 return;
             this.looking = null;

@@ -3,7 +3,7 @@ export const SCALES = ["steps", "passes", "time"];
 export class Timeline {
     runs;
     scale;
-    /** Value of the scale at each frame, the first 0. */
+    /** The scale's value at each frame; the first is 0. */
     marks;
     constructor(runs, scale) {
         this.runs = runs;
@@ -19,14 +19,14 @@ export class Timeline {
             return index + 1;
         return this.scale === "passes" ? step.nfe : step.seconds;
     }
-    /** The last frame; the first is 0, when all is masked. */
+    /** The last frame; the first is 0, where every position is masked. */
     get last() {
         return this.marks.length - 1;
     }
     mark(frame) {
         return this.marks[Math.max(0, Math.min(frame, this.last))] ?? 0;
     }
-    /** How many steps of a run are shown in a frame. */
+    /** The number of a run's steps that a frame shows. */
     shown(run, frame) {
         if (frame >= this.last)
             return run.steps.length;
@@ -42,7 +42,7 @@ export class Timeline {
         }
         return now === 0 ? 0 : low;
     }
-    /** The frame in which a run has just made `shown` steps. */
+    /** The first frame that shows `shown` steps of a run. */
     frameOf(run, shown) {
         if (shown <= 0)
             return 0;

@@ -1,5 +1,5 @@
 // Traces: how answers were denoised, step by step. `dllm run --trace` writes them, the server's events have the same
-// parts (docs/guide/serving.md, "Traces"). A file that is dropped on the page may hold anything: everything is checked.
+// parts (docs/guide/serving.md, "Traces"). A file that is dropped on the page may contain anything, so all is checked.
 const VERSION = 1;
 const MOST_POSITIONS = 1 << 16;
 const MOST_RUNS = 16;
@@ -54,7 +54,7 @@ function change(value, where, positions) {
         number(entry[3], `${where}[3]`, 0, 1),
     ];
 }
-/** One step, as a trace or a server's event has it. */
+/** One step, from a trace or a server's event. */
 export function parseStep(value, where) {
     const keys = ["step", "nfe", "masked", "positions", "seconds", "window", "changes"];
     const found = table(value, where, keys);
@@ -83,7 +83,7 @@ export function parseResult(value, where) {
         nfe: integer(found["nfe"], `${where}.nfe`, 0),
         steps: integer(found["steps"], `${where}.steps`, 0),
         seconds: number(found["seconds"], `${where}.seconds`, 0),
-        // Seeds have 64 bits; one that a number of JavaScript cannot hold is only shown.
+        // Seeds have 64 bits; one that a JavaScript number cannot represent is only shown.
         seed: number(found["seed"], `${where}.seed`, 0),
         hash: text(found["hash"], `${where}.hash`),
     };
@@ -129,7 +129,7 @@ function parseRun(value, where) {
         result: found["result"] === null ? null : parseResult(found["result"], `${where}.result`),
     };
 }
-/** Errors: TraceError, with the place in the file. */
+/** Throws TraceError with the place in the file. */
 export function parseTrace(source) {
     let value;
     try {

@@ -7,7 +7,7 @@ import type { Run } from "./trace.js";
 import { seconds } from "./timeline.js";
 
 export interface CanvasListener {
-  /** A position is looked at (by mouse or keyboard); null: none any more. */
+  /** A position is selected (by mouse or keyboard); null: none any more. */
   onLook(view: CanvasView, position: number | null): void;
 }
 
@@ -89,7 +89,7 @@ export class CanvasView {
     if (shown.key === key) return;
     const { node } = shown;
     node.className = "cell";
-    if (shown.key !== "" && cell.event !== "none") void node.offsetWidth; // the animation begins anew
+    if (shown.key !== "" && cell.event !== "none") void node.offsetWidth; // restarts the animation
     shown.key = key;
     const masked = cell.id < 0;
     node.classList.add(masked ? "masked" : `c${confidenceClass(cell.confidence)}`);
@@ -143,7 +143,7 @@ export class CanvasView {
     if (target >= 0 && target <= last) this.cells[target]?.node.focus();
   }
 
-  /** What has happened at a position until the step that is shown. */
+  /** The history of a position up to the shown step. */
   drawHistory(into: HTMLElement, position: number): void {
     const entries = historyOf(this.run, position, this.shown);
     const cell = this.replay.seek(this.shown)[position];

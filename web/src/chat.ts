@@ -1,11 +1,11 @@
-// The conversation: messages, and the runs that made the answers.
+// The conversation: messages, and the runs that produced the answers.
 
 import { runTitle } from "./choice.js";
 import { button, element, find, setText } from "./dom.js";
 import { seconds } from "./timeline.js";
 import type { Message, Run } from "./trace.js";
 
-/** An answer on the screen; of several runs the first one's text goes on in the conversation. */
+/** An answer on the screen; with several runs, the conversation continues with the text of the first. */
 export class AnswerView {
   readonly node = element("li", { class: "message assistant" });
   private readonly parts: { body: HTMLElement; foot: HTMLElement; text: string }[] = [];
@@ -48,7 +48,7 @@ export class AnswerView {
     );
   }
 
-  /** What the conversation goes on with. */
+  /** The text with which the conversation continues. */
   get text(): string {
     return this.runs[0]?.result?.text ?? this.parts[0]?.text ?? "";
   }
@@ -80,7 +80,7 @@ export class Chat {
     return view;
   }
 
-  /** Without an answer the question does not count. */
+  /** Removes and returns the last question, which got no answer. */
   withdraw(): Message | undefined {
     return this.messages.pop();
   }

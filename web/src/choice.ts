@@ -1,20 +1,20 @@
-// What a person has chosen for a method: the fields of a request.
+// The user's choices for a method: the fields of a request.
 
 import type { MethodInfo, OptionInfo, OptionList } from "./server.js";
 import type { OptionValue } from "./trace.js";
 
-/** Fields that have a place of their own in the form, in its order. */
+/** Fields with a fixed place in the form, in the form's order. */
 export const PART_KEYS = ["algorithm", "window", "cache", "suffix"] as const;
 export const COMMON_KEYS = ["length", "block_length", "temperature", "seed"] as const;
 
-/** Texts of inputs by key; an empty text: not given. */
+/** Texts of inputs by key; an empty text means not given. */
 export type Choice = Readonly<Record<string, string>>;
 
 export function methodOf(list: OptionList, part: string, name: string): MethodInfo | undefined {
   return list.parts.find((one) => one.key === part)?.methods.find((one) => one.name === name);
 }
 
-/** Options of the methods that are chosen: those that the form shows below them. */
+/** Options of the chosen methods: those that the form shows below them. */
 export function methodOptions(
   list: OptionList,
   choice: Choice,
@@ -30,8 +30,8 @@ export function methodOptions(
   return found;
 }
 
-/** What a choice asks the server for. Values that belong to no option that is shown are left out: another method was
- *  chosen since. Numbers are checked by the server, which says what is wrong. */
+/** The request fields of a choice. Values of options that are no longer shown, because another method was chosen, are
+ *  left out. The server checks numbers and reports errors. */
 export function requestFields(
   list: OptionList,
   choice: Choice,
@@ -51,7 +51,7 @@ export function requestFields(
 
 function valueOf(info: OptionInfo, text: string): OptionValue {
   if (info.type === "boolean") return text === "true";
-  // Texts go as they are: the server reads numbers in them too, 64-bit seeds among them.
+  // Texts are sent unchanged: the server reads numbers from them too, including 64-bit seeds.
   return text;
 }
 
@@ -73,7 +73,7 @@ export function summary(
   return parts.join(" \u00b7 ");
 }
 
-/** The options in which two runs differ, and those that name the method: what a person wants to read above a canvas. */
+/** The options that name the method, and those in which two runs differ: the title above a canvas. */
 export function runTitle(
   options: Readonly<Record<string, OptionValue>>,
   other?: Readonly<Record<string, OptionValue>>,

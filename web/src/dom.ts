@@ -1,4 +1,4 @@
-// The only way in which the page makes elements: texts become text nodes, never markup.
+// The only code of the page that creates elements: texts become text nodes, never markup.
 
 type Child = Node | string | null;
 interface Attributes {
@@ -19,14 +19,14 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** An element that the page's HTML has. */
+/** An element of the page's HTML. */
 export function find<T extends HTMLElement>(id: string, type: new () => T): T {
   const found = document.getElementById(id);
   if (!(found instanceof type)) throw new Error(`the page has no #${id}`);
   return found;
 }
 
-/** Changes the text only where it differs: a screen reader need not read it again. */
+/** Changes the text only if it differs, so that a screen reader does not read it again. */
 export function setText(node: HTMLElement, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -41,7 +41,7 @@ export function prefersLessMotion(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
-/** What the browser keeps for the page; nothing, where storage is off. */
+/** The page's value in the browser's storage; nothing if storage is disabled. */
 export function remembered(key: string, session = false): string {
   try {
     return (session ? sessionStorage : localStorage).getItem(`dllm.${key}`) ?? "";
@@ -54,6 +54,6 @@ export function remember(key: string, value: string, session = false): void {
   try {
     (session ? sessionStorage : localStorage).setItem(`dllm.${key}`, value);
   } catch {
-    // It is asked for again the next time.
+    // Storage is disabled: the value is not kept.
   }
 }

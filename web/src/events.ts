@@ -1,4 +1,4 @@
-// Server-sent events (HTML Living Standard, 9.2.6), as much of them as the server sends: "data:" lines and comments.
+// Server-sent events (HTML Living Standard, 9.2.6), only the parts that the server sends: "data:" lines and comments.
 
 export class EventReader {
   private rest = "";

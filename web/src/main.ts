@@ -1,4 +1,4 @@
-// The page: puts the parts together.
+// The page: connects its parts.
 
 import { Chat } from "./chat.js";
 import type { AnswerView } from "./chat.js";
@@ -88,13 +88,13 @@ function showForms(): void {
 
 function showExamples(): void {
   const box = find("examples", HTMLElement);
-  // The embedded model knows such tasks only; of other models nothing is known.
+  // The embedded model only knows such tasks; nothing is known about other models.
   const texts = facts.embedded && chat.messages.length === 0 ? EXAMPLES : [];
   box.hidden = texts.length === 0;
   box.replaceChildren(...texts.map((text) => button(text, { class: "example" }, () => void ask(text))));
 }
 
-// --- asking
+// --- questions
 
 async function ask(content: string): Promise<void> {
   if (running !== null || forms.length === 0 || content.trim() === "") return;
@@ -160,7 +160,7 @@ async function make(
   view.close(index);
 }
 
-/** The answer was stopped, or there is none. */
+/** The answer was stopped, or there was none. */
 function leave(error: unknown, runs: readonly Run[], view: AnswerView, content: string): void {
   runs.forEach((_, i) => view.close(i));
   if (error instanceof DOMException && error.name === "AbortError") {

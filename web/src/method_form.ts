@@ -1,4 +1,4 @@
-// The form of one method: preset, decoder, window, cache, and the options that these have.
+// The form of one method: preset, decoder, window, cache, and their options.
 
 import { COMMON_KEYS, methodOf, methodOptions, PART_KEYS, requestFields, summary } from "./choice.js";
 import { element, remember, remembered, setText } from "./dom.js";
@@ -74,7 +74,7 @@ export class MethodForm {
     setText(this.meaning, methodOf(this.list, "algorithm", name)?.meaning ?? "");
     const options = methodOptions(this.list, this.choice, this.defaults);
     const keys = options.map((one) => one.key).join();
-    if (this.own.dataset["keys"] === keys) return; // what is being typed stays
+    if (this.own.dataset["keys"] === keys) return; // keeps text that is being typed
     this.own.dataset["keys"] = keys;
     this.own.replaceChildren(...options.map((info) => this.input(info)));
   }

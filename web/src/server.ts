@@ -20,7 +20,7 @@ export interface OptionInfo {
 export interface MethodInfo {
   readonly name: string;
   readonly meaning: string;
-  /** The loaded model takes it. */
+  /** The loaded model supports it. */
   readonly usable: boolean;
   readonly options: readonly OptionInfo[];
 }
@@ -44,7 +44,7 @@ export interface ServerFacts {
   readonly defaults: Readonly<Record<string, OptionValue>>;
 }
 
-/** What the server refused, or that it is not there. `status` 0: no answer. */
+/** An error response of the server. `status` 0: the server did not respond. */
 export class ServerError extends Error {
   constructor(
     message: string,
@@ -57,12 +57,12 @@ export class ServerError extends Error {
 
 export interface StreamListener {
   onStep(step: Step): void;
-  /** Text that is final and follows what came before. */
+  /** Final text that follows the previous text. */
   onText(more: string): void;
   onEnd(result: Result, options: Record<string, OptionValue>): void;
 }
 
-/** What a stream's chunk may have; everything is looked at before it is used. */
+/** The fields that a stream's chunk may have; each is checked before it is used. */
 interface Chunk {
   choices?: { delta?: { content?: unknown } }[];
   diffusion?: { final?: unknown; result?: unknown; options?: unknown };
@@ -107,7 +107,7 @@ export class Server {
     return (await (await this.call("options")).json()) as OptionList;
   }
 
-  /** An answer with all its steps. Aborting `signal` rejects, and ends the request at the server. */
+  /** An answer with all its steps. Aborting `signal` rejects the promise and ends the request at the server. */
   async chat(
     messages: readonly Message[],
     options: Readonly<Record<string, OptionValue>>,
@@ -136,12 +136,12 @@ export function refusal(text: string, status: number): ServerError {
       return new ServerError(error.message, status, typeof error.param === "string" ? error.param : null);
     }
   } catch {
-    // No envelope: something between the page and the server has answered.
+    // Not the server's format: something between the page and the server has answered.
   }
   return new ServerError(`The server answered with status ${status}.`, status);
 }
 
-/** Passes one event on. True: it was the answer's last step. */
+/** Forwards one event. True: it was the answer's last step. */
 export function hear(data: string, listener: StreamListener): boolean {
   if (data === "[DONE]") return false;
   const chunk = JSON.parse(data) as Chunk;

@@ -1,4 +1,4 @@
-// The canvases that are shown, the timeline below them, and what is looked at.
+// The shown canvases, the timeline below them, and the selected position.
 
 import { CanvasView, emptyPane } from "./canvas_view.js";
 import { runTitle } from "./choice.js";
@@ -49,7 +49,7 @@ export class Stage {
     return this.views.map((view) => view.run);
   }
 
-  /** Shows runs from their beginning (`at` "start"), or as they have ended. */
+  /** Shows runs from their beginning (`at` "start"), or in their final state. */
   show(runs: readonly Run[], at: "start" | "end"): void {
     this.views = runs.map(
       (run, i) =>
@@ -69,8 +69,8 @@ export class Stage {
     this.retitle();
   }
 
-  /** Steps of `run` come from now on. Two runs are made one after the other, so that each has the machine for itself;
-   *  the one that is made is followed, and both are played together in the end. */
+  /** Steps of `run` follow from now on. Two runs are generated one after the other, so each has the whole machine;
+   *  the current one is followed, and both are replayed together at the end. */
   begin(run: Run): void {
     this.player.load([run], "steps");
     this.player.frame = 0;
@@ -78,7 +78,7 @@ export class Stage {
     this.player.playing = true;
   }
 
-  /** A run has grown. */
+  /** Steps were added to a run. */
   grown(): void {
     this.player.grown();
     if (prefersLessMotion()) this.player.seek(this.player.timeline.last);
@@ -112,7 +112,7 @@ export class Stage {
   private draw(): void {
     const { timeline, frame, playing, live, runs } = this.player;
     for (const view of this.views) {
-      // While another run is made, this one shows what it has.
+      // While another run is generated, this one shows its last state.
       const shown = runs.includes(view.run) ? timeline.shown(view.run, frame) : view.run.steps.length;
       view.show(shown, live && runs.includes(view.run));
     }
@@ -129,7 +129,7 @@ export class Stage {
 
   private onLook(view: CanvasView, position: number | null): void {
     if (position === null) {
-      // The keyboard's place stays, when the mouse leaves.
+      // When the mouse leaves, the position selected by keyboard remains.
       if (view.node.contains(document.activeElement)) return;
       this.looking = null;
       this.look.textContent = this.hint;

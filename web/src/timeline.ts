@@ -2,12 +2,12 @@
 
 import type { Run } from "./trace.js";
 
-/** What the frames count. "steps": denoising steps; "passes": forward passes (NFE); "time": seconds of each run. */
+/** The unit of the frames. "steps": denoising steps; "passes": forward passes (NFE); "time": seconds of each run. */
 export type Scale = "steps" | "passes" | "time";
 export const SCALES: readonly Scale[] = ["steps", "passes", "time"];
 
 export class Timeline {
-  /** Value of the scale at each frame, the first 0. */
+  /** The scale's value at each frame; the first is 0. */
   private readonly marks: readonly number[];
 
   constructor(
@@ -25,7 +25,7 @@ export class Timeline {
     return this.scale === "passes" ? step.nfe : step.seconds;
   }
 
-  /** The last frame; the first is 0, when all is masked. */
+  /** The last frame; the first is 0, where every position is masked. */
   get last(): number {
     return this.marks.length - 1;
   }
@@ -34,7 +34,7 @@ export class Timeline {
     return this.marks[Math.max(0, Math.min(frame, this.last))] ?? 0;
   }
 
-  /** How many steps of a run are shown in a frame. */
+  /** The number of a run's steps that a frame shows. */
   shown(run: Run, frame: number): number {
     if (frame >= this.last) return run.steps.length;
     const now = this.mark(frame);
@@ -48,7 +48,7 @@ export class Timeline {
     return now === 0 ? 0 : low;
   }
 
-  /** The frame in which a run has just made `shown` steps. */
+  /** The first frame that shows `shown` steps of a run. */
   frameOf(run: Run, shown: number): number {
     if (shown <= 0) return 0;
     const value = this.value(run, shown - 1);

@@ -1,5 +1,5 @@
 // Traces: how answers were denoised, step by step. `dllm run --trace` writes them, the server's events have the same
-// parts (docs/guide/serving.md, "Traces"). A file that is dropped on the page may hold anything: everything is checked.
+// parts (docs/guide/serving.md, "Traces"). A file that is dropped on the page may contain anything, so all is checked.
 
 /** [position in the answer, token id (-1: a mask again), its text, confidence] */
 export type Change = readonly [position: number, id: number, text: string, confidence: number];
@@ -10,7 +10,7 @@ export interface Step {
   readonly nfe: number;
   readonly masked: number;
   readonly positions: number;
-  /** Since the answer was begun. */
+  /** Since the start of the answer. */
   readonly seconds: number;
   readonly window: readonly [begin: number, end: number];
   readonly changes: readonly Change[];
@@ -39,7 +39,7 @@ export interface Run {
   messages: readonly Message[];
   options: Readonly<Record<string, OptionValue>>;
   steps: Step[];
-  /** null: its reader stopped it. */
+  /** null: the client stopped it. */
   result: Result | null;
 }
 
@@ -106,7 +106,7 @@ function change(value: unknown, where: string, positions: number): Change {
   ];
 }
 
-/** One step, as a trace or a server's event has it. */
+/** One step, from a trace or a server's event. */
 export function parseStep(value: unknown, where: string): Step {
   const keys = ["step", "nfe", "masked", "positions", "seconds", "window", "changes"];
   const found = table(value, where, keys);
@@ -138,7 +138,7 @@ export function parseResult(value: unknown, where: string): Result {
     nfe: integer(found["nfe"], `${where}.nfe`, 0),
     steps: integer(found["steps"], `${where}.steps`, 0),
     seconds: number(found["seconds"], `${where}.seconds`, 0),
-    // Seeds have 64 bits; one that a number of JavaScript cannot hold is only shown.
+    // Seeds have 64 bits; one that a JavaScript number cannot represent is only shown.
     seed: number(found["seed"], `${where}.seed`, 0),
     hash: text(found["hash"], `${where}.hash`),
   };
@@ -184,7 +184,7 @@ function parseRun(value: unknown, where: string): Run {
   };
 }
 
-/** Errors: TraceError, with the place in the file. */
+/** Throws TraceError with the place in the file. */
 export function parseTrace(source: string): Trace {
   let value: unknown;
   try {

@@ -60,7 +60,7 @@ test("the same moment on another scale", () => {
   assert.equal(new Timeline([], "time").last, 0);
 });
 
-/** A clock that a test turns. */
+/** A clock that a test advances. */
 class Clock {
   waiting = new Map();
   next = 0;

@@ -34,13 +34,13 @@ using TraceSink = std::function<void(const StepEvent&, double seconds)>;
 /// The listener of one generation: shows the canvas, the text, the steps, or a progress line.
 class LiveAnswer {
  public:
-  /// `trace`: told every step and the seconds until then; empty: none is wanted.
+  /// `trace`: called with every step and the seconds until then; empty if unused.
   LiveAnswer(Terminal& terminal, const LanguageModel& model, const LiveFlags& flags, AnswerForm form,
              TraceSink trace = {});
 
   /// Empty if nothing is shown: then the engine need not describe its steps.
   StepCallback callback();
-  /// Prints what is not shown yet; subtracts the delay between frames from the statistics.
+  /// Prints the remaining text; subtracts the delay between frames from the statistics.
   void finish(Generation& generation);
   bool timed_out() const { return timed_out_; }
 
