@@ -26,6 +26,9 @@ struct LoadOptions {
   /// File that keeps the quantized weights in the kernels' layout, so that later loads map it instead of packing: a
   /// path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
   std::string weight_cache;
+  /// Numerics profile (docs/guide/numerics.md): the name of a shipped one or a file. The model then runs in the number
+  /// formats of the profile, simulated on this processor; empty: in its own.
+  std::string numerics;
   std::string backend;  ///< cpu (empty), or npu: programs compiled for a simulated device, bit-exact and slow
   std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
   std::vector<std::string> device_changes;  ///< npu: overridden keys of the profile, "numerics.weight=mxint8:32:ocp"

@@ -133,6 +133,35 @@ class Arithmetic(CliCase):
         self.fails(2, "run", "--arithmetic", "super", "--backend", "npu", "hello")
 
 
+class Numerics(CliCase):
+    def test_profiles_run(self):
+        answers = set()
+        for profile in ("F32", "w4a8kv4"):
+            told = self.ok("run", "-n", "8", "--exact-length", "--numerics", profile, "-o", "json", "Reverse: a b c")
+            self.assertEqual(json.loads(told.stdout)["config"]["load"]["arithmetic"], f"numerics {profile.upper()}")
+            self.assertIn(f"numerics {profile.upper()}\n", told.stderr)
+            answers.add(str(json.loads(told.stdout)["confidence"]))
+        self.assertEqual(len(answers), 2)
+        step = json.loads(
+            self.ok("bench", "step", "-r", "2", "-c", "4", "--no-peak", "--repetitions", "1", "--min-time", "0",
+                    "--numerics", "bf16", "-o", "jsonl").stdout.splitlines()[-1])
+        self.assertEqual(step["arithmetic"], "numerics BF16")
+
+    def test_profiles_from_files(self):
+        shipped = pathlib.Path(__file__).resolve().parents[1] / "npu/profiles/numerics/w8a8kv8.toml"
+        mine = self.dir / "mine.toml"
+        mine.write_text(shipped.read_text().replace("W8A8KV8", "mine"))
+        self.assertIn("numerics mine", self.ok("run", "-n", "8", "--numerics", mine, "hello").stderr)
+        mine.write_text(shipped.read_text().replace("[precision]", "[precision]\nscalar = 'f32'"))
+        self.assertIn("precision.scalar", self.fails(3, "run", "--numerics", mine, "hello"))
+
+    def test_refuses(self):
+        self.assertIn("w4a8kv4", self.fails(2, "run", "--numerics", "w4a8kv5", "hello"))
+        for other in (("--isa", "scalar"), ("--cache-type", "f16"), ("--weight-cache", "auto")):
+            self.assertIn(other[0], self.fails(2, "run", "--numerics", "bf16", *other, "hello"))
+        self.assertIn("--numerics", self.fails(2, "run", "--numerics", "bf16", "--backend", "npu", "hello"))
+
+
 class Latency(CliCase):
     def test_is_kept_under_the_cache_directory(self):
         def measure(*words):

@@ -148,10 +148,10 @@ class Compare final : public Verb {
   Expected<void> load(Session& session) {
     for (const auto& runner : runners_) {
       const LoadOptions& load = runner->model.load;
-      const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path,
-                                          runner->model.hub.name, runner->model.hub.file, load.threads, load.isa,
-                                          load.cache_type, load.activations, load.arithmetic, load.weight_cache,
-                                          load.backend, load.device, fmt::join(load.device_changes, "\n"));
+      const std::string key = fmt::format(
+          "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path, runner->model.hub.name,
+          runner->model.hub.file, load.threads, load.isa, load.cache_type, load.activations, load.arithmetic,
+          load.weight_cache, load.numerics, load.backend, load.device, fmt::join(load.device_changes, "\n"));
       auto found = models_.find(key);
       if (found == models_.end()) {
         DLLM_TRY(LanguageModel model, runner->model.open(session));

@@ -67,7 +67,9 @@ class Run final : public Verb {
       terminal.out << dump(result, form == AnswerForm::kSteps ? -1 : 2) << "\n";
     }
     if (const std::string note = empty_answer_note(*answer); !note.empty()) terminal.err << "warning: " << note << "\n";
-    terminal.err << stats_line(*answer, model_.load.arithmetic.empty() ? "" : model.arithmetic()) << "\n";
+    terminal.err << stats_line(*answer,
+                               model_.load.arithmetic.empty() && model_.load.numerics.empty() ? "" : model.arithmetic())
+                 << "\n";
     if (live.timed_out()) return kExitTimeout;
     return interrupted ? kExitInterrupted : kExitOk;
   }

@@ -175,6 +175,12 @@ class Bench final : public Verb {
                .choices = {"exact", "super", "auto"},
                .apply = into(model_flags_.load.arithmetic, {"exact", "super", "auto"}),
                .rare = true});
+    flags.add({.names = {"--numerics"},
+               .value = "NAME|FILE",
+               .help = "profile of number formats, as in dllm run",
+               .takes_path = true,
+               .apply = into(model_flags_.load.numerics),
+               .rare = true});
     flags.add({.names = {"--weight-cache"},
                .value = "PATH",
                .help = "file of packed weights, as in dllm run; auto: <model>.dllm-packed",

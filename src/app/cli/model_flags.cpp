@@ -88,6 +88,13 @@ void ModelFlags::add_loading(Flags& flags) {
              .choices = {"exact", "super", "auto"},
              .apply = into(load.arithmetic, {"exact", "super", "auto"}),
              .rare = true});
+  flags.add({.names = {"--numerics"},
+             .value = "NAME|FILE",
+             .help = "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...",
+             .default_text = "the file's own",
+             .takes_path = true,
+             .apply = into(load.numerics),
+             .rare = true});
   flags.add({.names = {"--weight-cache"},
              .value = "PATH",
              .help = "keep packed weights in this file, map it in later runs; auto: <model>.dllm-packed",

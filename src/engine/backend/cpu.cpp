@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"
+#include "engine/backend/numerics.h"
 #include "engine/load.h"
 #include "engine/second_path_runner.h"
 
@@ -90,6 +91,8 @@ Expected<RunningBackend> make_cpu(const Model& model, const std::string& path, c
 
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile) {
+  if (!options.numerics.empty() && options.device.empty() && options.device_changes.empty())
+    return run_in_numerics(model, path, options);
   if (!options.device.empty() || !options.device_changes.empty())
     return Error{ErrorCode::kUsage, "only a simulated device has a profile",
                  options.device.empty() ? "--set" : "--device", "add --backend npu"};

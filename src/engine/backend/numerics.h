@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "dllm/error.h"
+#include "dllm/model.h"
+#include "engine/backends.h"
+#include "model/model.h"
+
+namespace dllm {
+
+/// The model that came from `path` in the numbers of the profile that `options.numerics` names, on this processor.
+/// Errors: kUsage naming the flag, and those of load_numerics() and AccuracyBackend::create().
+Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options);
+
+}  // namespace dllm

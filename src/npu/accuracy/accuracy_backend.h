@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "backend/backend.h"
+#include "dllm/error.h"
+#include "model/weights.h"
+#include "npu/accuracy/numerics_profile.h"
+
+namespace dllm::npu::accuracy {
+
+/// Runs a model in the numbers of a profile: the accuracy simulator. Every decoder and cache policy works. Logits are
+/// reduced on the host, in the profile's precision of sampling.
+class AccuracyBackend final : public Backend {
+ public:
+  using GraphFactory = std::function<Graph(StepShape)>;
+
+  /// `weights` are views whose owner outlives the backend. Errors: kUsage, kUnsupported (what the NPU's compiler
+  /// refuses; compiler/layout.h).
+  static Expected<std::unique_ptr<AccuracyBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
+                                                           NumericsProfile profile, int threads);
+  ~AccuracyBackend() override;
+
+  const ModelDesc& desc() const override;
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+  const NumericsProfile& profile() const;
+
+ private:
+  class Impl;
+  explicit AccuracyBackend(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dllm::npu::accuracy

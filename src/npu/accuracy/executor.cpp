@@ -1,0 +1,263 @@
+#include "npu/accuracy/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "base/parallel.h"
+
+namespace dllm::npu::accuracy {
+
+Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights& weights,
+                   const NumericsProfile& profile, int threads)
+    : layout_(layout), weights_(weights), profile_(profile), pool_(threads) {
+  const MachineConfig& m = layout.machine;
+  const auto rule = [&](const OperandFormat& w) { return WindowRule::of(profile.activation, w, m.contraction_bits); };
+  product_ = {profile.activation, profile.weight, rule(profile.weight), m.mlen};
+  for (const Op& any : graph.ops) {
+    const auto* kv = std::get_if<op::StoreKv>(&any);
+    if (kv == nullptr) continue;
+    const LaneMap lanes = map(kv->k);
+    HeadShape& s = heads_[kv->layer];
+    s.kv_heads = lanes.width / lanes.head_dim;
+    s.head_dim = lanes.head_dim;
+    s.slot = lanes.hlen;
+    s.key_tile = layout.key_tile;
+    s.keys_at_once = lanes.head_dim > m.hlen ? m.mlen : layout.key_tile;
+    s.qk = {profile.activation, profile.key, rule(profile.key), m.hlen};
+    s.pv = {profile.activation, profile.value, rule(profile.value), m.mlen};
+    s.contraction = Contraction(
+        {.width = lanes.head_dim, .head_dim = lanes.head_dim, .hlen = lanes.hlen, .interleaved = lanes.interleaved},
+        s.qk);
+  }
+  pack(graph);
+}
+
+void Executor::pack(const Graph& graph) {
+  const auto add = [&](WeightId id, const LaneMap& in) {
+    std::vector<Matrix>& parts = matrices_[id];
+    if (!parts.empty()) return;
+    const Shape& shape = weight(id).shape;
+    const std::int64_t outputs = shape[1], count = element_count(shape) / shape[0] / outputs;
+    for (std::int64_t e = 0; e < count; ++e)
+      parts.push_back(Matrix::pack(weight(id), e * outputs, outputs, in, product_, pool_));
+  };
+  for (const Op& any : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&any)) add(linear->weight, map(linear->x));
+    if (const auto* head = std::get_if<op::ScoreHead>(&any)) add(head->weight, map(head->x));
+    if (const auto* experts = std::get_if<op::Experts>(&any)) {
+      add(experts->gate, map(experts->x));
+      add(experts->up, map(experts->x));
+      add(experts->down, {.width = weight(experts->gate).shape[1]});
+    }
+  }
+}
+
+const std::vector<float>& Executor::vector(WeightId id) {
+  const auto [at, fresh] = vectors_.try_emplace(id);
+  if (fresh && present(id)) {
+    at->second = weight_row(weight(id), 0);
+    round_lanes(profile_.vector, at->second);
+  }
+  return at->second;
+}
+
+void Executor::begin(const Graph& graph, std::span<const SequenceStep> batch) {
+  batch_ = batch;
+  rows_.clear();
+  first_rows_.clear();
+  for (std::size_t s = 0; s < batch.size(); ++s) {
+    first_rows_.push_back(static_cast<std::int64_t>(rows_.size()));
+    for (const PlanRow& row : batch[s].plan.rows) rows_.push_back({s, row.position, row.token});
+  }
+  first_rows_.push_back(static_cast<std::int64_t>(rows_.size()));
+  values_.resize(graph.values.size());
+  for (std::size_t i = 0; i < values_.size(); ++i) values_[i].reset(graph.values[i].rows, row_lanes(layout_.values[i]));
+  operand_of_ = kNoId;
+  logits_.clear();
+}
+
+std::vector<float> Executor::forward(const Graph& graph, std::span<const SequenceStep> batch) {
+  begin(graph, batch);
+  for (const Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
+  return std::move(logits_);
+}
+
+const OperandRows& Executor::operand(ValueId id, const Contraction& contraction) {
+  if (operand_of_ == id) return operand_;
+  const LaneRows& x = value(id);
+  operand_.reset(x.rows, contraction);
+  parallel_items(pool_, x.rows, 8 * x.stride, [&](std::int64_t r, int) {
+    thread_local Operand row;
+    quantize(profile_.activation, product_.rule.integers(), x.lanes(r), row);
+    contraction.gather(row, profile_.activation.block(), operand_.a.data() + r * operand_.terms,
+                       operand_.exponents.data() + r * operand_.groups);
+  });
+  operand_of_ = id;
+  return operand_;
+}
+
+template <class Out>
+void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::vector<float>& bias, const Out& out) {
+  parallel_items(pool_, matrix.panels(), x.rows * x.terms * kPanel / 8, [&](std::int64_t panel, int) {
+    thread_local std::vector<double> sums;
+    sums.resize(static_cast<std::size_t>(x.rows * kPanel));
+    matrix.multiply(x, panel, sums.data());
+    const std::int64_t count = std::min(kPanel, matrix.outputs() - panel * kPanel);
+    for (std::int64_t r = 0; r < x.rows; ++r)
+      for (std::int64_t lane = 0; lane < count; ++lane) {
+        const std::int64_t column = panel * kPanel + lane;
+        const float product = round(sums[static_cast<std::size_t>(r * kPanel + lane)]);
+        out(r, column) = bias.empty() ? product : round(product + bias[static_cast<std::size_t>(column)]);
+      }
+  });
+}
+
+void Executor::run(const op::Embed& o) {
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    std::vector<float> row = weight_row(weight(o.table), rows_[r].token);
+    round_lanes(profile_.vector, row);
+    std::ranges::copy(row, value(o.out).row(static_cast<std::int64_t>(r)));
+  }
+}
+
+void Executor::run(const op::RmsNorm& o) {
+  const LaneMap& lanes_of = map(o.x);
+  const std::vector<float>& gain = vector(o.gain);
+  const std::int64_t n = lanes_of.width / o.groups, vlen = layout_.machine.vlen;
+  const float inverse = round(1.0f / static_cast<float>(n)), eps = round(o.eps);
+  const bool heads = o.groups > 1;
+  parallel_items(pool_, value(o.x).rows, 8 * lanes_of.width, [&](std::int64_t r, int) {
+    const std::span<const float> x = value(o.x).lanes(r);
+    float* out = value(o.out).row(r);
+    thread_local std::vector<float> squares;
+    squares.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) squares[i] = x[i] * x[i];
+    round_lanes(profile_.vector, squares);
+    for (std::int64_t g = 0; g < o.groups; ++g) {
+      const std::int64_t first = heads ? lanes_of.lane(g * n) : 0, count = heads ? lanes_of.hlen : lanes_of.used();
+      float running = 0;
+      for (std::int64_t at = first; at < first + count; at += vlen)
+        running =
+            sum_tree(std::span<const float>(squares).subspan(
+                         static_cast<std::size_t>(at), static_cast<std::size_t>(std::min(vlen, first + count - at))),
+                     running);
+      const float mean = round(round(running) * inverse);
+      const float factor = vector_reciprocal(profile_.vector, vector_sqrt(profile_.vector, round(mean + eps)));
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t lane = lanes_of.lane(g * n + i);
+        const float scaled = round(x[static_cast<std::size_t>(lane)] * factor);
+        out[lane] = gain.empty() ? scaled : round(scaled * gain[static_cast<std::size_t>(i)]);
+      }
+    }
+  });
+}
+
+void Executor::run(const op::Linear& o) {
+  const Matrix& matrix = matrices_.at(o.weight).front();
+  const LaneMap& to = map(o.out);
+  LaneRows& out = value(o.out);
+  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias),
+           [&](std::int64_t r, std::int64_t column) -> float& { return out.row(r)[to.lane(column)]; });
+}
+
+void Executor::run(const op::ScoreHead& o) {
+  const Matrix& matrix = matrices_.at(o.weight).front();
+  const std::int64_t vocab = matrix.outputs();
+  logits_.resize(static_cast<std::size_t>(value(o.x).rows * vocab));
+  if (logits_.empty()) return;
+  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias),
+           [&](std::int64_t r, std::int64_t column) -> float& {
+             return logits_[static_cast<std::size_t>(r * vocab + column)];
+           });
+}
+
+const Executor::RopeRow& Executor::rope_row(const op::Rope& o, Position position) {
+  std::size_t place = 0;
+  while (!layout_.ropes[place].serves(o)) ++place;
+  const auto [at, fresh] = ropes_.try_emplace({place, position});
+  RopeRow& row = at->second;
+  if (!fresh) return row;
+  const std::vector<float> factors = present(o.factors) ? weight_row(weight(o.factors), 0) : std::vector<float>();
+  for (std::int64_t j = 0; j < o.dims / 2; ++j) {
+    // Frequencies as the CPU's table has them; angles in double, rounded once.
+    const float exponent = static_cast<float>(2 * j) / static_cast<float>(o.dims);
+    float frequency = 1.f / static_cast<float>(std::pow(static_cast<double>(o.theta), static_cast<double>(exponent)));
+    if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
+    const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * o.scale));
+    row.cos.push_back(round(std::cos(angle)));
+    row.sin.push_back(round(std::sin(angle)));
+  }
+  return row;
+}
+
+void Executor::run(const op::Rope& o) {
+  const LaneMap& lanes_of = map(o.out);
+  const std::int64_t half = o.dims / 2;
+  const bool interleaved = o.layout == RopeLayout::kInterleaved;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    const RopeRow& turn = rope_row(o, rows_[r].position);
+    const float* x = value(o.x).row(static_cast<std::int64_t>(r));
+    float* out = value(o.out).row(static_cast<std::int64_t>(r));
+    for (std::int64_t head = 0; head < o.heads; ++head) {
+      const std::int64_t first = head * o.head_dim;
+      for (std::int64_t d = o.dims; d < o.head_dim; ++d) out[lanes_of.lane(first + d)] = x[map(o.x).lane(first + d)];
+      for (std::int64_t j = 0; j < half; ++j) {
+        const std::int64_t a = lanes_of.lane(first + (interleaved ? 2 * j : j)),
+                           b = lanes_of.lane(first + (interleaved ? 2 * j + 1 : j + half));
+        const auto pair = static_cast<std::size_t>(j);
+        out[a] = round(round(x[a] * turn.cos[pair]) + round(x[b] * -turn.sin[pair]));
+        out[b] = round(round(x[b] * turn.cos[pair]) + round(x[a] * turn.sin[pair]));
+      }
+    }
+  }
+}
+
+void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
+  auto& cache = static_cast<LaneKvCache&>(*batch_[sequence].cache);
+  for (std::int64_t r = first_rows_[sequence]; r < first_rows_[sequence + 1]; ++r)
+    cache.store(o.layer, rows_[static_cast<std::size_t>(r)].position, value(o.k).lanes(r), value(o.v).lanes(r));
+}
+
+void Executor::run(const op::StoreKv& o) {
+  for (std::size_t s = 0; s < batch_.size(); ++s) store_rows(o, s);
+}
+
+void Executor::glu_row(const float* gate, const float* up, std::int64_t n, float* out) const {
+  const auto count = static_cast<std::size_t>(n);
+  const std::span<float> lanes(out, count);
+  for (std::size_t i = 0; i < count; ++i) lanes[i] = 0.0f - gate[i];
+  exp_lanes(profile_.vector, lanes);
+  for (float& lane : lanes) lane += 1.0f;
+  round_lanes(profile_.vector, lanes);
+  reciprocal_lanes(profile_.vector, lanes);
+  for (std::size_t i = 0; i < count; ++i) lanes[i] *= gate[i];
+  round_lanes(profile_.vector, lanes);
+  for (std::size_t i = 0; i < count; ++i) lanes[i] *= up[i];
+  round_lanes(profile_.vector, lanes);
+}
+
+void Executor::run(const op::Glu& o) {
+  parallel_items(pool_, value(o.out).rows, 16 * map(o.out).width, [&](std::int64_t r, int) {
+    glu_row(value(o.gate).row(r), value(o.up).row(r), map(o.out).width, value(o.out).row(r));
+  });
+}
+
+void Executor::run(const op::Add& o) {
+  const std::int64_t n = map(o.out).width;
+  for (std::int64_t r = 0; r < value(o.out).rows; ++r) {
+    const float *a = value(o.a).row(r), *b = value(o.b).row(r);
+    float* out = value(o.out).row(r);
+    for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+    round_lanes(profile_.vector, {out, static_cast<std::size_t>(n)});
+  }
+}
+
+void Executor::run(const op::GatherScored& o) {
+  std::int64_t target = 0;
+  for (std::size_t s = 0; s < batch_.size(); ++s)
+    for (const std::int32_t i : batch_[s].plan.scored)
+      std::ranges::copy(value(o.x).lanes(first_rows_[s] + i), value(o.out).row(target++));
+}
+
+}  // namespace dllm::npu::accuracy

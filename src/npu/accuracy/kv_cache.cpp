@@ -1,0 +1,99 @@
+#include "npu/accuracy/kv_cache.h"
+
+#include <algorithm>
+
+namespace dllm::npu::accuracy {
+namespace {
+
+std::int64_t longest_tile(const std::map<std::int32_t, HeadShape>& layers) {
+  std::int64_t tile = kPanel;
+  for (const auto& [layer, shape] : layers) tile = std::max(tile, shape.key_tile);
+  return tile;
+}
+
+}  // namespace
+
+void Panels::allocate(const WindowRule& rule, std::int64_t terms, std::int64_t groups) {
+  const auto count = static_cast<std::size_t>(terms);
+  (rule.kind == WindowRule::Kind::kNarrow ? narrow.resize(count) : wide.resize(count));
+  if (rule.integers()) exponents.assign(static_cast<std::size_t>(groups), kZeroExponent);
+}
+
+LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers)
+    : KvCache(capacity), positions_(round_up(std::max<std::int64_t>(1, capacity), longest_tile(layers))) {
+  for (const auto& [layer, shape] : layers) {
+    Layer& l = layers_[layer];
+    l.shape = shape;
+    const std::int64_t cells = shape.kv_heads * positions_;
+    l.k.allocate(shape.qk.rule, cells * shape.contraction.terms(), cells * shape.contraction.groups());
+    l.v.allocate(shape.pv.rule, cells * shape.v_panels() * kPanel, cells * shape.v_panels() * kPanel);
+  }
+}
+
+void LaneKvCache::store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v) {
+  Layer& l = layers_.at(layer);
+  const HeadShape& s = l.shape;
+  thread_local Operand row;
+  thread_local std::vector<float> terms;
+  thread_local std::vector<std::int16_t> exponents;
+  const std::int64_t n = s.contraction.terms(), groups = s.contraction.groups(), at = position % kPanel;
+  terms.resize(static_cast<std::size_t>(n));
+  exponents.resize(static_cast<std::size_t>(groups));
+  Operand head;
+  quantize(s.qk.w, s.qk.rule.integers(), k, row);
+  const int k_block = s.qk.w.block();
+  for (std::int64_t h = 0; h < s.kv_heads; ++h) {
+    head.lanes.assign(row.lanes.begin() + h * s.slot, row.lanes.begin() + (h + 1) * s.slot);
+    if (!row.exponents.empty())
+      head.exponents.assign(row.exponents.begin() + h * s.slot / k_block,
+                            row.exponents.begin() + (h + 1) * s.slot / k_block);
+    s.contraction.gather(head, k_block, terms.data(), exponents.data());
+    const std::int64_t panel = h * (positions_ / kPanel) + position / kPanel;
+    for (std::int64_t i = 0; i < n; ++i)
+      l.k.put(s.qk.rule, (panel * n + i) * kPanel + at, terms[static_cast<std::size_t>(i)]);
+    if (!s.qk.rule.integers()) continue;
+    for (std::int64_t g = 0; g < groups; ++g)
+      l.k.exponents[static_cast<std::size_t>((panel * groups + g) * kPanel + at)] =
+          exponents[static_cast<std::size_t>(g)];
+  }
+  quantize(s.pv.w, s.pv.rule.integers(), v, row);
+  const int v_block = s.pv.w.block();
+  for (std::int64_t h = 0; h < s.kv_heads; ++h)
+    for (std::int64_t d = 0; d < s.head_dim; ++d) {
+      const std::int64_t lane = h * s.slot + d;
+      const std::int64_t cell = ((h * s.v_panels() + d / kPanel) * positions_ + position) * kPanel + d % kPanel;
+      l.v.put(s.pv.rule, cell, row.lanes[static_cast<std::size_t>(lane)]);
+      if (s.pv.rule.integers())
+        l.v.exponents[static_cast<std::size_t>(cell)] = row.exponents[static_cast<std::size_t>(lane / v_block)];
+    }
+}
+
+WindowProduct LaneKvCache::keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const {
+  const Layer& l = layers_.at(layer);
+  const Contraction& c = l.shape.contraction;
+  const std::int64_t at = kv_head * (positions_ / kPanel) + panel;
+  const bool narrow = l.shape.qk.rule.kind == WindowRule::Kind::kNarrow;
+  WindowProduct p;
+  p.narrow = narrow ? l.k.narrow.data() + at * c.terms() * kPanel : nullptr;
+  p.wide = narrow ? nullptr : l.k.wide.data() + at * c.terms() * kPanel;
+  p.w_exponents = l.k.exponents.data() + at * c.groups() * kPanel;
+  p.group = c.group();
+  p.ends = c.ends().data();
+  p.instructions = static_cast<std::int64_t>(c.ends().size());
+  return p;
+}
+
+WindowProduct LaneKvCache::values(std::int32_t layer, std::int64_t kv_head, std::int64_t panel,
+                                  std::int64_t first) const {
+  const Layer& l = layers_.at(layer);
+  const std::int64_t at = ((kv_head * l.shape.v_panels() + panel) * positions_ + first) * kPanel;
+  const bool narrow = l.shape.pv.rule.kind == WindowRule::Kind::kNarrow;
+  WindowProduct p;
+  p.narrow = narrow ? l.v.narrow.data() + at : nullptr;
+  p.wide = narrow ? nullptr : l.v.wide.data() + at;
+  p.w_exponents = l.v.exponents.data() + at;
+  p.group = 1;
+  return p;
+}
+
+}  // namespace dllm::npu::accuracy

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/kv_cache.h"
+#include "npu/accuracy/matrix.h"
+
+namespace dllm::npu::accuracy {
+
+/// How the heads of a layer's K and V are cut into terms.
+struct HeadShape {
+  std::int64_t kv_heads = 0, head_dim = 0;
+  std::int64_t slot = 0;          ///< lanes from head to head
+  std::int64_t key_tile = 0;      ///< keys whose scores are made together
+  std::int64_t keys_at_once = 0;  ///< of an instruction of P V
+  ProductFormats qk, pv;
+  Contraction contraction;  ///< of Q K^T, within a slot
+
+  std::int64_t v_panels() const { return ceil_div(head_dim, kPanel); }
+};
+
+/// One side of a layer's cache: windows of integers, or floats.
+struct Panels {
+  std::vector<std::int16_t> narrow, exponents;
+  std::vector<float> wide;
+
+  void allocate(const WindowRule& rule, std::int64_t terms, std::int64_t groups);
+  void put(const WindowRule& rule, std::int64_t at, float value) {
+    if (rule.kind == WindowRule::Kind::kNarrow)
+      narrow[static_cast<std::size_t>(at)] = static_cast<std::int16_t>(value);
+    else
+      wide[static_cast<std::size_t>(at)] = value;
+  }
+};
+
+/// K and V of a sequence in the profile's formats. K is [kv_head][panel of 16 keys][lane][key], so that 16 scores are
+/// computed together; V is [kv_head][panel of 16 dimensions][key][dimension]. Capacities are whole tiles: positions
+/// that nothing has written hold zeros, as in a machine's cleared memory.
+class LaneKvCache final : public KvCache {
+ public:
+  LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers);
+
+  /// `k`, `v`: a row of lanes each, before they are quantized.
+  void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
+  /// Q K^T of keys [16 panel, ...): everything but the rows.
+  WindowProduct keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const;
+  /// P V of 16 dimensions from key `first` on: everything but the rows and the ends of instructions.
+  WindowProduct values(std::int32_t layer, std::int64_t kv_head, std::int64_t panel, std::int64_t first) const;
+  const HeadShape& shape(std::int32_t layer) const { return layers_.at(layer).shape; }
+
+  using KvCache::record;
+
+ private:
+  struct Layer {
+    HeadShape shape;
+    Panels k, v;
+  };
+  std::int64_t positions_;  ///< whole tiles
+  std::map<std::int32_t, Layer> layers_;
+};
+
+}  // namespace dllm::npu::accuracy

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/weights.h"
+#include "npu/accuracy/window_kernel.h"
+#include "npu/compiler/layout.h"
+
+namespace dllm::npu::accuracy {
+
+/// Rows of lanes, kept from step to step so that nothing is allocated for a shape that was seen.
+struct LaneRows {
+  std::int64_t rows = 0, stride = 0;
+  std::vector<float> data;
+
+  /// Lanes that no column is in stay 0, those of columns keep what an earlier step left there.
+  void reset(std::int64_t count, std::int64_t lanes) {
+    if (lanes != stride) data.clear();
+    rows = count;
+    stride = lanes;
+    data.resize(std::max(data.size(), static_cast<std::size_t>(count * lanes)));
+  }
+  void clear() { std::fill(data.begin(), data.end(), 0.0f); }
+  float* row(std::int64_t r) { return data.data() + r * stride; }
+  const float* row(std::int64_t r) const { return data.data() + r * stride; }
+  std::span<float> lanes(std::int64_t r) { return {row(r), static_cast<std::size_t>(stride)}; }
+  std::span<const float> lanes(std::int64_t r) const { return {row(r), static_cast<std::size_t>(stride)}; }
+};
+
+/// Lanes of a row of a value: a multiple of every block, without the unit's padding, which is zeros and adds nothing.
+inline std::int64_t row_lanes(const LaneMap& map) { return round_up(map.used(), 64); }
+
+/// The formats of a product and how its terms are added.
+struct ProductFormats {
+  OperandFormat a, w;
+  WindowRule rule;
+  int mlen = 0;  ///< lanes of an instruction
+};
+
+/// The contraction of a product: the groups of lanes that hold a column, in their order, and where instructions end.
+class Contraction {
+ public:
+  Contraction() = default;
+  Contraction(const LaneMap& in, const ProductFormats& formats);
+
+  std::int64_t group() const { return group_; }
+  std::int64_t groups() const { return static_cast<std::int64_t>(lanes_.size()); }
+  std::int64_t terms() const { return groups() * group_; }
+  std::span<const std::int32_t> ends() const { return ends_; }
+  /// Terms and exponents (by group) of a quantized row; `block`: of its format.
+  void gather(const Operand& row, int block, float* terms, std::int16_t* exponents) const;
+
+ private:
+  std::int64_t group_ = 1;
+  std::vector<std::int64_t> lanes_;  ///< first lane of each group
+  std::vector<std::int32_t> ends_;
+};
+
+/// The rows of one side, quantized and gathered.
+struct OperandRows {
+  std::int64_t rows = 0, terms = 0, groups = 0;
+  std::vector<float> a;
+  std::vector<std::int16_t> exponents;
+
+  void reset(std::int64_t count, const Contraction& contraction);
+  void copy_row(const OperandRows& from, std::int64_t source, std::int64_t target);
+};
+
+/// A weight in panels of 16 outputs.
+class Matrix {
+ public:
+  /// Rows [first, first + outputs) of `weight`; a weight that is stored in the wanted GGML type keeps its values.
+  static Matrix pack(const WeightView& weight, std::int64_t first, std::int64_t outputs, const LaneMap& in,
+                     const ProductFormats& formats, ThreadPool& pool);
+
+  std::int64_t outputs() const { return outputs_; }
+  std::int64_t panels() const { return ceil_div(outputs_, kPanel); }
+  const Contraction& contraction() const { return contraction_; }
+  /// sums[row][kPanel] of one panel.
+  void multiply(const OperandRows& x, std::int64_t panel, double* sums) const;
+
+ private:
+  void pack_panel(const WeightView& weight, std::int64_t first, std::int64_t panel, const LaneMap& in,
+                  const ProductFormats& formats);
+
+  std::int64_t outputs_ = 0;
+  WindowRule rule_;
+  Contraction contraction_;
+  std::vector<std::int16_t> narrow_, exponents_;
+  std::vector<float> wide_;
+};
+
+/// A row of a weight as float32.
+std::vector<float> weight_row(const WeightView& weight, std::int64_t row);
+
+}  // namespace dllm::npu::accuracy

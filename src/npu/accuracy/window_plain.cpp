@@ -1,0 +1,3 @@
+#define DLLM_WINDOW_ISA plain
+
+#include "npu/accuracy/window_kernel-inl.h"

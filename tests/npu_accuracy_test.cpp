@@ -1,0 +1,106 @@
+// Numerics profiles on small models: what --numerics computes is what the functional machine computes.
+
+#include <gtest/gtest.h>
+
+#include "cpu/cpu_backend.h"
+#include "engine/embedded_model.h"
+#include "engine/load.h"
+#include "model/model.h"
+#include "npu/accuracy/accuracy_backend.h"
+#include "npu/backend/npu_backend.h"
+#include "random_model.h"
+
+namespace dllm {
+namespace {
+
+using npu::accuracy::AccuracyBackend, npu::accuracy::NumericsProfile;
+
+std::shared_ptr<const Model> embedded() {
+  static const std::shared_ptr<const Model> model = *Model::load(*open_or_embedded(""), Log());
+  return model;
+}
+
+auto graph_of(const std::shared_ptr<const Model>& model) {
+  return [model](StepShape shape) { return model->build(shape); };
+}
+
+std::unique_ptr<AccuracyBackend> simulate(const std::shared_ptr<const Model>& model, const NumericsProfile& profile) {
+  return *AccuracyBackend::create(model->desc(), graph_of(model), model->weights(), profile, 2);
+}
+
+NumericsProfile profile_of(const std::string& name) {
+  NumericsProfile profile = *npu::accuracy::load_numerics(name);
+  profile.device = "plena-64-wide";  // its memories are the smallest, and cleared soonest
+  return profile;
+}
+
+/// A prompt and a block, then rows of the block over what the cache holds.
+std::vector<std::vector<float>> logits_of(Backend& backend) {
+  const auto cache = *backend.make_cache(12);
+  std::vector<std::vector<float>> result;
+  for (const Position first : {0, 8}) {
+    SequenceStep step;
+    step.cache = cache.get();
+    for (Position p = first; p < 12; ++p)
+      step.plan.rows.push_back({p, static_cast<TokenId>((9 + 11 * p + first) % 80)});
+    step.plan.visible = {{0, 12}};
+    for (std::int32_t i = 12 - first - 4; i < 12 - first; ++i) step.plan.scored.push_back(i);
+    step.request.logits = true;
+    auto scores = backend.forward({&step, 1});
+    if (!scores) ADD_FAILURE() << scores.error().message();
+    if (scores) result.push_back(scores->front().logits);
+  }
+  return result;
+}
+
+class Numerics : public testing::TestWithParam<const char*> {};
+
+TEST_P(Numerics, EqualTheFunctionalMachine) {
+  const NumericsProfile profile = profile_of(GetParam());
+  ASSERT_TRUE(profile.on_machine());
+  for (const char* architecture : {"llada", "llada-moe"}) {
+    const std::shared_ptr<const Model> model = *Model::load(test::random_source({.architecture = architecture}));
+    const auto simulated = simulate(model, profile);
+    const auto machine = *npu::NpuBackend::create(model->desc(), graph_of(model), model->weights(), *profile.machine(),
+                                                  {.positions = 16});
+    const auto got = logits_of(*simulated), expected = logits_of(*machine);
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_EQ(got, expected) << architecture;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));
+
+/// Without any rounding below float32 the logits are the CPU's but for the order of sums.
+TEST(NumericsProfiles, Float32IsNearTheCpu) {
+  const auto simulated = simulate(embedded(), profile_of("f32"));
+  CpuOptions options;
+  options.threads = 1;
+  const auto cpu = *CpuBackend::create(embedded()->desc(), graph_of(embedded()), embedded()->weights(), options);
+  const auto got = logits_of(*simulated), expected = logits_of(*cpu);
+  for (std::size_t s = 0; s < got.size(); ++s)
+    for (std::size_t i = 0; i < got[s].size(); ++i) ASSERT_NEAR(got[s][i], expected[s][i], 2e-3f) << s << " " << i;
+}
+
+/// What profiles differ in shows: the phones' is nearer to float32 than four bits everywhere.
+TEST(NumericsProfiles, FewerBitsAreFurtherFromFloat32) {
+  const auto distance = [](const std::string& name) {
+    static const auto exact = [] { return logits_of(*simulate(embedded(), profile_of("f32"))); }();
+    const auto logits = logits_of(*simulate(embedded(), profile_of(name)));
+    double sum = 0;
+    for (std::size_t s = 0; s < logits.size(); ++s)
+      for (std::size_t i = 0; i < logits[s].size(); ++i) {
+        const double d = static_cast<double>(logits[s][i]) - static_cast<double>(exact[s][i]);
+        sum += d * d;
+      }
+    return sum;
+  };
+  const double bf16 = distance("bf16"), w8 = distance("w8a8kv8"), w4 = distance("w4a8kv4"), q4 = distance("fp16-q4_0");
+  EXPECT_LT(0, bf16);
+  EXPECT_LT(bf16, w8);
+  EXPECT_LT(w8, q4);
+  EXPECT_LT(q4, w4);
+}
+
+}  // namespace
+}  // namespace dllm
