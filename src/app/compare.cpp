@@ -43,13 +43,13 @@ class Compare final : public Verb {
     sets_.add(flags);
     flags.add({.names = {"--file"},
                .value = "FILE.toml",
-               .help = "items, common options and configurations, in front of those given here",
+               .help = "items, common options and configurations, before those given here",
                .takes_path = true,
                .apply = into(spec_path_)});
     items_.add(flags);
     flags.add({.names = {"--repeat"},
                .value = "N",
-               .help = "run every item so often; times are the best",
+               .help = "run every item N times and report the best times",
                .default_text = "1",
                .apply = into(repeat_, 1, 1000),
                .rare = true});
@@ -64,12 +64,12 @@ class Compare final : public Verb {
                .rare = true});
     flags.add({.names = {"--plot"},
                .value = "FILE.svg",
-               .help = "draw differences in accuracy, and costs",
+               .help = "plot differences in accuracy, and costs",
                .takes_path = true,
                .apply = into(plot_)});
     flags.add({.names = {"--plot-x"},
                .value = "NAME",
-               .help = "the cost that the plot shows",
+               .help = "cost shown in the plot",
                .default_text = "tok/s",
                .choices = plot_axis_names(),
                .apply = into(plot_x_, plot_axis_names()),

@@ -22,35 +22,35 @@ Error usage(std::string what, std::string where, std::string hint) {
 void CompareSets::add(Flags& flags) {
   flags.add({.names = {"--items"},
              .value = "FILE",
-             .help = "what is asked: items as dllm eval reads them",
+             .help = "items to evaluate, in the formats of dllm eval",
              .takes_path = true,
              .apply = into(items_)});
   flags.add({.names = {"--choose"},
              .value = "FILE",
-             .help = "items to choose configurations on: asked unless --publish or --on says otherwise",
+             .help = "items for choosing configurations; evaluated unless --publish or --on is given",
              .takes_path = true,
              .apply = into(choose_)});
   flags.add({.names = {"--publish"},
              .value = "FILE",
-             .help = "items that no choice has looked at; none of their prompts may be in --choose",
+             .help = "items for the published figures; none of their prompts may be in --choose",
              .takes_path = true,
              .apply = into(publish_)});
   flags.add({.names = {"--on"},
              .value = "NAME",
-             .help = "which of the two sets is asked",
-             .default_text = "publish, where there is one",
+             .help = "which of the two sets is evaluated",
+             .default_text = "publish, if given",
              .choices = {"choose", "publish"},
              .apply = into(asked_, {"choose", "publish"}),
              .rare = true});
   flags.add({.names = {"--tried"},
              .value = "N",
-             .help = "configurations that were tried on the set choose before these were compared",
+             .help = "number of configurations tried on the set choose before this comparison",
              .apply = into(tried_, 1, 1 << 30),
              .rare = true});
   flags.add({.names = {"--recommend"},
              .value = "POINTS",
-             .help = "name the configuration with the fewest passes among those that lose at most so many points; from "
-                     "the set publish alone",
+             .help = "name the configuration with the fewest passes among those that lose at most this many points; on "
+                     "the publish set only",
              .apply = into(points_, 0.0, 100.0)});
 }
 

@@ -26,7 +26,7 @@ class Eval final : public Verb {
     items_.add(flags);
     flags.add({.names = {"--batch"},
                .value = "N",
-               .help = "N answers, or N masks of likelihoods, in one forward pass; the results are the same",
+               .help = "answers, or masks of likelihoods, per forward pass; the results are the same for any N",
                .default_text = "1",
                .apply = into(items_.batch, 1, std::numeric_limits<std::int32_t>::max())});
     model_.add_template(flags);
@@ -36,7 +36,7 @@ class Eval final : public Verb {
     add_output_flag(flags, output_, {"text", "md", "json", "jsonl"});
     flags.add({.names = {"--record"},
                .value = "FILE",
-               .help = "write which pass committed which position, for dllm bench --replay",
+               .help = "record which pass committed which position, for dllm bench --replay",
                .takes_path = true,
                .apply = into(record_)});
   }

@@ -96,11 +96,11 @@ void EvalFlags::add(Flags& flags) {
              .choices = {"generate", "choices", "likelihood"},
              .apply = into(scoring, {"generate", "choices", "likelihood"}),
              .rare = true});
-  flags.add({.names = {"--task"}, .value = "NAME", .help = "items of this task only", .apply = into(task)});
-  flags.add({.names = {"--limit"}, .value = "N", .help = "the first N items only", .apply = into(limit, 1, kMax)});
+  flags.add({.names = {"--task"}, .value = "NAME", .help = "only items of this task", .apply = into(task)});
+  flags.add({.names = {"--limit"}, .value = "N", .help = "only the first N items", .apply = into(limit, 1, kMax)});
   flags.add({.names = {"--shots"},
              .value = "N",
-             .help = "put the first N items with their solutions in front of the others",
+             .help = "use the first N items and their solutions as examples for the others",
              .apply = into(shots, 0, 1000),
              .rare = true});
   flags.add({.names = {"--mc-samples"},
@@ -111,11 +111,11 @@ void EvalFlags::add(Flags& flags) {
              .rare = true});
   flags.add({.names = {"--system-prompt", "-sys"},
              .value = "TEXT",
-             .help = "system message in front of each prompt",
+             .help = "system message before each prompt",
              .apply = into(system),
              .rare = true});
   flags.add({.names = {"--run-code"},
-             .help = "run the model's programs in a sandbox; --run-code=unsafe: where the system grants none "
+             .help = "run the model's programs in a sandbox; --run-code=unsafe: without a sandbox "
                      "(docs/guide/evaluating.md)",
              .apply = [this](const std::string& value) -> Expected<void> {
                const std::optional<bool> allowed = value == "unsafe" ? std::optional(true) : parse_bool(value);

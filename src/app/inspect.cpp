@@ -17,7 +17,7 @@ class Inspect final : public Verb {
     flags.positionals("FILE", "GGUF file, safetensors file or Hugging Face directory", 1, words_);
     flags.add({.names = {"-m", "--model"},
                .value = "FILE",
-               .help = "the same as a flag",
+               .help = "FILE as a flag",
                .default_text = "the embedded tiny-llada",
                .takes_path = true,
                .apply = into(path_)});

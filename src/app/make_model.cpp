@@ -29,10 +29,10 @@ class MakeModel final : public Verb {
     for (const ModelShape& shape : model_shapes()) names.emplace_back(shape.name);
     flags.add({.names = {"--shape"},
                .value = "NAME",
-               .help = "whose dimensions",
+               .help = "the model whose shape is used",
                .choices = std::move(names),
                .apply = into(shape_)});
-    flags.add({.names = {"--list"}, .help = "list the shapes and stop", .apply = into(list_)});
+    flags.add({.names = {"--list"}, .help = "list the shapes and exit", .apply = into(list_)});
     flags.add({.names = {"--layers"},
                .value = "N",
                .help = "another number of layers",

@@ -14,7 +14,7 @@ namespace {
 class Options final : public Verb {
  public:
   void declare(Flags& flags) override {
-    flags.positionals("[NAME]", "a decoder, window, cache or preset; without one: all of them, a line each", 1, words_);
+    flags.positionals("[NAME]", "a decoder, window, cache or preset; default: list all, one per line", 1, words_);
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json"});
     flags.add({.names = {"--schema"},

@@ -18,7 +18,7 @@ class Run final : public Verb {
     text_.add(flags, "PROMPT");
     flags.add({.names = {"--system-prompt", "-sys"},
                .value = "TEXT",
-               .help = "system message in front of the prompt",
+               .help = "system message before the prompt",
                .apply = into(system_)});
     model_.add_template(flags);
     add_generate_flags(flags, options_);

@@ -35,11 +35,10 @@ class Tokenize final : public TokenizerVerb {
  public:
   void declare(Flags& flags) override {
     text_.add(flags, "TEXT");
-    flags.add({.names = {"--no-special"},
-               .help = "texts of control tokens are text like any other",
-               .apply = into(no_special_)});
+    flags.add(
+        {.names = {"--no-special"}, .help = "texts of control tokens remain plain text", .apply = into(no_special_)});
     flags.add({.names = {"--add-bos"},
-               .help = "put the beginning-of-sequence token in front, if the model wants one",
+               .help = "prepend the beginning-of-sequence token, if the model uses one",
                .apply = into(add_bos_)});
     add_shared(flags);
     flags.add({.names = {"--show"}, .help = "a table of ids and their texts", .apply = into(show_)});

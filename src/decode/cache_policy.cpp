@@ -40,7 +40,7 @@ OptionRows<KeepingOptions> keeping_rows() {
 OptionRows<IntervalOptions> interval_rows() {
   return join_rows<IntervalOptions>(
       OptionRows<IntervalOptions>{option("refresh_interval", &IntervalOptions::refresh_interval, 1, kMostInteger,
-                                         "passes", "make a full pass every so many passes")
+                                         "passes", "make a full pass every N passes")
                                       .otherwise("only those of the policy")},
       keeping_rows());
 }

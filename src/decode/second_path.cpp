@@ -13,11 +13,12 @@ OptionRows<SecondPathOptions> second_path_rows() {
   using O = SecondPathOptions;
   return {
       option("refresh_merge", &O::refresh_merge, {{"fixed", O::Merge::kFixed}, {"ready", O::Merge::kReady}},
-             "results count after --merge-delay steps (the same tokens in every run), or when they are there"),
+             "results are used after --merge-delay steps (the same tokens in every run), or as soon as they are ready"),
       option("merge_delay", &O::merge_delay, 0, kMostInteger, "steps",
-             "until results count; 0: before the step at the same time as which they are made")
+             "steps from the launch until its results are merged")
           .only("with --refresh-merge fixed", [](const O& o) { return o.refresh_merge == O::Merge::kFixed; }),
-      option("refresh_threads", &O::refresh_threads, 1, 1024, "threads", "of the second path, besides --threads"),
+      option("refresh_threads", &O::refresh_threads, 1, 1024, "threads",
+             "threads of the second path, in addition to --threads"),
   };
 }
 

@@ -30,7 +30,7 @@ OptionRows<SmoothConfig> smooth_rows() {
 
 SmoothingEntry iter_smooth() {
   return declare_method<SmoothConfig>(
-      "iter-smooth", "masks carry the expectation of their last prediction (dInfer's IterSmooth)", smooth_rows(),
+      "iter-smooth", "masks carry the expected embedding of their last prediction (dInfer's IterSmooth)", smooth_rows(),
       [](const SmoothConfig& options, const MethodContext&) { return std::make_unique<SmoothConfig>(options); });
 }
 

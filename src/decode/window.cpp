@@ -25,10 +25,10 @@ OptionRows<CostOptions> cost_rows() {
   return {
       option("latency", &O::latency,
              "cost of a step. nominal: the same on every machine; a file of dllm bench latency: as measured; auto: "
-             "measured on this machine and kept, so answers may differ on others"),
+             "measured on this machine and stored, so answers may differ between machines"),
       option("objective", &O::objective, {{"allowance", WindowObjective::kAllowance}, {"rate", WindowObjective::kRate}},
              "widen while a step stays within --allowance, or to the most commits per millisecond"),
-      option("allowance", &O::allowance, 0, 1e3, "", "share by which a wider window may make a step cost more")
+      option("allowance", &O::allowance, 0, 1e3, "", "relative increase of a step's cost that a wider window may cause")
           .only("with --objective allowance", [](const O& o) { return o.objective == WindowObjective::kAllowance; }),
       option("max_window", &O::max_window, 1, kMostPositions, "positions", "widest window, drafts included")
           .otherwise("four blocks",

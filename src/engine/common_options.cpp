@@ -39,15 +39,15 @@ CommonOption on_canvas(CommonOption one) {
 std::vector<CommonOption> answer_options() {
   return {
       on_canvas(standing(spelled(common("length", &G::length, &R::length, 1, kMostPositions, "tokens",
-                                        "most tokens to generate: the canvas after the prompt"),
+                                        "maximum length of the answer: the canvas after the prompt"),
                                  {"--predict", "-n", "--n-predict", "--max-tokens"}),
                          "as the model recommends, else 128")),
       on_canvas(standing(spelled(common("context", &G::context, &R::context, 1, kMostPositions, "tokens",
-                                        "most tokens of prompt and canvas together"),
+                                        "maximum length of prompt and canvas together"),
                                  {"--ctx-size", "-c"}),
                          "the model's context")),
       on_canvas(standing(spelled(common("block_length", &G::block_length, &R::block_length, 1, kMostPositions,
-                                        "positions", "positions of a block, which is decoded before the next"),
+                                        "positions", "length of a block; blocks are decoded one after another"),
                                  {"--block-length", "--diffusion-block-length"}),
                          "as the model recommends")),
       on_canvas(standing(choice("block_origin", &G::block_origin, &R::block_origin, {"prompt-end", "absolute"},
@@ -67,16 +67,15 @@ std::vector<CommonOption> sampling_options() {
       spelled(
           common("temperature", &G::temperature, &R::temperature, 0, 1e6, "", "randomness of the tokens; 0: greedy"),
           {"--temperature", "--temp"}),
-      common("top_k", &G::top_k, &R::top_k, 0, kMostInteger, "", "choose among the k likeliest tokens; 0: off"),
+      common("top_k", &G::top_k, &R::top_k, 0, kMostInteger, "", "sample from the k likeliest tokens; 0: off"),
       common("top_p", &G::top_p, &R::top_p, 0, 1, "",
-             "choose among the likeliest tokens of this total probability; 1: off"),
+             "sample from the likeliest tokens of this total probability; 1: off"),
       spelled(common("cfg_scale", &G::cfg_scale, &R::cfg_scale, 0, 1e6, "",
                      "classifier-free guidance, two forward passes per step; 0: off"),
               {"--cfg-scale", "--diffusion-cfg-scale"}),
-      on_canvas(spelled(common("seed", &G::seed, &R::seed,
-                               "seed of every random draw, if there is one; -1: a different one each time"),
+      on_canvas(spelled(common("seed", &G::seed, &R::seed, "seed of all random draws; -1: a different seed each time"),
                         {"--seed", "-s"})),
-      common("compat", &G::compat, &R::compat, "the reference implementation's behaviour where ours differs"),
+      common("compat", &G::compat, &R::compat, "behave like the reference implementation where dllm differs"),
   };
 }
 

@@ -66,7 +66,7 @@ std::vector<OptionPart> make_parts() {
          return desc.canvas.length > 0 ? "prefix" : desc.causal_block > 0 ? "block-causal" : "none";
        }},
       {"suffix",
-       selector("suffix", {"--suffix"}, "masks after the window that exist for the model", "full", suffix_list),
+       selector("suffix", {"--suffix"}, "masks after the window that the model sees", "full", suffix_list),
        &G::suffix,
        &R::suffix,
        suffix_list,

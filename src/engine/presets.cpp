@@ -38,7 +38,8 @@ const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {{"exact", "the default: every pass computes the whole model", {}}, every_model},
       {{"balanced", "fewer rows per pass: the window and the rows next to it", balanced()}, full_attention},
-      {{"fast", "fewer rows and passes; for models that were trained to see wrong tokens", fast()}, full_attention},
+      {{"fast", "fewer rows and passes; for models that were trained with wrong tokens in their input", fast()},
+       full_attention},
   };
   return all;
 }

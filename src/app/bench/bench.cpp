@@ -25,29 +25,30 @@ class Bench final : public Verb {
  public:
   void declare(Flags& flags) override {
     flags.positionals("[step] [generate] [load] [latency]",
-                      "what to measure; without a word, --peak and --against-autoregression: load and step", 4, words_);
+                      "what to measure; load and step if neither this, --peak nor --against-autoregression is given", 4,
+                      words_);
     flags.group("Measurement");
     flags.add({.names = {"--peak"},
-               .help = "print the machine's own peaks: int8, bf16, f32, memory reads",
+               .help = "print the machine's peaks: int8, bf16, f32, memory reads",
                .apply = into(peak_)});
     flags.add({.names = {"--no-peak"},
-               .help = "do not measure them; percentages are left out",
+               .help = "do not measure the peaks, and omit percentages",
                .apply = into(no_peak_),
                .rare = true});
     flags.add({.names = {"--repetitions"},
                .value = "N",
-               .help = "measured runs of each case, at least",
+               .help = "minimum number of measured runs per case",
                .default_text = "5",
                .apply = into(options_.repetitions, 1, 100000)});
     flags.add({.names = {"--warmup"},
                .value = "N",
-               .help = "runs of each case before",
+               .help = "unmeasured runs before each case",
                .default_text = "1",
                .apply = into(options_.warmup, 0, 1000),
                .rare = true});
     flags.add({.names = {"--min-time"},
                .value = "S",
-               .help = "short cases repeat until this many seconds are measured",
+               .help = "repeat short cases until this many seconds are measured",
                .default_text = "0.2",
                .apply = into(options_.min_seconds, 0, 3600)});
     flags.add({.names = {"--against-autoregression"},
@@ -97,43 +98,44 @@ class Bench final : public Verb {
                .apply = into_numbers(options_.rows, 1, kMaxPositions)});
     flags.add({.names = {"-c", "--context"},
                .value = "LIST",
-               .help = "positions that the rows see, themselves included; below the rows: only the rows",
+               .help = "positions that the rows see, including themselves; if smaller than the rows: only the rows",
                .default_text = "512",
                .apply = into_numbers(options_.contexts, 0, kMaxPositions)});
-    flags.add({.names = {"-b", "--batch"},
-               .value = "LIST",
-               .help = "sequences that share a step, each with its own cache; as many generations as the largest says",
-               .default_text = "1",
-               .apply = into_numbers(options_.batches, 1, 4096)});
+    flags.add(
+        {.names = {"-b", "--batch"},
+         .value = "LIST",
+         .help = "sequences that share a step, each with its own cache; the largest is also the number of generations",
+         .default_text = "1",
+         .apply = into_numbers(options_.batches, 1, 4096)});
     flags.add({.names = {"--scored"},
                .value = "N",
                .help = "rows that reach the head: all, none or a number",
                .default_text = options_.scored,
                .apply = into(options_.scored)});
     flags.add({.names = {"--renew-latency"},
-               .help = "latency: measure again although this machine's table is known",
+               .help = "latency: measure again even if this machine's table exists",
                .apply = into(options_.renew_latency),
                .rare = true});
     flags.group("Generations");
     flags.add({.names = {"-p", "--prompt-tokens"},
                .value = "LIST",
-               .help = "random tokens in front of a generation; the options of dllm run say what follows",
+               .help = "random prompt tokens of a generation, which takes the options of dllm run",
                .default_text = "32; recorded lengths with --replay; 128 against autoregression",
                .apply = into_numbers(options_.prompts, 1, kMaxPositions)});
     flags.add({.names = {"--replay"},
                .value = "FILE",
-               .help = "commit what the recording says in each pass (dllm eval --record); give it again for more",
+               .help = "replay the commits of a recording (dllm eval --record); may be repeated",
                .takes_path = true,
                .apply = into(options_.replays)});
     flags.add({.names = {"--answers"},
                .value = "N",
-               .help = "answers of a recording to play, spread from its slowest to its fastest",
+               .help = "number of answers to replay, spread from the slowest to the fastest",
                .default_text = "4",
                .apply = into(options_.answers, 1, kMaxPositions),
                .rare = true});
     flags.add({.names = {"--tokens-per-pass"},
                .value = "LIST",
-               .help = "rates to compare with autoregression",
+               .help = "tokens per pass to compare with autoregression",
                .default_text = "1,2,4,8",
                .apply = into_numbers(options_.tokens_per_pass, 1, kMaxPositions),
                .rare = true});
@@ -144,7 +146,7 @@ class Bench final : public Verb {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
-               .help = "GGUF file or Hugging Face directory; give it again for more",
+               .help = "GGUF file or Hugging Face directory; may be repeated",
                .default_text = "the embedded tiny-llada",
                .takes_path = true,
                .apply = into(paths_)});
@@ -155,7 +157,7 @@ class Bench final : public Verb {
                .apply = into_numbers(threads_, 0, 1024)});
     flags.add({.names = {"--isa"},
                .value = "NAME",
-               .help = "kernel set; 'list' tells what this machine runs",
+               .help = "kernel set; 'list' shows the sets that this machine supports",
                .default_text = "the best",
                .apply = into(model_flags_.load.isa),
                .rare = true});

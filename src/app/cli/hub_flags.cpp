@@ -55,8 +55,10 @@ void HubFlags::add(Flags& flags) {
              .default_text = revision,
              .apply = into(revision),
              .rare = true});
-  flags.add(
-      {.names = {"--offline"}, .help = "ask no hub: only what is in the cache", .apply = into(offline), .rare = true});
+  flags.add({.names = {"--offline"},
+             .help = "use only the cache, without network access",
+             .apply = into(offline),
+             .rare = true});
 }
 
 Expected<hub::Pulled> HubFlags::pull(Session& session) const {

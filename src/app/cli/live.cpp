@@ -29,12 +29,12 @@ void LiveFlags::add(Flags& flags) {
              .apply = into(visual)});
   flags.add({.names = {"--visual-delay"},
              .value = "MS",
-             .help = "wait after each frame, for small models that are too fast to watch",
+             .help = "delay after each frame, for models that are too fast to watch",
              .default_text = "0",
              .apply = into(visual_delay_ms, 0, 60000)});
   flags.add({.names = {"--timeout"},
              .value = "S",
-             .help = "stop after this many seconds with what is committed, and exit code 124; 0: never",
+             .help = "stop after this many seconds, print what is committed, and exit with code 124; 0: never",
              .default_text = "0",
              .apply = into(timeout_s, 0, 1e9)});
 }

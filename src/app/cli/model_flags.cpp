@@ -25,7 +25,8 @@ void add_backend(Flags& flags, LoadOptions& load) {
   flags.add(
       {.names = {"--backend"},
        .value = "NAME",
-       .help = "what runs the model: this processor, or the simulated NPU with its number formats (bit-exact, slow)",
+       .help =
+           "where the model runs: on this processor, or on the simulated NPU with its number formats (bit-exact, slow)",
        .default_text = "cpu",
        .choices = names,
        .apply = into(load.backend, names),
@@ -63,7 +64,7 @@ void ModelFlags::add_loading(Flags& flags) {
              .apply = into(load.threads, 0, 1024)});
   flags.add({.names = {"--isa"},
              .value = "NAME",
-             .help = "kernel set; 'list' tells what this machine runs",
+             .help = "kernel set; 'list' shows the sets that this machine supports",
              .default_text = "the best",
              .apply = into(load.isa),
              .rare = true});
@@ -83,7 +84,8 @@ void ModelFlags::add_loading(Flags& flags) {
              .rare = true});
   flags.add({.names = {"--arithmetic"},
              .value = "NAME",
-             .help = "rounding of products with quantized weights; super: made for matrix tiles; auto: the faster here",
+             .help = "rounding of products with quantized weights; super: designed for matrix tiles; auto: the faster "
+                     "on this machine",
              .default_text = "exact",
              .choices = {"exact", "super", "auto"},
              .apply = into(load.arithmetic, {"exact", "super", "auto"}),
@@ -97,13 +99,13 @@ void ModelFlags::add_loading(Flags& flags) {
              .rare = true});
   flags.add({.names = {"--weight-cache"},
              .value = "PATH",
-             .help = "keep packed weights in this file, map it in later runs; auto: <model>.dllm-packed",
+             .help = "store packed weights in this file and map it in later runs; auto: <model>.dllm-packed",
              .default_text = "none",
              .takes_path = true,
              .apply = into(load.weight_cache),
              .rare = true});
   add_backend(flags, load);
-  flags.add({.names = {"-v", "--verbose"}, .help = "tell about the model on stderr", .apply = into(verbose)});
+  flags.add({.names = {"-v", "--verbose"}, .help = "print details of the model on stderr", .apply = into(verbose)});
 }
 
 void ModelFlags::add_template(Flags& flags) {
@@ -123,7 +125,7 @@ void ModelFlags::add_template(Flags& flags) {
              .help = "complete the text as it is, without a chat template",
              .apply = into(raw)});
   flags.add({.names = {"--special"},
-             .help = "texts of control tokens in the prompt become control tokens; else they are text like any other",
+             .help = "texts of control tokens in the prompt become control tokens; otherwise they remain plain text",
              .apply = into(special),
              .rare = true});
 }

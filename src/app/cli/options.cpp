@@ -82,13 +82,13 @@ void add_generate_flags(Flags& flags, GenerateOptions& options) {
   flags.group("Generation");
   flags.add({.names = {"--stop", "-r", "--reverse-prompt"},
              .value = "TEXT",
-             .help = "end the answer in front of this text; may be repeated",
+             .help = "end the answer before this text; may be repeated",
              .apply = into(options.stop)});
   std::vector<std::string> presets;
   for (const PresetInfo& preset : all.presets) presets.push_back(preset.name);
   flags.add({.names = {"--preset"},
              .value = "NAME",
-             .help = "a named set of options; those given override it",
+             .help = "a named set of options; explicit options override it",
              .default_text = "none",
              .choices = presets,
              .apply = [&options](const std::string& text) { return options.set("preset", text); }});
@@ -114,8 +114,7 @@ void TextFlags::add(Flags& flags, const std::string& noun) {
              .help = "read the text from a file; - is standard input",
              .takes_path = true,
              .apply = into(file)});
-  flags.positionals("[" + noun + "...]", "the text; - reads standard input, as do pipes when no text is given", 1 << 20,
-                    words);
+  flags.positionals("[" + noun + "...]", "the text; - is standard input, the default if it is a pipe", 1 << 20, words);
 }
 
 Expected<std::string> TextFlags::read(const Flags& flags, Terminal& terminal) const {

@@ -129,7 +129,7 @@ Expected<std::string> method_text(std::string_view name) {
 
 Json options_schema() {
   Json properties = Json::object();
-  Json presets = {{"type", "string"}, {"description", "a named set of options; those given override it"}};
+  Json presets = {{"type", "string"}, {"description", "a named set of options; explicit options override it"}};
   for (const PresetInfo& preset : options_info().presets) presets["enum"].push_back(preset.name);
   properties["preset"] = std::move(presets);
   for (const OptionInfo& info : options_info().common) properties[info.key] = property(info);

@@ -32,13 +32,13 @@ std::string summary() {
       "dllm {}: runs diffusion language models\n\n"
       "usage: dllm VERB [OPTIONS]\n\n"
       "  dllm run \"Solve 17+4.\"                  answer a prompt with the embedded model\n"
-      "  dllm run -m model.gguf \"Why is ...\"     answer a prompt with a model of yours\n"
-      "  dllm chat -m model.gguf                 talk with it\n\nVerbs:\n",
+      "  dllm run -m model.gguf \"Why is ...\"     answer a prompt with your own model\n"
+      "  dllm chat -m model.gguf                 chat with it\n\nVerbs:\n",
       DLLM_VERSION);
   for (const VerbEntry& entry : verbs()) text += fmt::format("  {:<12}{}\n", entry.name, entry.summary);
   text +=
       "\nOptions:\n"
-      "  --help                      this text; dllm VERB --help tells a verb's options\n"
+      "  --help                      this text; dllm VERB --help shows a verb's options\n"
       "  --version                   the version\n"
       "  --completion SHELL          a completion script for bash, zsh or fish\n\n"
       "Exit codes: 0 done, 1 failure, 2 usage, 3 model or file, 4 memory, 5 mismatch, 124 timeout, 130 interrupted\n";

@@ -37,7 +37,7 @@ class NpuAsm final : public Verb {
     flags.group("Output");
     flags.add({.names = {"-o", "--output"},
                .value = "FILE",
-               .help = "where the program goes; without it, the file is checked and summarised",
+               .help = "output file; without it, the program is checked and summarised",
                .takes_path = true,
                .apply = into(output_)});
     flags.add({.names = {"--format"},

@@ -140,11 +140,13 @@ class NpuDram final : public Verb {
                .help = "per request",
                .default_text = "64",
                .apply = into(bytes_, 1, kMost)});
-    flags.add(
-        {.names = {"--stride"}, .value = "N", .help = "bytes, of --pattern strided", .apply = into(stride_, 1, kMost)});
+    flags.add({.names = {"--stride"},
+               .value = "N",
+               .help = "stride of --pattern strided, in bytes",
+               .apply = into(stride_, 1, kMost)});
     flags.add({.names = {"--footprint"},
                .value = "N",
-               .help = "bytes that are visited",
+               .help = "bytes of memory that are accessed",
                .default_text = "all",
                .apply = into(footprint_, 1, kMost)});
     flags.add({.names = {"--writes"},
@@ -159,7 +161,7 @@ class NpuDram final : public Verb {
                .apply = into(outstanding_, 1, 1 << 24)});
     flags.add({.names = {"--seed"},
                .value = "N",
-               .help = "of random addresses and writes",
+               .help = "seed of random addresses and writes",
                .default_text = "0",
                .apply = into(spec_.seed)});
     flags.add({.names = {"--trace"},
@@ -179,7 +181,7 @@ class NpuDram final : public Verb {
                .takes_path = true,
                .apply = into(commands_)});
     flags.add({.names = {"--check"}, .help = "verify every command against the standard", .apply = into(check_)});
-    flags.add({.names = {"--benchmark"}, .help = "also tell the speed of the simulation", .apply = into(benchmark_)});
+    flags.add({.names = {"--benchmark"}, .help = "also print the speed of the simulation", .apply = into(benchmark_)});
     flags.add({.names = {"--list"},
                .help = "the shipped standards, their timing with sources (json), and mappings",
                .apply = into(list_)});

@@ -96,8 +96,8 @@ std::string RoutingFlags::text(const ModelDesc& desc) const {
 void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix) {
   flags.add({.names = {"--cache"},
              .value = "KIND",
-             .help = "steps after a block's first run the block (dual), the block and what follows it (prefix), or all "
-                     "positions (none)",
+             .help = "after a block's first step, steps run the block (dual), the block and all that follows (prefix), "
+                     "or all positions (none)",
              .default_text = "dual",
              .choices = {"none", "prefix", "dual"},
              .apply = [&cache](const std::string& text) -> Expected<void> {
@@ -109,7 +109,7 @@ void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix) 
   flags.add({.names = {"--suffix"},
              .value = "N",
              .help = "positions that follow the block, for --cache prefix",
-             .default_text = "half of what follows the first block of an answer of half the context",
+             .default_text = "half of the positions after the first block, in an answer of half the context",
              .apply = into(suffix, 0, 1 << 24)});
 }
 

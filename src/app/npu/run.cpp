@@ -128,7 +128,7 @@ class NpuRun final : public Verb {
                .apply = into(formats_)});
     flags.add({.names = {"--loop-depth"},
                .value = "N",
-               .help = "hardware loops that may be open",
+               .help = "maximum nesting of hardware loops",
                .default_text = "16",
                .apply = into(loop_depth_, 1, 64)});
     flags.add({.names = {"--bf16-sums"},
@@ -149,7 +149,7 @@ class NpuRun final : public Verb {
                .default_text = "1000000000",
                .apply = into(max_instructions_)});
     flags.add({.names = {"--timing"},
-               .help = "also tell how long it takes, docs/design/npu-timing.md",
+               .help = "also simulate the time it takes, docs/design/npu-timing.md",
                .apply = into(timing_)});
     flags.add({.names = {"--no-data"},
                .help = "execute integers and control only: all that timing needs",
@@ -171,7 +171,7 @@ class NpuRun final : public Verb {
                .takes_path = true,
                .apply = into(trace_)});
     flags.add({.names = {"--hazards"},
-               .help = "report memory that is used before its transfer is fenced",
+               .help = "report memory that is used before a fence for its transfer",
                .apply = into(hazards_)});
     add_output_flag(flags, output_, {"text", "json"});
   }

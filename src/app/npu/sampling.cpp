@@ -100,7 +100,7 @@ class NpuSampling final : public Verb {
                .apply = into(sweep_)});
     flags.add({.names = {"--lanes"},
                .value = "N,N,...",
-               .help = "a line of the sweep per VLEN",
+               .help = "one line of the sweep per VLEN",
                .default_text = "the profile's",
                .apply = into(lanes_),
                .needs = {"--sweep"}});

@@ -25,7 +25,7 @@ class NpuStep final : public Verb {
     step_.add(flags);
     issue_.add(flags);
     flags.add({.names = {"--all-layers"},
-               .help = "simulate every layer, also those that repeat within 1 %",
+               .help = "simulate every layer, even if layers repeat within 1 %",
                .apply = [this](const std::string& text) -> Expected<void> {
                  const auto value = parse_bool(text);
                  if (!value) return bad_value(fmt::format("'{}' is neither true nor false", text));
@@ -34,14 +34,14 @@ class NpuStep final : public Verb {
                }});
     flags.group("Output");
     flags.add({.names = {"-v", "--verbose"},
-               .help = "tell on stderr why a kept report is not used",
+               .help = "say on stderr why a cached report is not used",
                .apply = into(verbose_)});
     flags.add({.names = {"--analytic"},
                .help = "also the analytical schedule, phase by phase (npu-analytic.md)",
                .apply = into(analytic_)});
     flags.add({.names = {"--timing-cache"},
                .value = "DIR|auto|off",
-               .help = "where reports are kept; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
+               .help = "cache directory of reports; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
                .default_text = "auto",
                .takes_path = true,
                .apply = into(cache_)});

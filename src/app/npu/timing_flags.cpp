@@ -49,7 +49,7 @@ void TimingFlags::add(Flags& flags) {
              }});
   using Issue = npu::Device::Issue;
   number(flags, "--issue-width", "instructions dispatched per cycle", &Issue::width);
-  number(flags, "--issue-queue", "instructions that wait in front of a unit", &Issue::queue);
+  number(flags, "--issue-queue", "length of each unit's instruction queue", &Issue::queue);
   number(flags, "--vector-starts", "vector instructions that start per cycle, on different pipes",
          &Issue::vector_starts);
   number(flags, "--accumulators", "results of the array that wait for their write-out; 1: no double buffering",

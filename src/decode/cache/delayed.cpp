@@ -71,15 +71,16 @@ CacheEntry delayed_entry(std::string name, std::string meaning, Variant variant)
 }  // namespace
 
 CacheEntry delayed_cache() {
-  return delayed_entry("delayed", "rows are kept a pass after their token came (dKV-Cache)", Variant::kDecode);
+  return delayed_entry("delayed", "rows are cached one pass after their token is committed (dKV-Cache)",
+                       Variant::kDecode);
 }
 
 CacheEntry delayed_greedy_cache() {
-  return delayed_entry("delayed-greedy", "delayed; of the masks only those of the window", Variant::kGreedy);
+  return delayed_entry("delayed-greedy", "delayed; recomputes only masks of the window", Variant::kGreedy);
 }
 
 CacheEntry delayed_prefill_cache() {
-  return delayed_entry("delayed-pd", "delayed; full passes leave the prompt alone", Variant::kPrefill);
+  return delayed_entry("delayed-pd", "delayed; full passes do not recompute the prompt", Variant::kPrefill);
 }
 
 }  // namespace dllm

@@ -58,7 +58,7 @@ class DualCache : public CachePolicy {
 
 CacheEntry dual_cache() {
   return declare_method<CachePolicy>(
-      "dual", "a full pass per block, then the block alone (Fast-dLLM)", dual_rows(),
+      "dual", "a full pass per block, then only the block (Fast-dLLM)", dual_rows(),
       [](const DualOptions& options, const MethodContext&) { return std::make_unique<DualCache>(options); });
 }
 

@@ -29,9 +29,9 @@ OptionRows<PartialOptions> partial_rows() {
   return join_rows<O>(
       OptionRows<O>{
           option("prompt_interval", &O::prompt_interval, 1, kMostInteger, "passes",
-                 "recompute the prompt every so many passes"),
+                 "recompute the prompt every N passes"),
           option("response_interval", &O::response_interval, 1, kMostInteger, "passes",
-                 "recompute the whole answer every so many passes"),
+                 "recompute the whole answer every N passes"),
           option("refresh_share", &O::refresh_share, 0, 1, "", "share of the answer that the other passes recompute")
               .only("with --response-interval above 1", [](const O& o) { return o.response_interval > 1; }),
       },

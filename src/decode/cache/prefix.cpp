@@ -23,7 +23,7 @@ class PrefixCache : public CachePolicy {
 
 CacheEntry prefix_cache() {
   return declare_method<CachePolicy>(
-      "prefix", "a full pass per block, then the block and what follows it (Fast-dLLM)", refresh_rows(),
+      "prefix", "a full pass per block, then the block and all that follows (Fast-dLLM)", refresh_rows(),
       [](const RefreshOptions& options, const MethodContext&) { return std::make_unique<PrefixCache>(options); });
 }
 

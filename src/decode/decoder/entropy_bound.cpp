@@ -44,7 +44,7 @@ class EntropyBound : public Decoder {
 
 DecoderEntry entropy_bound_decoder() {
   return declare_method<Decoder>(
-      "entropy-bound", "as many positions as share a bounded sum of entropies", entropy_bound_rows(),
+      "entropy-bound", "the lowest entropies, up to a bound on their sum", entropy_bound_rows(),
       [](const EntropyBoundOptions& options, const MethodContext&) { return std::make_unique<EntropyBound>(options); });
 }
 

@@ -66,7 +66,7 @@ class EntropyExit : public Decoder {
 }  // namespace
 
 DecoderEntry entropy_exit_decoder() {
-  return declare_method<Decoder>("entropy-exit", "a schedule that commits early what has little entropy",
+  return declare_method<Decoder>("entropy-exit", "a schedule that commits positions of low entropy early",
                                  entropy_exit_rows(),
                                  [](const EntropyExitOptions& options, const MethodContext& context) {
                                    return std::make_unique<EntropyExit>(options, context);

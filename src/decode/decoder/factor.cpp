@@ -45,7 +45,7 @@ class Factor : public Decoder {
 }  // namespace
 
 DecoderEntry factor_decoder() {
-  return declare_method<Decoder>("factor", "as many of the best as their confidences allow together (Fast-dLLM)",
+  return declare_method<Decoder>("factor", "the n best, for the largest n that their confidences allow (Fast-dLLM)",
                                  factor_rows(), [](const FactorOptions& options, const MethodContext& context) {
                                    return std::make_unique<Factor>(options, context);
                                  });

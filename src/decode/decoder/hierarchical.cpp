@@ -165,7 +165,7 @@ class Hierarchical : public Decoder {
 }  // namespace
 
 DecoderEntry hierarchical_decoder() {
-  return declare_method<Decoder>("hierarchical", "the best of each run of masks, and what is sure (dInfer)",
+  return declare_method<Decoder>("hierarchical", "the best of each run of masks, and all confident positions (dInfer)",
                                  hierarchical_rows(), [](const HierarchicalOptions& options, const MethodContext&) {
                                    return std::make_unique<Hierarchical>(RemaskOptions{options}, false, false);
                                  });

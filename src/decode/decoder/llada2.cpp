@@ -61,7 +61,7 @@ class Llada2 : public Decoder {
 }  // namespace
 
 DecoderEntry llada2_decoder() {
-  return declare_method<Decoder>("llada2", "what exceeds the threshold, at least the schedule's share (LLaDA2.0)",
+  return declare_method<Decoder>("llada2", "positions above the threshold, at least the schedule's share (LLaDA2.0)",
                                  join_rows<Llada2Options>(threshold_rows(), steps_rows()),
                                  [](const Llada2Options& options, const MethodContext& context) {
                                    return std::make_unique<Llada2>(options, context);

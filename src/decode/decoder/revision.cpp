@@ -76,9 +76,9 @@ OptionRows<RevisionOptions> revision_state_rows() {
           .otherwise("--visible-threshold", [](const O& o, const ModelDesc&,
                                                const MethodContext&) { return OptionValue(o.visible_threshold); })
           .only(when, revises),
-      option("max_revisions", &O::max_revisions, 0, kMostInteger, "", "times that one position may change its token"),
+      option("max_revisions", &O::max_revisions, 0, kMostInteger, "", "maximum number of token changes per position"),
       option("force_stable", &O::force_stable,
-             "if no token reaches a threshold, the surest becomes final instead of visible"),
+             "if no token reaches a threshold, the most confident one becomes final instead of visible"),
       option("reopen", &O::reopen, "when a token changes, final tokens decided after it become visible again")
           .only(when, revises),
       option("leave_one_out", &O::leave_one_out, "tokens before the window are scored with the mask in their place"),
@@ -107,7 +107,7 @@ OptionRows<RevisionOptions> revision_look_rows() {
       option(
           "refresh_order", &O::refresh_order,
           {{"stale", RefreshOrder::kStale}, {"unsure", RefreshOrder::kUnsure}, {"position", RefreshOrder::kPosition}},
-          "which of them first: changed and longest unscored, the least sure, the leftmost")
+          "which of them first: changed and longest unscored, the least confident, or the leftmost")
           .only("with --refresh-rows above 0, or with --drain-rows",
                 [](const O& o) { return o.refresh_rows > 0 || (o.drain_rounds > 0 && o.drain_rows.has_value()); }),
       option("refresh_path", &O::refresh_path, {{"folded", LookPath::kFolded}, {"second", LookPath::kSecond}},
@@ -343,7 +343,7 @@ class Revision : public Decoder, public Reviser {
 
 DecoderEntry revision_decoder() {
   return declare_method<Decoder>(
-             "revision", "committed tokens are looked at again until they are sure (llada.cpp)", revision_rows(),
+             "revision", "committed tokens are scored again until they are final (llada.cpp)", revision_rows(),
              [](const RevisionOptions& options, const MethodContext&) { return std::make_unique<Revision>(options); })
       .not_read({"smoothing"});
 }

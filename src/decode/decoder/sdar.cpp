@@ -67,7 +67,8 @@ DecoderEntry sdar_static_decoder() {
 }
 
 DecoderEntry sdar_dynamic_decoder() {
-  return declare_method<Decoder>("sdar-dynamic", "what reaches the threshold, at least the schedule's share (SDAR)",
+  return declare_method<Decoder>("sdar-dynamic",
+                                 "positions that reach the threshold, at least the schedule's share (SDAR)",
                                  join_rows<DynamicOptions>(threshold_rows(), steps_rows()),
                                  [](const DynamicOptions& options, const MethodContext& context) {
                                    return std::make_unique<Sdar>(options, context, Rule::kDynamic);

@@ -34,7 +34,7 @@ class Threshold : public Decoder {
 
 DecoderEntry threshold_decoder() {
   return declare_method<Decoder>(
-      "threshold", "every position of enough confidence, at least the best (dInfer)", threshold_rows(),
+      "threshold", "every position above a confidence, at least the best (dInfer)", threshold_rows(),
       [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); });
 }
 

@@ -55,7 +55,7 @@ class AdaptiveWindow : public Window {
 }  // namespace
 
 WindowEntry adaptive_window() {
-  return declare_method<Window>("adaptive", "from the first mask on, as many positions as pay off", cost_rows(),
+  return declare_method<Window>("adaptive", "from the first mask, as wide as its cost allows", cost_rows(),
                                 [](const CostOptions& options, const MethodContext& context) {
                                   return std::make_unique<AdaptiveWindow>(options, context);
                                 });

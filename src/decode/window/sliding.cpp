@@ -46,7 +46,7 @@ class SlidingWindow : public Window {
 }  // namespace
 
 WindowEntry sliding_window() {
-  return declare_method<Window>("sliding", "a block's length from the first mask on", sliding_rows(),
+  return declare_method<Window>("sliding", "one block's length from the first mask", sliding_rows(),
                                 [](const SlidingOptions& options, const MethodContext& context) {
                                   return std::make_unique<SlidingWindow>(options, context);
                                 });

@@ -53,7 +53,7 @@ const std::vector<DeviceField>& device_fields() {
       NUMBER(clock, threshold_v, 0.01, 1, "V", "threshold of the alpha-power law"),
       NUMBER(clock, alpha, 1, 2, "", "exponent of the alpha-power law"),
       INTEGER(issue, width, 1, "", "instructions dispatched per cycle, up to 8"),
-      INTEGER(issue, queue, 1, "", "instructions that wait in front of a unit, up to 256"),
+      INTEGER(issue, queue, 1, "", "length of each unit's instruction queue, up to 256"),
       INTEGER(issue, vector_starts, 1, "", "vector instructions that start per cycle, up to 8"),
       INTEGER(issue, chaining, 0, "", "1: a pipe's newest result is read from its output latch; 0: from vector SRAM"),
       INTEGER(issue, accumulators, 1, "", "results of the array that wait for their write-out, up to 8"),
