@@ -1,4 +1,4 @@
-// Numerics profiles on small models: what --numerics computes is what the functional machine computes.
+// Numerics profiles on small models: --numerics computes the same as the functional machine.
 
 #include <gtest/gtest.h>
 
@@ -30,11 +30,11 @@ std::unique_ptr<AccuracyBackend> simulate(const std::shared_ptr<const Model>& mo
 
 NumericsProfile profile_of(const std::string& name) {
   NumericsProfile profile = *npu::accuracy::load_numerics(name);
-  profile.device = "plena-64-wide";  // its memories are the smallest, and cleared soonest
+  profile.device = "plena-64-wide";  // its memories are the smallest, which are cleared fastest
   return profile;
 }
 
-/// A prompt and a block, then rows of the block over what the cache holds.
+/// A prompt and a block, then rows of the block with the cache's contents.
 std::vector<std::vector<float>> logits_of(Backend& backend) {
   const auto cache = *backend.make_cache(12);
   std::vector<std::vector<float>> result;
@@ -71,7 +71,7 @@ TEST_P(Numerics, EqualTheFunctionalMachine) {
 
 INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));
 
-/// Without any rounding below float32 the logits are the CPU's but for the order of sums.
+/// Without any rounding below float32 the logits equal the CPU's except for the order of sums.
 TEST(NumericsProfiles, Float32IsNearTheCpu) {
   const auto simulated = simulate(embedded(), profile_of("f32"));
   CpuOptions options;
@@ -82,7 +82,7 @@ TEST(NumericsProfiles, Float32IsNearTheCpu) {
     for (std::size_t i = 0; i < got[s].size(); ++i) ASSERT_NEAR(got[s][i], expected[s][i], 2e-3f) << s << " " << i;
 }
 
-/// What profiles differ in shows: the phones' is nearer to float32 than four bits everywhere.
+/// The profiles' differences are visible: the phones' one is closer to float32 than four bits everywhere.
 TEST(NumericsProfiles, FewerBitsAreFurtherFromFloat32) {
   const auto distance = [](const std::string& name) {
     static const auto exact = [] { return logits_of(*simulate(embedded(), profile_of("f32"))); }();

@@ -1,6 +1,6 @@
-// The MX codecs against an independent implementation of the OCP specification in Python
-// (testdata/mx_reference.py), by CRC-32: every code under every scale, and a stream of blocks that both sides make.
-// DLLM_MX_BLOCKS=1000000 compares a million blocks instead of 20,000.
+// The MX codecs against an independent implementation of the OCP specification in Python (testdata/mx_reference.py), by
+// CRC-32: every code under every scale, and a stream of blocks that both sides generate. DLLM_MX_BLOCKS=1000000
+// compares a million blocks instead of 20,000.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The accuracy simulator: a model in the numbers of a profile (--numerics), on this processor.
+// The accuracy simulator: runs a model in the number formats of a profile (--numerics), on this processor.
 #include "engine/backend/numerics.h"
 
 #include <fmt/format.h>

@@ -9,8 +9,8 @@
 
 namespace dllm {
 
-/// The model that came from `path` in the numbers of the profile that `options.numerics` names, on this processor.
-/// Errors: kUsage naming the flag, and those of load_numerics() and AccuracyBackend::create().
+/// The model from `path`, run on this processor in the number formats of the profile `options.numerics`. Errors: kUsage
+/// naming the flag, and those of load_numerics() and AccuracyBackend::create().
 Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options);
 
 }  // namespace dllm

@@ -10,14 +10,14 @@
 
 namespace dllm::npu::accuracy {
 
-/// Runs a model in the numbers of a profile: the accuracy simulator. Every decoder and cache policy works. Logits are
-/// reduced on the host, in the profile's precision of sampling.
+/// Runs a model in the number formats of a profile: the accuracy simulator. Every decoder and cache policy works.
+/// Logits are reduced on the host, in the profile's sampling precision.
 class AccuracyBackend final : public Backend {
  public:
   using GraphFactory = std::function<Graph(StepShape)>;
 
-  /// `weights` are views whose owner outlives the backend. Errors: kUsage, kUnsupported (what the NPU's compiler
-  /// refuses; compiler/layout.h).
+  /// `weights` are views whose owner outlives the backend. Errors: kUsage, kUnsupported (for models that the NPU's
+  /// compiler refuses; compiler/layout.h).
   static Expected<std::unique_ptr<AccuracyBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
                                                            NumericsProfile profile, int threads);
   ~AccuracyBackend() override;

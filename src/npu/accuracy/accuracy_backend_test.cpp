@@ -153,7 +153,7 @@ StepPlan plan(const std::vector<Position>& positions, std::vector<PositionRange>
 
 class AccuracySteps : public testing::TestWithParam<Case> {};
 
-/// A whole canvas and a short one; a causal step of a block; rows here and there that do not see everything.
+/// A whole canvas and a short one; a causal step of a block; scattered rows with gaps in what they see.
 TEST_P(AccuracySteps, EqualTheReference) {
   Both both(GetParam().shape, GetParam().machine, 2);
   both.step({plan(range(0, 37), {{0, 37}}, {1, 2, 3, 30}), plan(range(0, 9), {{0, 9}}, {8})}, {0, 1});

@@ -103,7 +103,7 @@ void Executor::run(const op::Experts& o) {
   const auto& chosen = chosen_[o.route];
   LaneRows gate, up, act, y;
   value(o.out).clear();
-  for (std::size_t e = 0; e < gates.size(); ++e) {  // ascending: the order in which a row's sum grows
+  for (std::size_t e = 0; e < gates.size(); ++e) {  // ascending: the order in which a row's terms are added
     std::vector<std::int64_t> rows;
     for (std::size_t r = 0; r < chosen.size(); ++r)
       if (std::ranges::find(chosen[r], static_cast<std::int32_t>(e)) != chosen[r].end())

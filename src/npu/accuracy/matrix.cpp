@@ -15,13 +15,13 @@ std::vector<float> weight_row(const WeightView& weight, std::int64_t row) {
 }
 
 Contraction::Contraction(const LaneMap& in, const ProductFormats& formats) {
-  // Sums in float32 go term by term, so that a lane without a column is left out alone.
+  // Sums in float32 are computed term by term, so lanes without a column can be left out individually.
   if (formats.rule.integers()) group_ = std::min({formats.a.block(), formats.w.block(), formats.mlen});
   for (std::int64_t column = 0; column < in.width; ++column) {
     const std::int64_t lane = in.lane(column) / group_ * group_;
     if (lanes_.empty() || lanes_.back() != lane) lanes_.push_back(lane);
   }
-  // Interleaved pairs are stored as halves: columns are not in the order of lanes.
+  // Interleaved pairs are stored as halves, so columns are not in the order of lanes.
   std::ranges::sort(lanes_);
   lanes_.erase(std::unique(lanes_.begin(), lanes_.end()), lanes_.end());
   for (std::size_t g = 0; g < lanes_.size(); ++g)

@@ -12,12 +12,12 @@
 
 namespace dllm::npu::accuracy {
 
-/// Rows of lanes, kept from step to step so that nothing is allocated for a shape that was seen.
+/// Rows of lanes, kept from step to step to avoid an allocation for a shape that occurred before.
 struct LaneRows {
   std::int64_t rows = 0, stride = 0;
   std::vector<float> data;
 
-  /// Lanes that no column is in stay 0, those of columns keep what an earlier step left there.
+  /// Lanes without a column stay 0; lanes with a column keep the values of an earlier step.
   void reset(std::int64_t count, std::int64_t lanes) {
     if (lanes != stride) data.clear();
     rows = count;
@@ -31,7 +31,7 @@ struct LaneRows {
   std::span<const float> lanes(std::int64_t r) const { return {row(r), static_cast<std::size_t>(stride)}; }
 };
 
-/// Lanes of a row of a value: a multiple of every block, without the unit's padding, which is zeros and adds nothing.
+/// Lanes of a row of a value: a multiple of every block, without the unit's padding, which is zero and adds nothing.
 inline std::int64_t row_lanes(const LaneMap& map) { return round_up(map.used(), 64); }
 
 /// The formats of a product and how its terms are added.
@@ -41,7 +41,7 @@ struct ProductFormats {
   int mlen = 0;  ///< lanes of an instruction
 };
 
-/// The contraction of a product: the groups of lanes that hold a column, in their order, and where instructions end.
+/// The contraction of a product: the groups of lanes that hold a column, in their order, and the ends of instructions.
 class Contraction {
  public:
   Contraction() = default;

@@ -12,7 +12,7 @@
 
 namespace dllm::npu::accuracy {
 
-/// How an operand of a product is stored: an MX format or bf16 (numerics/mx.h), or one of GGML's "f32", "f16", "q4_0",
+/// The format of a product's operand: an MX format or bf16 (numerics/mx.h), or one of GGML's "f32", "f16", "q4_0",
 /// "q8_0".
 class OperandFormat {
  public:
@@ -20,14 +20,14 @@ class OperandFormat {
   static std::optional<OperandFormat> from_name(std::string_view name);
 
   std::string name() const;
-  /// Elements are integers times a power of two, so that products are added in windows of integers. Of the others
-  /// (floats, E5M2 with its infinities, GGML's blocks with their float16 scales) they are added in float32.
+  /// Elements are integers times a power of two, so products are added in windows of integers. Products of other
+  /// formats (floats, E5M2 with its infinities, GGML's blocks with their float16 scales) are added in float32.
   bool fixed() const { return !ggml_ && mx_.scaled() && mx_.element != MxElement::kE5M2; }
   /// Elements that share a scale; 1 without one.
   int block() const;
-  /// The format that the NPU's layout reserves room for; bf16 where the machine does not have this one.
+  /// The format for which the NPU's layout reserves memory; bf16 if the machine does not have this one.
   MxFormat machine_format() const { return ggml_ ? MxFormat{} : mx_; }
-  /// Whether the functional machine has it.
+  /// Whether the functional machine supports it.
   bool on_machine() const { return !ggml_.has_value(); }
   std::optional<TensorType> ggml() const { return ggml_; }
   double bits() const;  ///< per element, with its share of the scale
@@ -39,21 +39,21 @@ class OperandFormat {
   std::optional<TensorType> ggml_{};
 };
 
-/// Exponents of blocks that add nothing, and of blocks that make every sum they are in NaN. Sums of two exponents keep
-/// them apart from those of numbers, which are in [-254, 254].
+/// Exponents of blocks that add nothing, and of blocks that turn their sums into NaN. Sums of two exponents remain
+/// distinct from those of numbers, which are in [-254, 254].
 inline constexpr std::int16_t kZeroExponent = -10000, kNanExponent = 30000;
 inline constexpr std::int32_t kLowestNumber = -5000, kHighestNumber = 5000;
 
-/// Lanes in a format: integers, to be multiplied by 2^(exponent of their block - fraction), which float holds exactly
-/// (at most 18 bits); or the values themselves, and no exponents.
+/// Lanes in a format: integers, to be multiplied by 2^(exponent of their block - fraction), which float represents
+/// exactly (at most 18 bits); or the values themselves, without exponents.
 struct Operand {
   std::vector<float> lanes;
   std::vector<std::int16_t> exponents;  ///< by block
 };
 
-/// Rounds `x` into the format, as integers (of a fixed() one) or as values. `x.size()` is a multiple of the block.
+/// Rounds `x` into the format, as integers (if fixed()) or as values. `x.size()` is a multiple of the block.
 void quantize(const OperandFormat& format, bool integers, std::span<const float> x, Operand& out);
-/// The same as values: what the format keeps of `x`, in place.
+/// The same as values: replaces `x` by its rounded values.
 void round_through(const OperandFormat& format, std::span<float> x);
 
 }  // namespace dllm::npu::accuracy

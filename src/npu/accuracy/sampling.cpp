@@ -14,7 +14,7 @@ float confidence_f32(std::span<const float> logits, float top) {
   return 1.0f / sum;
 }
 
-/// One pass over slabs of lanes: running maximum and sum in BF16, the sum of a slab in float32 on top of the running
+/// One pass over slabs of lanes: running maximum and sum in BF16, the sum of a slab in float32 added to the running
 /// one. The order is that of reference::reduce_logits().
 float confidence_bf16(std::span<const float> logits, std::size_t vlen) {
   constexpr VectorPrecision kBF16 = VectorPrecision::kBF16;
@@ -36,7 +36,7 @@ float confidence_bf16(std::span<const float> logits, std::size_t vlen) {
 
 void store_logits(const NumericsProfile& profile, std::span<float> logits) {
   const auto through = [&](const OperandFormat& format) {
-    // A last block that is not full is padded with its smallest logit, so that its scale stays.
+    // A partial last block is padded with its smallest logit, which does not change its scale.
     const std::size_t whole =
         logits.size() / static_cast<std::size_t>(format.block()) * static_cast<std::size_t>(format.block());
     round_through(format, logits.first(whole));
@@ -53,7 +53,7 @@ void store_logits(const NumericsProfile& profile, std::span<float> logits) {
 void reduce_confidence(SamplingPrecision precision, std::span<const float> logits, std::size_t vlen, RowScore& score) {
   if (precision == SamplingPrecision::kF64 || score.token < 0) return;
   const float top = *std::ranges::max_element(logits);
-  if (score.logit != top) return;  // a draw, or a forbidden arg-max: the host's distribution
+  if (score.logit != top) return;  // a draw, or a forbidden arg-max: keeps the host's distribution
   const float c = precision == SamplingPrecision::kF32 ? confidence_f32(logits, top) : confidence_bf16(logits, vlen);
   score.confidence = static_cast<double>(c);
   score.log_odds = std::log(score.confidence) - std::log1p(-score.confidence);

@@ -10,7 +10,7 @@
 namespace dllm::npu::accuracy {
 namespace {
 
-/// Zero-ward of `value` with the last bit set if inexact: rounding that to fewer bits equals rounding `value`.
+/// `value` rounded toward zero, with the last bit set if inexact: rounding that to fewer bits equals rounding `value`.
 float odd_float(double value) {
   const float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;

@@ -8,8 +8,8 @@
 #include "npu/machine/arithmetic.h"
 #include "numerics/half.h"
 
-// The vector unit's operations on lanes that are kept as float32: each computes in float32 and rounds once to the
-// profile's precision. With kBF16 they are those of machine/arithmetic.h, bit for bit (NaNs have no payload here).
+// The vector unit's operations on lanes in float32: each computes in float32 and rounds once to the profile's
+// precision. With kBF16 they equal those of machine/arithmetic.h, bit for bit (NaNs have no payload here).
 
 namespace dllm::npu::accuracy {
 
@@ -25,7 +25,7 @@ inline float round_to(VectorPrecision precision, float value) {
 float round_rare_double(VectorPrecision precision, double value);
 inline float round_to(VectorPrecision precision, double value) {
   if (precision == VectorPrecision::kF32) return static_cast<float>(value);
-  // Within float32's normal numbers, BF16's 8 bits can be rounded in the double; float32 then holds the result.
+  // Within float32's normal range, the double can be rounded to BF16's 8 bits; float32 then represents the result.
   const double magnitude = value < 0 ? -value : value;
   if (precision != VectorPrecision::kBF16 || !(magnitude > 0x1p-126 && magnitude < 0x1p127))
     return round_rare_double(precision, value);
@@ -34,20 +34,20 @@ inline float round_to(VectorPrecision precision, double value) {
   return static_cast<float>(std::bit_cast<double>(bits >> 45 << 45));
 }
 
-float vector_exp(VectorPrecision precision, float x);  ///< the argument limited to [-88, 88]
+float vector_exp(VectorPrecision precision, float x);  ///< the argument is clamped to [-88, 88]
 float vector_reciprocal(VectorPrecision precision, float x);
 float vector_sqrt(VectorPrecision precision, float x);
 
-/// The larger one; a NaN is larger than any number, and the first of equals stays.
+/// The larger one; a NaN is larger than any number, and of equal values the first is kept.
 inline float vector_max(float a, float b) { return b > a || (b != b && a == a) ? b : a; }
 
-/// Rounds every lane. The loops that call it are one instruction per loop.
+/// Rounds every lane. Each loop that calls it models one instruction.
 void round_lanes(VectorPrecision precision, std::span<float> lanes);
 void exp_lanes(VectorPrecision precision, std::span<float> lanes);
 void reciprocal_lanes(VectorPrecision precision, std::span<float> lanes);
 
-/// running + the sum of adjacent pairs, level by level, in float32: V_RED_SUM. The lanes beyond the span up to a power
-/// of two are zeros, so a shorter span of a unit's row has the sum of the whole row.
+/// running + the sum of adjacent pairs, level by level, in float32: V_RED_SUM. The lanes beyond the span, up to a power
+/// of two, are zeros, so a shorter span of a unit's row has the same sum as the whole row.
 float sum_tree(std::span<const float> lanes, float running);
 
 }  // namespace dllm::npu::accuracy

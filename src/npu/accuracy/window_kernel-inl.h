@@ -1,6 +1,6 @@
-// The windows over vectors of the compiler. Included once per instruction set by a source that defines
-// DLLM_WINDOW_ISA and is compiled with that set's flags, and includes nothing whose functions other sources share.
-// Everything is an integer, an exact float, or a float operation per element, so all sets give the same bits.
+// The integer windows with the compiler's vector types. Included once per instruction set by a source that defines
+// DLLM_WINDOW_ISA and is compiled with that set's flags; includes no functions that other sources share. All values are
+// integers, exact floats, or one float operation per element, so all sets give the same bits.
 
 #include "npu/accuracy/window_kernel.h"
 
@@ -32,7 +32,7 @@ template <class T>
   __builtin_memcpy(&v, from, sizeof v);
 }
 
-/// Elements of the matrix as the type that sums them.
+/// Elements of the matrix, in the type of their sums.
 template <class Sum>
 [[gnu::always_inline]] inline void load_terms(Panel<Sum>& v, const std::int16_t* from) {
   Panel<std::int16_t> codes;
@@ -46,8 +46,8 @@ template <class Sum>
   v = __builtin_convertvector(values, Panel<Sum>);
 }
 
-/// v / 2^by towards minus infinity, the last bit set if anything was lost. `by` is limited to the width of a window;
-/// below 0 it belongs to a group of zeros.
+/// v / 2^by toward minus infinity, with the last bit set if anything was lost. `by` is limited to the width of a
+/// window; if negative, it belongs to a group of zeros.
 template <class Int>
 [[gnu::always_inline]] inline void shift_sticky(Panel<Int>& v, const Panel<std::int32_t>& by) {
   using Unsigned = typename UnsignedOf<Int>::type;
@@ -61,7 +61,7 @@ template <class Int>
   v = kept | ((back != v) & 1);
 }
 
-/// value * 2^exponent, of 53 bits at most: more are rounded to odd.
+/// value * 2^exponent with at most 53 bits: longer values are rounded to odd.
 template <class Int>
 [[gnu::always_inline]] inline double scaled(Int value, int exponent) {
   if (value == 0) return 0.0;
@@ -100,7 +100,7 @@ template <class Int, class Sum, class Term, int kRows>
       const Panel<std::int32_t> ew = __builtin_convertvector(codes, Panel<std::int32_t>);
       for (int r = 0; r < kRows; ++r) {
         const Panel<std::int32_t> e = ew + ea[r * p.a_exponents_stride + g];
-        // Where one side is only zeros, the group does not count.
+        // A group in which one side has only zeros is skipped.
         const Panel<std::int32_t> number = e > kLowestNumber ? e : Panel<std::int32_t>{} + kNothing;
         top[r] = number > top[r] ? number : top[r];
       }

@@ -5,9 +5,9 @@
 
 #include "npu/accuracy/operand_format.h"
 
-// Products as the NPU's array adds them (docs/guide/npu.md, "Matrix unit"), for 16 outputs at a time. The definition
-// is that of machine/fixed_product.h; here the groups of all outputs are shifted together, with vectors of the
-// compiler, instead of one output after the other.
+// Products as the NPU's array adds them (docs/guide/npu.md, "Matrix unit"), for 16 outputs at a time. The definition is
+// that of machine/fixed_product.h; here the groups of all outputs are shifted together, with the compiler's vector
+// types, instead of one output after the other.
 
 namespace dllm::npu::accuracy {
 
@@ -39,17 +39,17 @@ struct WindowProduct {
   const float* wide = nullptr;                ///< [terms][kPanel], of kWide and kFloat
   const std::int16_t* w_exponents = nullptr;  ///< [groups][kPanel]; unused by kFloat
   std::int64_t group = 1;
-  /// Where instructions end, in groups, ascending: the reference exponent moves once per instruction.
+  /// The ends of instructions, in groups, ascending: the reference exponent changes once per instruction.
   const std::int32_t* ends = nullptr;
   std::int64_t instructions = 0;
 };
 
-/// sums[row][kPanel]: the value that a write-out rounds. Of kNarrow and kFloat exactly; of kWide rounded to odd at 53
-/// bits, which rounding to at most 24 bits does not see.
+/// sums[row][kPanel]: the value that a write-out rounds. Exact for kNarrow and kFloat; rounded to odd at 53 bits for
+/// kWide, which does not affect a later rounding to at most 24 bits.
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
 
-/// The same function for the instruction sets that this processor has, slowest first; the last one runs. All of them
-/// give the same bits.
+/// The same function for the instruction sets that this processor supports, slowest first; the last one is used. All of
+/// them give the same bits.
 struct WindowKernel {
   const char* name;
   void (*run)(const WindowRule& rule, const WindowProduct& product, double* sums);

@@ -1,4 +1,4 @@
-// Panels of windows against the definition, one output at a time (reference/window_sum.h).
+// Compares panels of windows with the definition, one output at a time (reference/window_sum.h).
 
 #include "npu/accuracy/window_kernel.h"
 
@@ -21,7 +21,7 @@ struct Pair {
 
 constexpr int kBits = 15;
 
-/// Blocks whose magnitudes are far apart, so that windows lose bits; blocks of zeros; denormals; some NaN.
+/// Blocks with very different magnitudes, so that windows lose bits; blocks of zeros; denormals; some NaN.
 std::vector<float> blocks(std::mt19937& random, std::size_t count, std::size_t block, int spread, bool nan) {
   std::normal_distribution<float> normal;
   std::vector<float> values;
@@ -121,7 +121,7 @@ TEST_P(WindowProducts, EqualTheDefinition) {
   }
 }
 
-/// Every instruction set that this processor has gives the same bits.
+/// Every instruction set that this processor supports gives the same bits.
 TEST_P(WindowProducts, AreTheSameOnEveryInstructionSet) {
   const OperandFormat fa = *OperandFormat::from_name(GetParam().a), fw = *OperandFormat::from_name(GetParam().w);
   std::mt19937 random(3);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""An implementation of the OCP Microscaling Formats specification 1.0, to hold src/numerics/mx.cpp against.
+"""An implementation of the OCP Microscaling Formats specification 1.0, for comparison with src/numerics/mx.cpp.
 
 Written from the specification's tables and formulas, with numpy in float64 (every product of an element and a scale,
-and every quotient of a float32 and a power of two, is exact there), and without a look at the C++ code. Prints the
-digests of mx_reference_test.cpp:
+and every quotient of a float32 and a power of two, is exact there), independently of the C++ code. Prints the digests
+of mx_reference_test.cpp:
 
     python3 src/numerics/testdata/mx_reference.py [BLOCKS]
 
-Where the specification leaves a choice: rounding is to nearest even; out of range saturates; INT codes are symmetric;
-a block that holds an infinity or a NaN becomes NaN, and its elements 0; a block of zeros has scale code 0.
+Choices where the specification leaves them open: rounding is to nearest even; out of range saturates; INT codes are
+symmetric; a block with an infinity or a NaN becomes NaN, and its elements 0; a block of zeros has scale code 0.
 """
 
 import sys
@@ -22,14 +22,14 @@ FLOATS = {
     "mxfp4_e2m1": (2, 1, 1, "none"),
     "mxfp6_e2m3": (2, 3, 1, "none"),
     "mxfp6_e3m2": (3, 2, 3, "none"),
-    "mxfp8_e4m3": (4, 3, 7, "nan"),  # S.1111.111 alone
+    "mxfp8_e4m3": (4, 3, 7, "nan"),  # only S.1111.111
     "mxfp8_e5m2": (5, 2, 15, "ieee"),
 }
 INTEGERS = {"mxint8": 8, "mxint4": 4}  # a sign and a fixed point after the first bit of the magnitude
 
 
 def values(name: str) -> np.ndarray:
-    """The value of every code, before the scale."""
+    """The value of every code, without the scale."""
     if name in INTEGERS:
         bits = INTEGERS[name]
         codes = np.arange(1 << bits, dtype=np.int64)
@@ -54,20 +54,20 @@ def values(name: str) -> np.ndarray:
 
 
 def bits_of(x: np.ndarray) -> np.ndarray:
-    """Of the float32; one pattern for every NaN."""
+    """The bits of the float32; one pattern for every NaN."""
     with np.errstate(over="ignore"):
         bits = x.astype(np.float32).view(np.uint32)
     return np.where(np.isnan(x), np.uint32(0x7FC00000), bits).astype("<u4")
 
 
 def decoded(name: str) -> np.ndarray:
-    """Every code under every scale, as float32 bits, [scale][code]. NaN elements stay NaN under any scale."""
+    """Every code under every scale, as float32 bits, [scale][code]. NaN elements remain NaN under any scale."""
     scales = np.array([2.0 ** (code - 127) for code in range(255)] + [np.nan])
     return bits_of(scales[:, None] * values(name)[None, :])
 
 
 def stream(blocks: int) -> np.ndarray:
-    """Blocks of float32 that reach every corner, from a generator that C++ repeats: xorshift32."""
+    """Blocks of float32 that cover every special case, from a generator that C++ repeats: xorshift32."""
     state = 2463534242
 
     def draw() -> int:
@@ -88,7 +88,7 @@ def stream(blocks: int) -> np.ndarray:
             else:
                 exponent = min(254, max(0, base - (word >> 23 & 255) % (spread + 1)))
                 bits = word & 0x807FFFFF | exponent << 23
-                if kind == 1:  # few significant bits, so that ties are met
+                if kind == 1:  # few significant bits, so that ties occur
                     bits &= 0xFFF80000
                 if kind == 2 and word & 0x700 == 0:
                     bits &= 0x80000000
