@@ -85,7 +85,8 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
 const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }
 Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity) {
   try {
-    return std::unique_ptr<KvCache>(std::make_unique<LaneKvCache>(capacity, impl_->executor_.head_shapes()));
+    return std::unique_ptr<KvCache>(std::make_unique<LaneKvCache>(capacity, impl_->executor_.head_shapes(),
+                                                                  impl_->profile_.smoothing, impl_->profile_.vector));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResource, fmt::format("no memory for a KV cache of {} positions", capacity), "",
                  "lower the context length"};

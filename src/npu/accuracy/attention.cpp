@@ -9,6 +9,16 @@
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {
+
+/// The queries of a head for the keys of one segment of the cache, and what undoes the smoothing. Of a cache without
+/// smoothing there is one, whose factors are null.
+struct QuerySegment {
+  std::int32_t id = 0;
+  OperandRows q;
+  const ChannelFactors *k = nullptr, *v = nullptr;
+  std::vector<float> offset;  ///< by row, added to the scores: scale q (c - c of the latest segment); empty: none
+};
+
 namespace {
 
 /// What masked scores are: the lowest number of the precision.
@@ -53,71 +63,105 @@ struct Sight {
 };
 
 /// One query head of the rows of a sequence.
+///
+/// Of smoothed K and V, k = f k_s + c: q k = (q f) k_s + q c. Where all keys have one c, q c is the same for all of a
+/// row's scores, which softmax does not see. Segments with other centres get the difference from the latest one's.
+/// V needs sums per segment: with p the quantized probabilities, l their sum and l_s that of segment s,
+///
+///   sum p v / l = c + sum over s of (f_s (sum p v_s) / l + (c_s - c) l_s / l),   c the latest segment's centre,
+///
+/// so that a single segment's centre is added as it is.
 class HeadAttention {
  public:
   HeadAttention(const op::Attention& o, const HeadShape& shape, VectorPrecision precision, const LaneKvCache& cache,
-                const Sight& sight, std::int64_t rows)
-      : o_(o), s_(shape), precision_(precision), cache_(cache), sight_(sight), rows_(rows) {
+                const Sight& sight, std::int64_t rows, std::span<const QuerySegment> segments)
+      : o_(o), s_(shape), precision_(precision), cache_(cache), sight_(sight), rows_(rows), segments_(segments) {
     const auto n = static_cast<std::size_t>(rows), width = static_cast<std::size_t>(rows * shape.head_dim);
     maximum_.assign(n, 0.0f);
     sum_.assign(n, 0.0f);
-    out_.assign(width, 0.0f);
+    out_.assign(segments.size(), std::vector<float>(width, 0.0f));
+    share_.assign(segments.size(), std::vector<float>(n, 0.0f));
   }
 
-  /// `q`: the rows' quantized queries of this head.
-  void add(const OperandRows& q, std::int64_t kv_head, std::span<const std::int64_t> tiles) {
+  void add(std::int64_t kv_head, std::span<const std::int64_t> tiles) {
     keys_ = static_cast<std::int64_t>(tiles.size()) * s_.key_tile;
     p_.resize(static_cast<std::size_t>(rows_ * keys_));
     shrink_.assign(static_cast<std::size_t>(rows_), 0.0f);
-    score(q, kv_head, tiles);
-    for (std::int64_t r = 0; r < rows_; ++r) soften(r, tiles);
-    weigh(kv_head, tiles);
+    tiles_ = tiles;
+    sums_.resize(static_cast<std::size_t>(rows_ * kPanel));
+    for (const QuerySegment& segment : segments_) score(segment, kv_head);
+    for (std::int64_t r = 0; r < rows_; ++r) soften(r);
+    quantize_probabilities();
+    for (std::size_t s = 0; s < segments_.size(); ++s) weigh(s, kv_head);
     first_ = false;
   }
 
   float result(std::int64_t row, std::int64_t d) const {
-    return round(out_[static_cast<std::size_t>(row * s_.head_dim + d)] *
-                 vector_reciprocal(precision_, sum_[static_cast<std::size_t>(row)]));
+    const auto r = static_cast<std::size_t>(row), at = static_cast<std::size_t>(row * s_.head_dim + d),
+               channel = static_cast<std::size_t>(d);
+    if (!smoothed()) return round(out_.front()[at] * vector_reciprocal(precision_, sum_[r]));
+    float total = 0;
+    for (const std::vector<float>& share : share_) total = round(total + share[r]);
+    const float inverse = vector_reciprocal(precision_, total), centre = segments_.back().v->centre[channel];
+    float sum = 0;
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+      const ChannelFactors& v = *segments_[s].v;
+      sum = round(sum + round(round(out_[s][at] * inverse) * v.factor[channel]));
+      const float apart = round(v.centre[channel] - centre);
+      if (apart != 0.0f) sum = round(sum + round(apart * round(share_[s][r] * inverse)));
+    }
+    return round(sum + centre);
   }
 
  private:
   float round(float x) const { return round_to(precision_, x); }
   float* probabilities(std::int64_t row) { return p_.data() + row * keys_; }
 
-  void score(const OperandRows& q, std::int64_t kv_head, std::span<const std::int64_t> tiles) {
-    sums_.resize(static_cast<std::size_t>(rows_ * kPanel));
-    for (std::size_t t = 0; t < tiles.size(); ++t)
-      for (std::int64_t first = 0, count = 0; first < s_.key_tile; first += count) {
-        // Tiles are powers of two, and may be shorter than a panel.
-        const std::int64_t key = tiles[t] + first, lane = key % kPanel;
-        count = std::min(kPanel - lane, s_.key_tile - first);
-        WindowProduct product = cache_.keys(o_.layer, kv_head, key / kPanel);
-        product.rows = rows_;
-        product.a = q.a.data();
-        product.a_stride = q.terms;
-        product.a_exponents = q.exponents.data();
-        product.a_exponents_stride = q.groups;
-        add_windows(s_.qk.rule, product, sums_.data());
-        const std::int64_t at = static_cast<std::int64_t>(t) * s_.key_tile + first;
-        for (std::int64_t r = 0; r < rows_; ++r)
-          for (std::int64_t j = 0; j < count; ++j)  // M_BMM_WO: to float32, times the scale, to the precision
-            probabilities(r)[at + j] =
-                round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane + j)]) * o_.scale);
-      }
+  bool smoothed() const { return segments_.front().v != nullptr; }
+  std::int64_t key_at(std::int64_t i) const {
+    return tiles_[static_cast<std::size_t>(i / s_.key_tile)] + i % s_.key_tile;
+  }
+  bool belongs(const QuerySegment& segment, std::int64_t i) const {
+    return segments_.size() == 1 || cache_.segment_of(o_.layer, key_at(i)) == segment.id;
+  }
+
+  /// Scores of the keys of one segment.
+  void score(const QuerySegment& segment, std::int64_t kv_head) {
+    for (std::int64_t first = 0, count = 0; first < keys_; first += count) {
+      // Tiles are powers of two, and may be shorter than a panel.
+      const std::int64_t lane = key_at(first) % kPanel;
+      count = std::min(kPanel - lane, s_.key_tile - first % s_.key_tile);
+      bool any = false;
+      for (std::int64_t j = 0; j < count && !any; ++j) any = belongs(segment, first + j);
+      if (!any) continue;
+      WindowProduct product = cache_.keys(o_.layer, kv_head, key_at(first) / kPanel);
+      product.rows = rows_;
+      product.a = segment.q.a.data();
+      product.a_stride = segment.q.terms;
+      product.a_exponents = segment.q.exponents.data();
+      product.a_exponents_stride = segment.q.groups;
+      add_windows(s_.qk.rule, product, sums_.data());
+      for (std::int64_t r = 0; r < rows_; ++r)
+        for (std::int64_t j = 0; j < count; ++j) {
+          if (!belongs(segment, first + j)) continue;
+          // M_BMM_WO: to float32, times the scale, to the precision
+          const float sum = static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane + j)]);
+          float& score = probabilities(r)[first + j];
+          score = round(sum * o_.scale);
+          if (!segment.offset.empty()) score = round(score + segment.offset[static_cast<std::size_t>(r)]);
+        }
+    }
   }
 
   /// Scores become e^(score - maximum), and their sum joins what came before, rescaled to the new maximum.
-  void soften(std::int64_t r, std::span<const std::int64_t> tiles) {
+  void soften(std::int64_t r) {
     const auto row = static_cast<std::size_t>(r);
     float* p = probabilities(r);
     float maximum = lowest(precision_);
+    seen_.resize(static_cast<std::size_t>(keys_));
     for (std::int64_t i = 0; i < keys_; ++i) {
-      const std::int64_t key = tiles[static_cast<std::size_t>(i / s_.key_tile)] + i % s_.key_tile;
-      if (sight_.sees(row, key)) {
-        maximum = vector_max(maximum, p[i]);
-      } else {
-        p[i] = -std::numeric_limits<float>::infinity();
-      }
+      seen_[static_cast<std::size_t>(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
+      if (seen_[static_cast<std::size_t>(i)] != 0) maximum = vector_max(maximum, p[i]);
     }
     if (!first_) {
       maximum = vector_max(maximum, maximum_[row]);
@@ -126,8 +170,7 @@ class HeadAttention {
     maximum_[row] = maximum;
     column_.assign(static_cast<std::size_t>(s_.key_tile), 0.0f);
     for (std::int64_t i = 0; i < keys_; ++i) {
-      const bool seen = p[i] != -std::numeric_limits<float>::infinity();
-      p[i] = seen ? vector_exp(precision_, round(p[i] - maximum)) : 0.0f;
+      p[i] = seen_[static_cast<std::size_t>(i)] != 0 ? vector_exp(precision_, round(p[i] - maximum)) : 0.0f;
       float& sum = column_[static_cast<std::size_t>(i % s_.key_tile)];
       sum = i < s_.key_tile ? p[i] : round(sum + p[i]);
     }
@@ -135,52 +178,79 @@ class HeadAttention {
     sum_[row] = first_ ? sum : round(round(sum_[row] * shrink_[row]) + sum);
   }
 
-  /// P V by dimension: instructions of a tile or less, one write-out per chunk.
-  void weigh(std::int64_t kv_head, std::span<const std::int64_t> tiles) {
+  void quantize_probabilities() {
     const auto size = static_cast<std::size_t>(rows_ * keys_);
     terms_.resize(size);
     exponents_.resize(size);
     const auto block = s_.pv.a.block();
     for (std::int64_t r = 0; r < rows_; ++r) {
-      quantize(s_.pv.a, s_.pv.rule.integers(), {probabilities(r), static_cast<std::size_t>(keys_)}, operand_);
+      const std::span<float> p(probabilities(r), static_cast<std::size_t>(keys_));
+      quantize(s_.pv.a, s_.pv.rule.integers(), p, operand_);
       std::ranges::copy(operand_.lanes, terms_.begin() + r * keys_);
       for (std::int64_t i = 0; i < keys_ && s_.pv.rule.integers(); ++i)
         exponents_[static_cast<std::size_t>(r * keys_ + i)] = operand_.exponents[static_cast<std::size_t>(i / block)];
+      if (smoothed()) round_through(s_.pv.a, p);  // what the sums of the segments are made of
     }
     ends_.clear();
     for (std::int64_t end = s_.keys_at_once; end <= keys_; end += s_.keys_at_once)
       ends_.push_back(static_cast<std::int32_t>(end));
+  }
+
+  /// P V by dimension, over the keys of a segment: instructions of a tile or less, one write-out per chunk.
+  void weigh(std::size_t segment, std::int64_t kv_head) {
+    const std::vector<float>* terms = &terms_;
+    if (segments_.size() > 1) {
+      own_terms_ = terms_;
+      for (std::int64_t i = 0; i < keys_; ++i)
+        for (std::int64_t r = 0; r < rows_ && !belongs(segments_[segment], i); ++r)
+          own_terms_[static_cast<std::size_t>(r * keys_ + i)] = 0.0f;
+      terms = &own_terms_;
+    }
     for (std::int64_t panel = 0; panel < s_.v_panels(); ++panel) {
-      WindowProduct product = values(kv_head, panel, tiles);
+      WindowProduct product = values(kv_head, panel);
       product.rows = rows_;
-      product.a = terms_.data();
+      product.a = terms->data();
       product.a_stride = keys_;
       product.a_exponents = exponents_.data();
       product.a_exponents_stride = keys_;
       product.ends = ends_.data();
       product.instructions = static_cast<std::int64_t>(ends_.size());
       add_windows(s_.pv.rule, product, sums_.data());
-      gather(panel);
+      gather(segment, panel);
     }
+    if (smoothed()) add_shares(segment);
   }
 
-  void gather(std::int64_t panel) {
+  void gather(std::size_t segment, std::int64_t panel) {
     const std::int64_t count = std::min(kPanel, s_.head_dim - panel * kPanel);
     for (std::int64_t r = 0; r < rows_; ++r)
       for (std::int64_t lane = 0; lane < count; ++lane) {
         const float value = round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane)]));
-        float& out = out_[static_cast<std::size_t>(r * s_.head_dim + panel * kPanel + lane)];
+        float& out = out_[segment][static_cast<std::size_t>(r * s_.head_dim + panel * kPanel + lane)];
         out = first_ ? value : round(round(out * shrink_[static_cast<std::size_t>(r)]) + value);
       }
   }
 
+  /// The sum of the segment's quantized probabilities.
+  void add_shares(std::size_t segment) {
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const auto row = static_cast<std::size_t>(r);
+      column_.assign(static_cast<std::size_t>(keys_), 0.0f);
+      for (std::int64_t i = 0; i < keys_; ++i)
+        if (belongs(segments_[segment], i)) column_[static_cast<std::size_t>(i)] = probabilities(r)[i];
+      const float sum = round(sum_tree(column_, 0.0f));
+      float& share = share_[segment][row];
+      share = first_ ? sum : round(round(share * shrink_[row]) + sum);
+    }
+  }
+
   /// The keys of the chunk, where the cache has them if its tiles follow each other, else copied together.
-  WindowProduct values(std::int64_t kv_head, std::int64_t panel, std::span<const std::int64_t> tiles) {
-    WindowProduct product = cache_.values(o_.layer, kv_head, panel, tiles.front());
-    if (tiles.back() - tiles.front() == keys_ - s_.key_tile) return product;
+  WindowProduct values(std::int64_t kv_head, std::int64_t panel) {
+    WindowProduct product = cache_.values(o_.layer, kv_head, panel, tiles_.front());
+    if (tiles_.back() - tiles_.front() == keys_ - s_.key_tile) return product;
     const std::int64_t cells = s_.key_tile * kPanel;
     v_narrow_.clear(), v_wide_.clear(), v_exponents_.clear();
-    for (const std::int64_t tile : tiles) {
+    for (const std::int64_t tile : tiles_) {
       const WindowProduct part = cache_.values(o_.layer, kv_head, panel, tile);
       if (part.narrow != nullptr) v_narrow_.insert(v_narrow_.end(), part.narrow, part.narrow + cells);
       if (part.wide != nullptr) v_wide_.insert(v_wide_.end(), part.wide, part.wide + cells);
@@ -199,7 +269,11 @@ class HeadAttention {
   const Sight& sight_;
   std::int64_t rows_, keys_ = 0;
   bool first_ = true;
-  std::vector<float> p_, shrink_, maximum_, sum_, out_, column_, terms_;
+  std::span<const QuerySegment> segments_;
+  std::span<const std::int64_t> tiles_;          ///< of the chunk
+  std::vector<std::vector<float>> out_, share_;  ///< by segment: sums of p v, of p
+  std::vector<std::uint8_t> seen_;               ///< of a row, by key of the chunk
+  std::vector<float> p_, shrink_, maximum_, sum_, column_, terms_, own_terms_;
   std::vector<std::int16_t> exponents_, v_narrow_, v_exponents_;
   std::vector<float> v_wide_;
   std::vector<std::int32_t> ends_;
@@ -209,9 +283,43 @@ class HeadAttention {
 
 }  // namespace
 
+/// The queries of a head and a sequence, once per segment that the cache holds.
+std::vector<QuerySegment> Executor::query_segments(const op::Attention& o, std::size_t sequence, std::int64_t head) {
+  const HeadShape& shape = heads_.at(o.layer);
+  const auto& cache = static_cast<const LaneKvCache&>(*batch_[sequence].cache);
+  const std::span<const LaneKvCache::Segment> known = cache.segments(o.layer);
+  const std::int64_t first = first_rows_[sequence], rows = first_rows_[sequence + 1] - first;
+  const auto slot = static_cast<std::size_t>(map(o.q).slot_of(head) * map(o.q).hlen),
+             kv_head = static_cast<std::size_t>(head / (o.heads / o.kv_heads)),
+             lanes = static_cast<std::size_t>(shape.slot), channels = static_cast<std::size_t>(shape.head_dim);
+  std::vector<QuerySegment> segments(std::max<std::size_t>(1, known.size()));
+  Operand row;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    QuerySegment& segment = segments[s];
+    segment.id = static_cast<std::int32_t>(s);
+    segment.q.reset(rows, shape.contraction);
+    if (!known.empty()) segment.k = &known[s].k[kv_head], segment.v = &known[s].v[kv_head];
+    const bool apart = segment.k != nullptr && s + 1 < known.size();
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::span<const float> q = value(o.q).lanes(first + r).subspan(slot, lanes);
+      std::vector<float> scaled(q.begin(), q.end());
+      float offset = 0;
+      for (std::size_t d = 0; d < channels && segment.k != nullptr; ++d) {
+        if (apart) offset += q[d] * (segment.k->centre[d] - known.back().k[kv_head].centre[d]);
+        scaled[d] = round(q[d] * segment.k->factor[d]);
+      }
+      if (apart) segment.offset.push_back(round(offset * o.scale));
+      quantize(profile_.activation, shape.qk.rule.integers(), scaled, row);
+      shape.contraction.gather(row, profile_.activation.block(), segment.q.a.data() + r * segment.q.terms,
+                               segment.q.exponents.data() + r * segment.q.groups);
+    }
+  }
+  return segments;
+}
+
 void Executor::run(const op::Attention& o) {
   const HeadShape& shape = heads_.at(o.layer);
-  const LaneMap &q_map = map(o.q), &out_map = map(o.out);
+  const LaneMap& out_map = map(o.out);
   std::vector<Sight> sights;
   for (const SequenceStep& step : batch_) sights.emplace_back(step.plan, shape.key_tile);
   const std::int64_t tasks = static_cast<std::int64_t>(batch_.size()) * o.heads;
@@ -220,23 +328,12 @@ void Executor::run(const op::Attention& o) {
     const auto sequence = static_cast<std::size_t>(task / o.heads);
     const std::int64_t head = task % o.heads, first = first_rows_[sequence], rows = first_rows_[sequence + 1] - first;
     if (rows == 0) return;
-    const std::int64_t slot = q_map.slot_of(head) * q_map.hlen;
-    OperandRows q;
-    q.reset(rows, shape.contraction);
-    Operand row;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      quantize(
-          profile_.activation, shape.qk.rule.integers(),
-          value(o.q).lanes(first + r).subspan(static_cast<std::size_t>(slot), static_cast<std::size_t>(shape.slot)),
-          row);
-      shape.contraction.gather(row, profile_.activation.block(), q.a.data() + r * q.terms,
-                               q.exponents.data() + r * q.groups);
-    }
+    const std::vector<QuerySegment> segments = query_segments(o, sequence, head);
     const auto& cache = static_cast<const LaneKvCache&>(*batch_[sequence].cache);
     const std::span<const std::int64_t> tiles = sights[sequence].tiles;
-    HeadAttention attention(o, shape, profile_.vector, cache, sights[sequence], rows);
+    HeadAttention attention(o, shape, profile_.vector, cache, sights[sequence], rows, segments);
     for (std::size_t begin = 0; begin < tiles.size(); begin += chunk)
-      attention.add(q, head / (o.heads / o.kv_heads), tiles.subspan(begin, std::min(chunk, tiles.size() - begin)));
+      attention.add(head / (o.heads / o.kv_heads), tiles.subspan(begin, std::min(chunk, tiles.size() - begin)));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t d = 0; d < o.head_dim; ++d)
         value(o.out).row(first + r)[out_map.lane(head * o.head_dim + d)] = attention.result(r, d);

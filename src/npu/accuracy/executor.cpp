@@ -215,7 +215,16 @@ void Executor::run(const op::Rope& o) {
 
 void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
   auto& cache = static_cast<LaneKvCache&>(*batch_[sequence].cache);
-  for (std::int64_t r = first_rows_[sequence]; r < first_rows_[sequence + 1]; ++r)
+  const std::int64_t first = first_rows_[sequence], end = first_rows_[sequence + 1];
+  if (profile_.smoothing.any() && first < end) {
+    // A warm step computes half of what it sees, or more: its rows say what the channels are like. Later ones only
+    // refine some of them.
+    std::int64_t seen = 0;
+    for (const PositionRange& range : batch_[sequence].plan.visible) seen += range.size();
+    if (2 * (end - first) >= seen || !cache.has_segment(o.layer))
+      cache.begin_segment(o.layer, value(o.k), value(o.v), first, end);
+  }
+  for (std::int64_t r = first; r < end; ++r)
     cache.store(o.layer, rows_[static_cast<std::size_t>(r)].position, value(o.k).lanes(r), value(o.v).lanes(r));
 }
 

@@ -12,6 +12,8 @@
 
 namespace dllm::npu::accuracy {
 
+struct QuerySegment;  // attention.cpp
+
 /// Runs graphs in the numbers of a profile, operator by operator: the meaning that reference::Executor spells out, in
 /// loops over lanes and panels, and with formats and precisions that the machine does not have. Where it has them, the
 /// bits are the machine's; they do not depend on the number of threads.
@@ -70,6 +72,7 @@ class Executor {
   void run(const op::ScoreHead& o);
 
   void glu_row(const float* gate, const float* up, std::int64_t n, float* out) const;
+  std::vector<QuerySegment> query_segments(const op::Attention& o, std::size_t sequence, std::int64_t head);
   const RopeRow& rope_row(const op::Rope& o, Position position);
   void store_rows(const op::StoreKv& o, std::size_t sequence);
   std::vector<bool> allowed_groups(const op::Route& o, std::span<const float> keys) const;

@@ -19,15 +19,54 @@ void Panels::allocate(const WindowRule& rule, std::int64_t terms, std::int64_t g
   if (rule.integers()) exponents.assign(static_cast<std::size_t>(groups), kZeroExponent);
 }
 
-LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers)
-    : KvCache(capacity), positions_(round_up(std::max<std::int64_t>(1, capacity), longest_tile(layers))) {
+LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers, const Smoothing& smoothing,
+                         VectorPrecision precision)
+    : KvCache(capacity),
+      smoothing_(smoothing),
+      precision_(precision),
+      positions_(round_up(std::max<std::int64_t>(1, capacity), longest_tile(layers))) {
   for (const auto& [layer, shape] : layers) {
     Layer& l = layers_[layer];
     l.shape = shape;
+    l.segment_of.assign(static_cast<std::size_t>(positions_), 0);
     const std::int64_t cells = shape.kv_heads * positions_;
     l.k.allocate(shape.qk.rule, cells * shape.contraction.terms(), cells * shape.contraction.groups());
     l.v.allocate(shape.pv.rule, cells * shape.v_panels() * kPanel, cells * shape.v_panels() * kPanel);
   }
+}
+
+void LaneKvCache::drop_unused_segments(Layer& layer) {
+  std::vector<std::int32_t> next(layer.segments.size(), -1);
+  for (const std::int32_t s : layer.segment_of)
+    if (s < static_cast<std::int32_t>(next.size())) next[static_cast<std::size_t>(s)] = 0;
+  std::int32_t kept = 0;
+  for (std::size_t s = 0; s < next.size(); ++s) {
+    if (next[s] < 0) continue;
+    if (static_cast<std::size_t>(kept) != s)
+      layer.segments[static_cast<std::size_t>(kept)] = std::move(layer.segments[s]);
+    next[s] = kept++;
+  }
+  layer.segments.resize(static_cast<std::size_t>(kept));
+  for (std::int32_t& s : layer.segment_of)
+    if (s < static_cast<std::int32_t>(next.size())) s = next[static_cast<std::size_t>(s)];
+}
+
+void LaneKvCache::begin_segment(std::int32_t layer, const LaneRows& k, const LaneRows& v, std::int64_t first,
+                                std::int64_t end) {
+  Layer& l = layers_.at(layer);
+  drop_unused_segments(l);
+  Segment segment;
+  std::vector<const float*> rows(static_cast<std::size_t>(end - first));
+  for (std::int64_t h = 0; h < l.shape.kv_heads; ++h) {
+    const auto of = [&](const LaneRows& x, SmoothingCentre centre) {
+      for (std::int64_t r = first; r < end; ++r)
+        rows[static_cast<std::size_t>(r - first)] = x.row(r) + h * l.shape.slot;
+      return channel_factors(centre, smoothing_.alpha, precision_, rows, l.shape.head_dim);
+    };
+    segment.k.push_back(of(k, smoothing_.keys));
+    segment.v.push_back(of(v, smoothing_.values));
+  }
+  l.segments.push_back(std::move(segment));
 }
 
 void LaneKvCache::store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v) {
@@ -40,6 +79,20 @@ void LaneKvCache::store(std::int32_t layer, Position position, std::span<const f
   terms.resize(static_cast<std::size_t>(n));
   exponents.resize(static_cast<std::size_t>(groups));
   Operand head;
+  std::vector<float> smoothed_k, smoothed_v;
+  if (!l.segments.empty()) {
+    l.segment_of[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(l.segments.size()) - 1;
+    smoothed_k.assign(k.begin(), k.end()), smoothed_v.assign(v.begin(), v.end());
+    for (std::int64_t h = 0; h < s.kv_heads; ++h) {
+      const auto channels = [&](std::vector<float>& lanes) {
+        return std::span<float>(lanes).subspan(static_cast<std::size_t>(h * s.slot),
+                                               static_cast<std::size_t>(s.head_dim));
+      };
+      smooth(l.segments.back().k[static_cast<std::size_t>(h)], precision_, channels(smoothed_k));
+      smooth(l.segments.back().v[static_cast<std::size_t>(h)], precision_, channels(smoothed_v));
+    }
+    k = smoothed_k, v = smoothed_v;
+  }
   quantize(s.qk.w, s.qk.rule.integers(), k, row);
   const int k_block = s.qk.w.block();
   for (std::int64_t h = 0; h < s.kv_heads; ++h) {

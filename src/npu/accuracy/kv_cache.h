@@ -8,6 +8,7 @@
 
 #include "backend/kv_cache.h"
 #include "npu/accuracy/matrix.h"
+#include "npu/accuracy/smoothing.h"
 
 namespace dllm::npu::accuracy {
 
@@ -40,9 +41,27 @@ struct Panels {
 /// K and V of a sequence in the profile's formats. K is [kv_head][panel of 16 keys][lane][key], so that 16 scores are
 /// computed together; V is [kv_head][panel of 16 dimensions][key][dimension]. Capacities are whole tiles: positions
 /// that nothing has written hold zeros, as in a machine's cleared memory.
+///
+/// Under smoothing, the rows that were written with the same centres and factors are a segment. Rows are stored with
+/// those of the latest one.
 class LaneKvCache final : public KvCache {
  public:
-  LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers);
+  LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers, const Smoothing& smoothing = {},
+              VectorPrecision precision = VectorPrecision::kF32);
+
+  struct Segment {
+    std::vector<ChannelFactors> k, v;  ///< by KV head
+  };
+  /// Whether rows can be stored: the first ones begin a segment.
+  bool has_segment(std::int32_t layer) const { return !layers_.at(layer).segments.empty(); }
+  /// The rows from here on are stored with the factors of these rows of lanes.
+  void begin_segment(std::int32_t layer, const LaneRows& k, const LaneRows& v, std::int64_t first, std::int64_t end);
+  /// Of smoothed caches. The last one is the latest.
+  std::span<const Segment> segments(std::int32_t layer) const { return layers_.at(layer).segments; }
+  /// Index into segments(); of positions that nothing has written, any.
+  std::int32_t segment_of(std::int32_t layer, std::int64_t position) const {
+    return layers_.at(layer).segment_of[static_cast<std::size_t>(position)];
+  }
 
   /// `k`, `v`: a row of lanes each, before they are quantized.
   void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
@@ -58,7 +77,13 @@ class LaneKvCache final : public KvCache {
   struct Layer {
     HeadShape shape;
     Panels k, v;
+    std::vector<Segment> segments;
+    std::vector<std::int32_t> segment_of;  ///< by position
   };
+  static void drop_unused_segments(Layer& layer);
+
+  Smoothing smoothing_;
+  VectorPrecision precision_;
   std::int64_t positions_;  ///< whole tiles
   std::map<std::int32_t, Layer> layers_;
 };

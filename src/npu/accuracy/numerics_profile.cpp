@@ -39,6 +39,24 @@ Expected<SamplingPrecision> sampling_at(TomlTable& table, std::string_view key) 
   return table.error(key, fmt::format("'{}' is not a precision of sampling", name), "known: f64, f32, bf16, mxfp8");
 }
 
+Expected<SmoothingCentre> centre_at(TomlTable& table, std::string_view key) {
+  DLLM_TRY(const std::string name, table.text(key));
+  for (const SmoothingCentre centre : {SmoothingCentre::kNone, SmoothingCentre::kMean, SmoothingCentre::kMinMax})
+    if (name == smoothing_centre_name(centre)) return centre;
+  return table.error(key, fmt::format("'{}' is no centre", name), "known: none, mean, minmax");
+}
+
+Expected<Smoothing> smoothing_in(TomlTable& table) {
+  Smoothing smoothing;
+  DLLM_TRY(smoothing.keys, centre_at(table, "keys"));
+  DLLM_TRY(smoothing.values, centre_at(table, "values"));
+  DLLM_TRY(smoothing.alpha, table.number("alpha"));
+  if (!(smoothing.alpha >= 0 && smoothing.alpha <= 1))
+    return table.error("alpha", fmt::format("{} is not a power from 0 to 1", smoothing.alpha));
+  DLLM_CHECK_OK(table.finish());
+  return smoothing;
+}
+
 /// A row of logits has any length, so that its last block may be short; GGML's types have no short blocks.
 Expected<void> check_logits(const TomlTable& table, const OperandFormat& format) {
   if (!format.ggml() || format.block() == 1) return {};
@@ -53,7 +71,7 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 bool NumericsProfile::on_machine() const {
-  return vector == VectorPrecision::kBF16 && key == value && logits == OperandFormat() &&
+  return !smoothing.any() && vector == VectorPrecision::kBF16 && key == value && logits == OperandFormat() &&
          sampling == SamplingPrecision::kF64 && weight.on_machine() && activation.on_machine() && key.on_machine();
 }
 
@@ -83,6 +101,10 @@ Expected<NumericsProfile> parse_numerics(std::string_view text, const std::strin
   DLLM_TRY(profile.vector, precision_at(precision, "vector"));
   DLLM_TRY(profile.sampling, sampling_at(precision, "sampling"));
   DLLM_CHECK_OK(precision.finish());
+  DLLM_TRY(auto smoothing, root.optional_table("smoothing"));
+  if (smoothing) {
+    DLLM_TRY(profile.smoothing, smoothing_in(*smoothing));
+  }
   DLLM_CHECK_OK(root.finish());
   return profile;
 }
@@ -107,7 +129,11 @@ nlohmann::ordered_json numerics_json(const NumericsProfile& p) {
             {"value", p.value.name()},
             {"logits", p.logits.name()}}},
           {"precision",
-           {{"vector", precision_name(p.vector)}, {"sampling", kSamplings[static_cast<std::size_t>(p.sampling)]}}}};
+           {{"vector", precision_name(p.vector)}, {"sampling", kSamplings[static_cast<std::size_t>(p.sampling)]}}},
+          {"smoothing",
+           {{"keys", smoothing_centre_name(p.smoothing.keys)},
+            {"values", smoothing_centre_name(p.smoothing.values)},
+            {"alpha", p.smoothing.alpha}}}};
 }
 
 }  // namespace dllm::npu::accuracy

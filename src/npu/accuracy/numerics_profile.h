@@ -7,6 +7,7 @@
 
 #include "dllm/error.h"
 #include "npu/accuracy/operand_format.h"
+#include "npu/accuracy/smoothing.h"
 #include "npu/accuracy/vector_unit.h"
 #include "npu/machine/config.h"
 
@@ -29,6 +30,7 @@ struct NumericsProfile {
   OperandFormat logits;  ///< that are read by sampling
   VectorPrecision vector = VectorPrecision::kBF16;
   SamplingPrecision sampling = SamplingPrecision::kF64;
+  Smoothing smoothing;  ///< of K and V
 
   /// Whether the functional machine computes the same, bit for bit.
   bool on_machine() const;

@@ -61,6 +61,21 @@ TEST(NumericsProfile, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(missing.error().message().find("w4a8kv4"), std::string::npos) << missing.error().message();
 }
 
+TEST(NumericsProfile, Smoothing) {
+  EXPECT_FALSE(parse_numerics(kWhole, "mine.toml")->smoothing.any());
+  const auto with = [](const std::string& table) { return parse_numerics(kWhole + table, "mine.toml"); };
+  const auto profile = with("[smoothing]\nkeys = 'mean'\nvalues = 'none'\nalpha = 0.5\n");
+  ASSERT_TRUE(profile.has_value()) << profile.error().message();
+  EXPECT_EQ(profile->smoothing, (Smoothing{SmoothingCentre::kMean, SmoothingCentre::kNone, 0.5}));
+  EXPECT_FALSE(profile->on_machine());
+  for (const char* bad : {"keys = 'median'\nvalues = 'none'\nalpha = 1", "keys = 'mean'\nvalues = 'none'\nalpha = 1.5",
+                          "keys = 'mean'\nalpha = 1", "keys = 'mean'\nvalues = 'mean'\nalpha = 1\nblock = 2"}) {
+    const auto refused = with(std::string("[smoothing]\n") + bad);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_NE(refused.error().message().find("mine.toml:1"), std::string::npos) << refused.error().message();
+  }
+}
+
 TEST(NumericsProfile, ShippedOnesAreSoundAndCaseDoesNotMatter) {
   EXPECT_EQ(numerics_names(),
             (std::vector<std::string>{"bf16", "f32", "fp16-q4_0", "mxfp4", "mxfp8", "w4a8kv4", "w8a8kv8"}));

@@ -1,0 +1,158 @@
+// Smoothing of K and V: full precision is unchanged by it, and planted outliers no longer cost the other channels.
+
+#include "npu/accuracy/smoothing.h"
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "npu/accuracy/executor.h"
+#include "npu/reference/testing/bench.h"
+
+namespace dllm::npu {
+namespace {
+
+using accuracy::ChannelFactors, accuracy::Executor, accuracy::LaneKvCache, accuracy::NumericsProfile,
+    accuracy::OperandFormat, accuracy::Smoothing, accuracy::SmoothingCentre, accuracy::VectorPrecision;
+using test::TinyShape, test::TinyWeights, test::range, test::small_machine;
+
+TEST(Smoothing, FactorsAreThoseOfTheEquations) {
+  const std::vector<float> rows[] = {{1, 7, -2}, {3, 7, 6}, {5, 7, -1}};
+  const float* views[] = {rows[0].data(), rows[1].data(), rows[2].data()};
+  const auto factors = [&](SmoothingCentre centre, double alpha) {
+    return channel_factors(centre, alpha, VectorPrecision::kF32, views, 3);
+  };
+  const ChannelFactors mean = factors(SmoothingCentre::kMean, 1);
+  EXPECT_EQ(mean.centre, (std::vector<float>{3, 7, 1}));
+  EXPECT_EQ(mean.factor, (std::vector<float>{2, 1, 5})) << "a constant channel has factor 1";
+  const ChannelFactors middle = factors(SmoothingCentre::kMinMax, 0.5);
+  EXPECT_EQ(middle.centre, (std::vector<float>{3, 7, 2}));
+  EXPECT_EQ(middle.factor, (std::vector<float>{std::sqrt(2.0f), 1, 2}));
+  EXPECT_EQ(factors(SmoothingCentre::kMean, 0).factor, (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(factors(SmoothingCentre::kNone, 1).centre, (std::vector<float>{0, 0, 0}));
+  std::vector<float> x = rows[1];
+  smooth(mean, VectorPrecision::kF32, x);
+  EXPECT_EQ(x, (std::vector<float>{0, 0, 1}));
+}
+
+NumericsProfile float_profile() {
+  NumericsProfile profile;
+  const OperandFormat f32 = *OperandFormat::from_name("f32");
+  profile.weight = profile.activation = profile.key = profile.value = profile.logits = f32;
+  profile.vector = VectorPrecision::kF32;
+  return profile;
+}
+
+/// A model that is run in a profile, with a cache of its own.
+class Simulated {
+ public:
+  Simulated(const TinyShape& shape, const TinyWeights& weights, NumericsProfile profile)
+      : shape_(shape),
+        profile_(std::move(profile)),
+        layout_(*make_layout(tiny_graph(shape, {1, 1}), weights.present(), machine(), 64)) {
+    layout_.chunk_tiles = 2;
+    executor_ = std::make_unique<Executor>(tiny_graph(shape_, {1, 1}), layout_, weights.views(), profile_, 1);
+    cache_ = std::make_unique<LaneKvCache>(Position{48}, executor_->head_shapes(), profile_.smoothing, profile_.vector);
+  }
+
+  /// Logits of all rows.
+  std::vector<float> step(const std::vector<Position>& positions, std::vector<PositionRange> visible) {
+    SequenceStep step;
+    step.cache = cache_.get();
+    for (const Position p : positions) {
+      step.plan.scored.push_back(static_cast<std::int32_t>(step.plan.rows.size()));
+      step.plan.rows.push_back({p, static_cast<TokenId>((7 * p + calls_) % shape_.vocab)});
+    }
+    step.plan.visible = std::move(visible);
+    calls_ += 3;
+    const auto rows = static_cast<std::int64_t>(positions.size());
+    return executor_->forward(tiny_graph(shape_, {rows, rows}), {&step, 1});
+  }
+
+  /// A warm step over 40 positions, rows of a block over its cache, a warm step over the last 24, rows over both
+  /// segments.
+  std::vector<float> four_steps() {
+    std::vector<float> all;
+    const auto add = [&](const std::vector<float>& logits) { all.insert(all.end(), logits.begin(), logits.end()); };
+    add(step(range(0, 40), {{0, 40}}));
+    add(step(range(30, 6), {{0, 40}}));
+    add(step(range(16, 24), {{0, 40}}));
+    add(step({5, 33, 39}, {{0, 40}}));
+    return all;
+  }
+  const LaneKvCache& cache() const { return *cache_; }
+
+ private:
+  static MachineConfig machine() {
+    MachineConfig m = small_machine();
+    m.mlen = 64, m.hlen = 32;
+    m.mram_elements = std::uint64_t{64 * 64} * 32;
+    return m;
+  }
+
+  TinyShape shape_;
+  NumericsProfile profile_;
+  ModelLayout layout_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<LaneKvCache> cache_;
+  int calls_ = 1;
+};
+
+constexpr TinyShape kShape{.heads = 4, .kv_heads = 2, .head_dim = 32, .rope_dims = 32};
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(sum / size);
+}
+
+/// In float32 smoothed attention is attention, with segments of different centres too.
+TEST(Smoothing, ChangesNothingInFullPrecision) {
+  for (const RopeLayout layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
+    TinyShape shape = kShape;
+    shape.layout = layout;
+    const TinyWeights weights(tiny_graph(shape, {1, 1}), 5);
+    const std::vector<float> plain = Simulated(shape, weights, float_profile()).four_steps();
+    for (const SmoothingCentre centre : {SmoothingCentre::kMean, SmoothingCentre::kMinMax})
+      for (const double alpha : {0.0, 0.5, 1.0}) {
+        NumericsProfile profile = float_profile();
+        profile.smoothing = {centre, centre, alpha};
+        Simulated smoothed(shape, weights, profile);
+        EXPECT_LT(distance(smoothed.four_steps(), plain), 3e-6) << smoothing_centre_name(centre) << " " << alpha;
+        EXPECT_EQ(smoothed.cache().segments(0).size(), 2u) << "the test means to mix segments";
+        EXPECT_NE(smoothed.cache().segment_of(0, 5), smoothed.cache().segment_of(0, 3));
+      }
+  }
+}
+
+/// Keys with channels far from zero, 13 and 19 times as large as the others, as DART reports them. What four bits cost
+/// without outliers is the floor; what they cost more with outliers and without smoothing is the gap.
+TEST(Smoothing, RecoversWhatPlantedOutliersCost) {
+  TinyShape shape = kShape;
+  shape.layers = 1;
+  TinyWeights calm(tiny_graph(shape, {1, 1}), 5), loud(tiny_graph(shape, {1, 1}), 5);
+  calm.fill(".k.bias", [](std::size_t) { return 0.0f; });
+  loud.fill(".k.bias", [](std::size_t i) { return i % 32 == 15 ? 19.0f : i % 32 == 30 ? -13.0f : 0.0f; });
+  const auto error = [&](const TinyWeights& weights, const Smoothing& smoothing) {
+    NumericsProfile profile = float_profile();
+    profile.key = profile.value = *OperandFormat::from_name("mxint4:32:ocp");
+    profile.smoothing = smoothing;
+    return distance(Simulated(shape, weights, profile).four_steps(),
+                    Simulated(shape, weights, float_profile()).four_steps());
+  };
+  const double without = error(loud, {});
+  ASSERT_GT(without, 2 * error(calm, {})) << "the outliers must hurt";
+  for (const SmoothingCentre centre : {SmoothingCentre::kMean, SmoothingCentre::kMinMax}) {
+    const Smoothing smoothing{centre, centre, 1};
+    const double floor = error(calm, smoothing), with = error(loud, smoothing);
+    const double recovered = (without - with) / (without - floor);
+    RecordProperty(std::string(smoothing_centre_name(centre)), std::to_string(recovered));
+    EXPECT_GT(recovered, 0.9) << smoothing_centre_name(centre) << ": " << floor << " " << with << " " << without;
+  }
+}
+
+}  // namespace
+}  // namespace dllm::npu
