@@ -154,7 +154,7 @@ def parser():
     training.add_argument("--extend", action="store_true",
                           help="go on from a checkpoint with another budget")
     training.add_argument("--minutes", type=positive(float),
-                          help="stop after so long; the same command goes on from there")
+                          help="stop after so long; the same command continues from there")
     training.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
     training.add_argument("--restart", action="store_true", help="ignore an existing checkpoint")
     training.add_argument("--log-every", type=positive(int), default=50, metavar="STEPS")
@@ -172,7 +172,7 @@ def parser():
                          help="the first N validation items (default %(default)s)")
     looking.add_argument("--threshold", type=positive(float), help="confidence that commits (default 0.9)")
     looking.add_argument("--lines", action="store_true",
-                         help="the share of lines that are right behind a right past, in place of whole answers")
+                         help="the share of correct lines after correct previous lines, instead of whole answers")
     looking.add_argument("--show", action="store_true", help="print what is wrong in full")
     reference = argparse.ArgumentParser(add_help=False)
     reference.add_argument("--reference", required=True, metavar="DIR",

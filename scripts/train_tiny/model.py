@@ -180,7 +180,7 @@ class Llada(nn.Module):
         bias = None
         if layout is not None:
             if pad is not None or cache is not None:
-                raise ValueError("a layout says who attends to whom: no pad, no cache beside it")
+                raise ValueError("a layout includes the attention mask: it excludes pad and cache")
             positions, allowed = layout
             cos, sin = (table[positions][:, None] for table in (self.cos, self.sin))
             bias = torch.zeros(allowed.shape).masked_fill(~allowed, -1e9)[:, None]

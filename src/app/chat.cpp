@@ -108,7 +108,7 @@ class Conversation {
     std::string key = text.substr(0, space);
     if (key.empty()) {
       for (const auto& [name, value] : changed_) session_.terminal.err << fmt::format("{} {}\n", name, value);
-      if (changed_.empty()) session_.terminal.err << "(nothing was changed; dllm chat --help tells the options)\n";
+      if (changed_.empty()) session_.terminal.err << "(nothing was changed; dllm chat --help shows the options)\n";
       return {};
     }
     const std::string value(space == std::string::npos ? "" : trim(std::string_view(text).substr(space)));

@@ -171,7 +171,7 @@ class Compare(CliCase):
         sets = ["compare", "-n", "16", "--choose", self.items, "--publish", publish]
         report = json.loads(self.ok(*sets, "--tried", "7", "a:", "-o", "json").stdout)
         self.assertEqual((report["set"], report["tried"], report["items"]), ("publish", 7, 1))
-        self.assertIn("set choose: to choose by, not to publish", self.ok(*sets, "--on", "choose", "a:").stdout)
+        self.assertIn("set choose: for choosing, not for publishing", self.ok(*sets, "--on", "choose", "a:").stdout)
         self.assertIn("recommend none", self.fails(2, *sets, "--on", "choose", "--recommend", "1", "a:"))
         self.assertIn("recommend none", self.fails(2, *self.common, "--recommend", "1", "a:"))
         self.assertIn("too few", self.fails(2, *sets, "--recommend", "1", "a:"))

@@ -283,7 +283,7 @@ class Models(HubCase):
         self.assertEqual(len(self.hub.requests), asked, "the hub was asked")
         gone = self.ok(*args, **self.environment(HF_ENDPOINT="http://127.0.0.1:9"))
         self.assertEqual(gone.stdout, "21\n")
-        self.assertIn("using what the cache has", gone.stderr)
+        self.assertIn("using the cached files", gone.stderr)
         self.assertIn("not in the cache", self.fails(2, "run", "-hf", "org/other", "x", "--offline", **self.environment()))
         self.assertIn("given twice", self.fails(2, "run", *args[1:], "-m", SHIPPED, **self.environment()))
         self.assertIn("-hf", self.fails(2, "run", "--offline", "x", **self.environment()))

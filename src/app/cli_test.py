@@ -186,7 +186,7 @@ class Run(CliCase):
     def test_more_threads_than_processors(self):
         result = self.ok("run", "Solve 17+4.", "-t", "999")
         self.assertEqual(result.stdout, "21\n")
-        self.assertRegex(result.stderr, r"warning: 999 threads are asked for, and this process may use \d+ CPU")
+        self.assertRegex(result.stderr, r"warning: 999 threads were requested, and this process may use \d+ CPU")
 
     def test_flags_of_llama_cpp_that_mean_nothing_here(self):
         for flag, words in (("-ngl", "CPU"), ("--mlock", "--weight-cache"), ("--no-mmap", "mapped"),

@@ -67,7 +67,7 @@ Expected<void> CompareSets::resolve() {
   if (!items_.empty() && (!choose_.empty() || !publish_.empty()))
     return usage("the items are named twice", "--items", "give --items alone, or --choose and --publish");
   if (!items_.empty()) {
-    if (!asked_.empty()) return usage("--items is neither set", "--on", "give --choose or --publish");
+    if (!asked_.empty()) return usage("--items is neither of the two sets", "--on", "give --choose or --publish");
     path_ = items_;
   } else {
     if (asked_.empty()) asked_ = publish_.empty() ? "choose" : "publish";
@@ -77,15 +77,15 @@ Expected<void> CompareSets::resolve() {
     return usage(fmt::format("there is no set '{}'", asked_), "--on", "name its file");
   if (path_.empty()) return usage("no items are named", "dllm compare", "give --items FILE");
   if (points_ >= 0 && asked_ != "publish")
-    return usage("items that configurations may have been chosen on recommend none", "--recommend",
-                 "name items that no choice has looked at as --publish");
+    return usage("items used for choosing configurations recommend none", "--recommend",
+                 "give items that were not used for choosing as --publish");
   return {};
 }
 
 Expected<void> CompareSets::check(const EvalSet& set, const EvalFlags& reading) const {
   if (points_ >= 0 && set.items.size() < kLeastItems)
-    return usage(fmt::format("{} items: too few to tell configurations apart by a point", set.items.size()),
-                 "--recommend", fmt::format("ask {} or more", kLeastItems));
+    return usage(fmt::format("{} items: too few to resolve a difference of one point", set.items.size()), "--recommend",
+                 fmt::format("use {} or more", kLeastItems));
   if (choose_.empty() || publish_.empty()) return {};
   const auto prompts = [&](const std::string& path) -> Expected<std::set<std::string>> {
     DLLM_TRY(const EvalSet all, read_eval_set(path, reading.format));
@@ -100,7 +100,7 @@ Expected<void> CompareSets::check(const EvalSet& set, const EvalFlags& reading) 
   if (both == 0) return {};
   return Error{ErrorCode::kInvalidFile,
                fmt::format("{} of its {} prompts are in {} too", both, published.size(), choose_), publish_,
-               "what configurations were chosen on cannot be published"};
+               "figures on items used for choosing cannot be published"};
 }
 
 /// The fewest passes, then the fewest rows.
@@ -114,7 +114,8 @@ const ComparisonRow* CompareSets::recommended(const std::vector<ComparisonRow>& 
 
 std::string CompareSets::notes(const std::vector<ComparisonRow>& rows) const {
   if (asked_.empty()) return {};
-  std::string text = asked_ == "choose" ? "set choose: to choose by, not to publish" : "set publish: no choice saw it";
+  std::string text =
+      asked_ == "choose" ? "set choose: for choosing, not for publishing" : "set publish: not used for choosing";
   if (tried_ > 0) text += fmt::format("; {} configurations were tried on choose", tried_);
   text += "\n";
   if (points_ < 0) return text;

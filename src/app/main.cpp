@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("error: out of memory\n", stderr);
   } catch (const std::system_error&) {
-    std::fputs("error: the system gives no more threads (see ulimit -u and ulimit -v)\n", stderr);
+    std::fputs("error: the system allows no more threads (see ulimit -u and ulimit -v)\n", stderr);
   }
   return kExitResource;
 }

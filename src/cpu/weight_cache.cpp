@@ -28,7 +28,7 @@ constexpr char kMagic[8] = {'D', 'L', 'L', 'M', 'P', 'A', 'C', 'K'};
 /// Differs on a machine with the other byte order, whose caches this code cannot use.
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr std::uint64_t kPage = 4096;
-constexpr const char* kAgain = "it is written anew";
+constexpr const char* kAgain = "it is written again";
 
 struct Header {
   char magic[8];
@@ -135,7 +135,7 @@ Expected<Header> read_header(ByteCursor& cursor, const WeightCacheOptions& optio
   if (header.file_size != file_size)
     return damaged(fmt::format("the weight cache has {} of its {} bytes", file_size, header.file_size), options.path);
   if (header.source_size != options.source_size || header.source_stamp != options.source_stamp)
-    return stale("the model was written after its weight cache, or is another one", options.path);
+    return stale("the model was written after its weight cache, or is a different one", options.path);
   return header;
 }
 

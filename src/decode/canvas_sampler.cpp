@@ -13,12 +13,11 @@ OptionRows<CanvasOptions> canvas_rows() {
   using O = CanvasOptions;
   const std::string model = "as the model recommends";
   return {
-      option("steps", &O::steps, 1, kMostPositions, "", "passes over one canvas at most")
+      option("steps", &O::steps, 1, kMostPositions, "", "maximum number of passes over one canvas")
           .flag("--diffusion-steps")
           .otherwise(model, [](const O&, const ModelDesc& desc,
                                const MethodContext&) { return OptionValue(std::int64_t{desc.canvas.max_steps}); }),
-      option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats",
-             "entropies of the positions accepted in a pass sum to at most this")
+      option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats", "bound on the sum of the entropies accepted in a pass")
           .otherwise(model, [](const O&, const ModelDesc& desc,
                                const MethodContext&) { return OptionValue(desc.canvas.entropy_bound); }),
   };
@@ -28,7 +27,7 @@ OptionRows<CanvasOptions> canvas_rows() {
 
 CanvasEntry canvas_entropy_bound() {
   return declare_method<CanvasOptions>(
-      "entropy-bound", "of models that refine whole canvases: what has little entropy is kept (DiffusionGemma)",
+      "entropy-bound", "for models that refine whole canvases: keeps tokens of low entropy (DiffusionGemma)",
       canvas_rows(),
       [](const CanvasOptions& options, const MethodContext&) { return std::make_unique<CanvasOptions>(options); });
 }

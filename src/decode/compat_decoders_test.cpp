@@ -142,7 +142,7 @@ TEST(EditBlocks, FinishedWindowsAreEditedAlong) {
   Canvas canvas({1}, 6, 99);
   for (Position p = 1; p < 5; ++p) canvas.apply({p, p, EditKind::kCommit, 1});
   const auto context = [&](PositionRange window) { return DecodeContext{canvas, window, 0, 0, 0, {1, 0}}; };
-  EXPECT_EQ(decoder->wanted(context({1, 3})), (std::vector<Position>{1, 2})) << "there is none in front of the first";
+  EXPECT_EQ(decoder->wanted(context({1, 3})), (std::vector<Position>{1, 2})) << "there is none before the first";
   EXPECT_EQ(decoder->wanted(context({3, 5})), (std::vector<Position>{1, 2, 3, 4}));
   EXPECT_EQ(decoder->wanted(context({5, 7})), (std::vector<Position>{3, 4, 5, 6}));
   EXPECT_EQ(decoder->revisable_from(context({5, 7}), /*open=*/true), 3);

@@ -82,7 +82,7 @@ TEST(FixedSteps, CommitsTheScheduleByConfidence) {
   auto decoder = make("low-confidence", {{"steps", 2}}, 5);
   EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 0), (P{1, 2, 3}));
   EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 1), (P{1, 3}));
-  EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 2), (P{3})) << "leftovers go one by one";
+  EXPECT_EQ(committed(*decoder, {.1, .5, .4, .9, .2}, 2), (P{3})) << "remaining positions are committed one by one";
 }
 
 TEST(FixedSteps, TiesGoToTheLowerPosition) {

@@ -238,7 +238,7 @@ using Tokens = std::vector<TokenId>;
 TEST(DraftEdit, ReferenceVector) {
   EditState state({{"threshold", .5}, {"edit_threshold", .9}});
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{7, 3}));
-  EXPECT_TRUE(state.held()) << "the drafts are looked at once more";
+  EXPECT_TRUE(state.held()) << "the drafts are scored once more";
   EXPECT_EQ(state.pass(prediction(7, .95), prediction(3, .6)), (Tokens{7, 3}));
   EXPECT_FALSE(state.held()) << "nothing changed";
 }

@@ -48,7 +48,7 @@ class ClockedBackend : public Backend {
     const auto rows = static_cast<double>(plan.rows.size());
     const Position seen = plan.visible[0].end;
     static_cast<Cache&>(*batch[0].cache).record(plan.rows);
-    EXPECT_TRUE(batch[0].cache->holds(plan.visible[0])) << "a row sees what was never computed";
+    EXPECT_TRUE(batch[0].cache->holds(plan.visible[0])) << "a row attends to positions that were never computed";
     now += fixed + rows * per_row + rows * (seen - rows) * per_pair;
     ++forwards;
     return std::vector<Scores>(1);

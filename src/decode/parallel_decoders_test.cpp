@@ -220,7 +220,7 @@ TEST(Hierarchical, ReferenceVectors) {
   const std::map<Position, double> scores = {{0, .5}, {1, .3}, {2, .45}, {4, .2}, {5, .35}};
   EXPECT_EQ(hierarchy(scores, .4), (P{0}));
   EXPECT_EQ(hierarchy(scores, .3), (P{0, 5}));
-  EXPECT_EQ(hierarchy(scores, .9), (P{0})) << "the best of all always goes";
+  EXPECT_EQ(hierarchy(scores, .9), (P{0})) << "the best of all is always committed";
 }
 
 TEST(Hierarchical, BestOfEachRunAndWhatIsSure) {

@@ -78,7 +78,7 @@ TEST(Revision, ChangesAVisibleTokenBehindTheWindow) {
   for (std::size_t i = 0; i < backend.plans.size(); ++i)
     for (const PlanRow& row : backend.plans[i].rows)
       behind = behind || (row.position == 3 && result.steps[i].window.begin > 3 && backend.plans[i].rows.size() < 10);
-  EXPECT_TRUE(behind) << "its row rode along with the second block's";
+  EXPECT_TRUE(behind) << "its row was part of the second block's pass";
 }
 
 // Position 3 misleads its neighbours, which become final before it changes.

@@ -79,7 +79,7 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
   const auto count = static_cast<Position>(ids.size());
   const bool refines = desc.canvas.length > 0;
   if (canvas > 0 && !refines)
-    return Error{ErrorCode::kUsage, "the model reads all its tokens in one way", "--canvas", "leave the option out"};
+    return Error{ErrorCode::kUsage, "the model has no separate canvas", "--canvas", "leave the option out"};
   if (canvas < 0 || canvas > count)
     return Error{ErrorCode::kUsage, fmt::format("a canvas of {} in {} tokens", canvas, count), "--canvas", ""};
   for (std::size_t i = 0; i < ids.size(); ++i)

@@ -99,7 +99,7 @@ Expected<LatencyTable> read_latency_file(const std::string& path) {
   if (json.is_object() && json.value("format", Json()) == kFormat) table = table_of(json);
   if (!table)
     return Error{ErrorCode::kInvalidFile, "not a latency table", path,
-                 "`dllm bench latency` measures one and tells where it is kept"};
+                 "`dllm bench latency` measures one and prints where it is stored"};
   return *std::move(table);
 }
 

@@ -12,8 +12,7 @@ Expected<CommitSchedule> schedule_of(const Generation& generation) {
   if (generation.options.cfg_scale != 0)
     return Error{ErrorCode::kUsage, "passes under guidance are not recorded", "--cfg-scale", "leave the option out"};
   if (!generation.options.stop.empty())
-    return Error{ErrorCode::kUsage, "what other tokens say does not end at these texts", "--stop",
-                 "leave the option out"};
+    return Error{ErrorCode::kUsage, "stop texts do not apply to replayed tokens", "--stop", "leave the option out"};
   CommitSchedule schedule{generation.commit_step};
   if (generation.finish == FinishReason::kStop) schedule.stop = generation.stats.answer_tokens - 1;
   return schedule;

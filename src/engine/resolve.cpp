@@ -154,8 +154,7 @@ class Resolution {
   }
 
   Error meaningless_on_canvas(const OptionInfo& info) const {
-    return option_error(info,
-                        "the model refines whole canvases by a method of its own, in which the option means nothing",
+    return option_error(info, "the model refines whole canvases with its own method, which does not read the option",
                         "leave the option out");
   }
 
@@ -215,7 +214,7 @@ class Resolution {
     DLLM_CHECK_OK(sampling(*decoder, request));
     DLLM_CHECK_OK(full_drains(*decoder));
     if (second_path_of(*decoder) && resolved_.cfg_scale != 0)
-      return bad("the second path knows no guidance", "--refresh-path", "leave --cfg-scale out");
+      return bad("the second path does not support guidance", "--refresh-path", "leave --cfg-scale out");
     return smoothing(request);
   }
 

@@ -153,7 +153,7 @@ TEST_F(SchedulerTest, ACancelledRequestIsNoPartOfTheNextRound) {
   }
   EXPECT_EQ(answers.size(), 4u);
   EXPECT_FALSE(all->cancel(ids[1]));
-  EXPECT_FALSE(all->step()) << "a request that had ended keeps nobody awake";
+  EXPECT_FALSE(all->step()) << "a finished request does not keep the scheduler running";
   EXPECT_EQ(all->counters().cancelled, 2u);
 }
 

@@ -75,7 +75,7 @@ TEST(GraphPatterns, OperandsMustBeTheProducts) {
   Graph per_head = Layer().take();
   std::get<op::RmsNorm>(per_head.ops[7]).groups = 2;
   ASSERT_TRUE(GraphPatterns(per_head).residual_at(5));
-  EXPECT_EQ(GraphPatterns(per_head).residual_at(5)->ops(), 2u) << "a norm of slices is none of whole rows";
+  EXPECT_EQ(GraphPatterns(per_head).residual_at(5)->ops(), 2u) << "a norm of slices is not a norm of whole rows";
 }
 
 }  // namespace

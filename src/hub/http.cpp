@@ -113,7 +113,7 @@ struct HttpClient::Impl {
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
     if (exchange.stopped) return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
     if (exchange.too_long) return Error{ErrorCode::kResource, "the answer is longer than 64 MiB", url, ""};
-    if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sends another part than asked for", url, ""};
+    if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sent another range than requested", url, ""};
     if (code != CURLE_OK)
       return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url, ""};
     // An empty file has no body.

@@ -85,7 +85,7 @@ TEST(HubSelection, OneFileOrTheListOfThem) {
   EXPECT_EQ(chosen(several, "F16"), "m.f16.gguf");
   EXPECT_NE(chosen(several, "").find("m-Q4_K_M.gguf, m-Q4_K_S.gguf, m.f16.gguf"), std::string::npos);
   EXPECT_NE(chosen(several, "Q8_0").find("no GGUF file ends in 'Q8_0'"), std::string::npos);
-  EXPECT_NE(chosen(several, "K_M").find("there are"), std::string::npos) << "half of a type is none";
+  EXPECT_NE(chosen(several, "K_M").find("there are"), std::string::npos) << "a part of a type's name is not a type";
   EXPECT_EQ(chosen({"m_Q8_0.gguf", "m_F16.gguf"}, "Q8_0"), "m_Q8_0.gguf");
   EXPECT_EQ(chosen({"a.gguf"}, ""), "a.gguf");
   EXPECT_EQ(chosen({"Q8_0/model.gguf", "model-Q4_0.gguf"}, "Q4_0"), "model-Q4_0.gguf");
@@ -136,7 +136,7 @@ TEST_F(HubTest, CacheHasHuggingFacesLayout) {
   EXPECT_EQ(cache.commit_of("refs/pr/1"), "c0ffee");
   EXPECT_EQ(cache.commit_of("c0ffee"), "c0ffee") << "a commit is its own name";
   ASSERT_TRUE(cache.link("c0ffee", "b.gguf", "gone"));
-  EXPECT_EQ(cache.files("c0ffee"), std::vector<std::string>{"sub/a.gguf"}) << "links to nothing are not files";
+  EXPECT_EQ(cache.files("c0ffee"), std::vector<std::string>{"sub/a.gguf"}) << "dangling links are not files";
   // The link's previous target is replaced.
   write(cache.blob("def"), "other");
   ASSERT_TRUE(cache.link("c0ffee", "sub/a.gguf", "def"));

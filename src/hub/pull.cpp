@@ -98,7 +98,7 @@ class Puller {
     if (listing.error().code != ErrorCode::kIo) return std::move(listing).error();
     auto kept = from_cache();
     if (!kept) return std::move(listing).error();
-    listener_.log.warning("{}; using what the cache has", listing.error().message());
+    listener_.log.warning("{}; using the cached files", listing.error().message());
     return kept;
   }
 
@@ -157,7 +157,8 @@ class Puller {
     std::error_code failure;
     const fs::space_info space = fs::space(config_.cache, failure);
     if (failure || space.available >= missing) return {};
-    return Error{ErrorCode::kResource, fmt::format("{} bytes are to come, and {} are free", missing, space.available),
+    return Error{ErrorCode::kResource,
+                 fmt::format("{} bytes are still to be downloaded, and {} are free", missing, space.available),
                  config_.cache, "make room, or name another folder in HF_HUB_CACHE"};
   }
 
@@ -206,12 +207,13 @@ class Puller {
     if (response->status != 416) return repository_.refusal(*response, url);
     // The server does not have this range, so the partial file cannot be a part of this file.
     if (!out.begin(0)) return *out.failure();
-    return Error{ErrorCode::kIo, "the file at the hub is shorter than what was kept of it", url, "pull again"};
+    return Error{ErrorCode::kIo, "the file at the hub is shorter than its partial download", url, "pull again"};
   }
 
   static Expected<void> complete(const RemoteFile& file, const std::string& path) {
     if (file.size == 0 || size_of(path) == file.size) return {};
-    return Error{ErrorCode::kIo, fmt::format("{} bytes came of {}", size_of(path), file.size), file.path, "pull again"};
+    return Error{ErrorCode::kIo, fmt::format("{} of {} bytes arrived", size_of(path), file.size), file.path,
+                 "pull again"};
   }
 
   Expected<void> check(const RemoteFile& file, const std::string& path) {

@@ -60,7 +60,7 @@ Error Repository::refusal(const Response& response, const std::string& url) cons
     return Error{ErrorCode::kUsage, std::move(what), name_, std::move(hint)};
   };
   if (code == "GatedRepo" || response.status == 403)
-    return usage("the hub asks for consent or rights to this repository",
+    return usage("the hub requires consent or access rights for this repository",
                  fmt::format("open {}/{} in a browser, accept its terms, and set HF_TOKEN", config_.endpoint, name_));
   if (response.status == 401)
     return usage(config_.token.empty() ? "the hub has no such public repository" : "the hub refuses the token",
@@ -101,7 +101,7 @@ Expected<void> Repository::complete(RemoteFile& file, const std::string& commit,
   const std::string_view linked = response.header("x-linked-etag");
   file.etag = bare(linked.empty() ? response.header("etag") : linked);
   if (!is_tag(file.etag))
-    return Error{ErrorCode::kInvalidFile, "the hub gives the file no tag", url, "is this a model hub?"};
+    return Error{ErrorCode::kInvalidFile, "the hub returns no ETag for the file", url, "is this a model hub?"};
   const std::string_view size =
       response.header(response.headers.contains("x-linked-size") ? "x-linked-size" : "content-length");
   std::from_chars(size.data(), size.data() + size.size(), file.size);

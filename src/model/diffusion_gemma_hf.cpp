@@ -198,7 +198,7 @@ Expected<std::vector<GeneratedTensor>> diffusion_gemma_tensors(const HfConfig& c
   DLLM_TRY(const Rope rope, rope_of(text, "full_attention", {1e6, kGemmaRotatedShare}, "proportional"));
   const auto turning = static_cast<std::int64_t>(rope.share * static_cast<double>(global.dim)) / 2;
   if (global.dim < 2 || global.dim > kMaxModelDim || turning < 0 || turning > global.dim / 2)
-    return invalid(text, fmt::format("{} of {} RoPE pairs turn", turning, global.dim / 2));
+    return invalid(text, fmt::format("{} of {} RoPE pairs are rotated", turning, global.dim / 2));
   GeneratedTensor factors{"rope_freqs.weight", {}};
   for (std::int64_t pair = 0; pair < global.dim / 2; ++pair) factors.values.push_back(pair < turning ? 1.f : 1e30f);
   return std::vector<GeneratedTensor>{std::move(factors)};

@@ -78,7 +78,8 @@ Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& t
   if (not_finite_ != kNone)
     return fault(tensor, not_finite_, "is not a finite number", "the weights are damaged, or training diverged");
   if (overflow_ != kNone)
-    return fault(tensor, overflow_, fmt::format("is too large for type {}", to.name), "BF16 and F32 reach further");
+    return fault(tensor, overflow_, fmt::format("is too large for type {}", to.name),
+                 "BF16 and F32 have a larger range");
   return same ? bytes : std::span<const std::byte>(encoded_);
 }
 

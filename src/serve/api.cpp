@@ -202,8 +202,8 @@ std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
   if (!origin.empty() && !origin_listed(origin)) {
     const std::size_t scheme = origin.find("://");
     if (scheme == origin.npos || origin.substr(scheme + 3) != request.header("host"))
-      return ApiError{403, "pages of this origin may not call; the server's --cors-origin lists those that may", "",
-                      ""};
+      return ApiError{403, "pages of this origin are not allowed; the server's --cors-origin lists the allowed ones",
+                      "", ""};
   }
   if (!options.keys.empty() && (route == nullptr || !route->open) && request.method != "OPTIONS" && !has_key(request))
     return ApiError{401, "a valid key is needed: Authorization: Bearer KEY", "", "invalid_api_key"};

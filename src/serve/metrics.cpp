@@ -65,7 +65,8 @@ std::string Metrics::text(const SchedulerCounters& c, std::int64_t capacity, std
   counter("dllm_requests_failed_total", "Generations ended by an error.", c.failed);
   counter("dllm_prompt_tokens_total", "Tokens of prompts.", c.prompt_tokens);
   counter("dllm_generation_tokens_total", "Tokens of answers, up to their ends.", c.answer_tokens);
-  counter("dllm_committed_tokens_total", "Positions decided, those after an answer's end too.", c.committed_tokens);
+  counter("dllm_committed_tokens_total", "Positions decided, including those after an answer's end.",
+          c.committed_tokens);
   counter("dllm_nfe_total", "Forward passes, counted per request.", c.nfe);
   counter("dllm_rounds_total", "Forward passes of the model, each of several requests.", c.rounds);
   counter("dllm_rows_total", "Rows forwarded.", c.rows);

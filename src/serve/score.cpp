@@ -39,7 +39,7 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
   void pass() {
     if (*abandoned) return call_->log(499, {{"error", "the client has gone"}});
     if (call_->seconds() > call_->api.options.request_seconds)
-      return call_->fail({ErrorCode::kCancelled, "the time for a request is over", std::string(kDeadline), ""});
+      return call_->fail({ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
     std::vector<MaskedText> texts;
     std::vector<std::size_t> owners;
     while (next_ < targets_.size() && texts.size() < kMasksPerPass) {

@@ -197,7 +197,7 @@ class Bench final : public Verb {
     if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
-        return Error{ErrorCode::kUsage, "nothing of that name can be measured", fmt::format("'{}'", word),
+        return Error{ErrorCode::kUsage, "unknown measurement", fmt::format("'{}'", word),
                      choice_hint(word, {"step", "generate", "load", "latency"})};
     if (peak_ && no_peak_) return Error{ErrorCode::kUsage, "is given with --no-peak", "--peak", ""};
     if (paths_.empty()) paths_ = {""};
@@ -221,16 +221,17 @@ class Bench final : public Verb {
       return Error{ErrorCode::kUsage, "is a measurement of its own", "--against-autoregression",
                    "leave the word generate out"};
     if (early_stop_)
-      return Error{ErrorCode::kUsage, "answers end where the recording says", "--early-stop", "leave the option out"};
+      return Error{ErrorCode::kUsage, "the recording determines where answers end", "--early-stop",
+                   "leave the option out"};
     OptionMap given = given_options(options_.generate);
     if (against_) given.erase("preset");
     if (options_.generate.block_length && !against_) given.emplace("block_length", OptionValue());
     if (options_.generate.context) given.emplace("context", OptionValue());
     if (given.empty()) return {};
-    return Error{
-        ErrorCode::kUsage,
-        against_ ? "presets and recordings say how answers are decoded" : "the recording says how answers are decoded",
-        flag_named(given.begin()->first), "leave the option out"};
+    return Error{ErrorCode::kUsage,
+                 against_ ? "presets and recordings determine how answers are decoded"
+                          : "the recording determines how answers are decoded",
+                 flag_named(given.begin()->first), "leave the option out"};
   }
 
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {

@@ -43,7 +43,7 @@ Expected<void> check_flag_variables(std::span<const std::string> names) {
     if (std::find(twins.begin(), twins.end(), name) != twins.end()) continue;
     const std::string near = nearest(name, twins);
     return Error{ErrorCode::kUsage, "no flag has this environment variable", name,
-                 near.empty() ? "unset it; dllm VERB --help names those there are"
+                 near.empty() ? "unset it; dllm VERB --help lists the known ones"
                               : fmt::format("did you mean {}? else unset it", near)};
   }
   return {};

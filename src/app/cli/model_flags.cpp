@@ -151,7 +151,7 @@ bool ModelFlags::list_isas(Terminal& terminal) const {
 Expected<LanguageModel> ModelFlags::load_model(Session& session) {
   if (const int cpus = default_thread_count(); load.threads > cpus) {
     session.terminal.err << fmt::format(
-        "warning: {} threads are asked for, and this process may use {} CPU{}: taking {}\n", load.threads, cpus,
+        "warning: {} threads were requested, and this process may use {} CPU{}: taking {}\n", load.threads, cpus,
         cpus == 1 ? "" : "s", cpus);
     load.threads = cpus;
   }
@@ -171,7 +171,7 @@ Expected<LanguageModel> ModelFlags::load_model(Session& session) {
 Expected<LanguageModel> ModelFlags::open(Session& session) {
   Terminal& terminal = session.terminal;
   if (hub.name.empty() && (!hub.file.empty() || hub.offline || !hub.token.empty()))
-    return Error{ErrorCode::kUsage, "no model of a hub is named", "", "give -hf ORG/MODEL"};
+    return Error{ErrorCode::kUsage, "no hub model is given", "", "give -hf ORG/MODEL"};
   if (!hub.name.empty()) {
     if (!path.empty()) return Error{ErrorCode::kUsage, "the model is given twice", "", "give one of -m and -hf"};
     DLLM_TRY(const hub::Pulled pulled, hub.pull(session));

@@ -81,7 +81,7 @@ std::string group_summary(const VerbEntry& group) {
   std::string text = fmt::format("{}\n\nusage: dllm {} {}\n\nVerbs:\n", group.summary, group.name, group.arguments);
   for (const VerbEntry& entry : group.group())
     text += fmt::format("  {:<12}{}\n", last_word(entry.name), entry.summary);
-  return text + fmt::format("\ndllm {} VERB --help tells a verb's options\n", group.name);
+  return text + fmt::format("\ndllm {} VERB --help shows a verb's options\n", group.name);
 }
 
 ExitCode run_group(const VerbEntry& group, const std::vector<std::string>& args, Session& session,

@@ -67,7 +67,8 @@ class NpuDram final : public Verb {
     } else {
       out << dram_text(memory, result);
       if (loss)
-        out << fmt::format("refresh takes {:.2f} % of this traffic's bandwidth, against none at all\n", 100 * *loss);
+        out << fmt::format("refresh takes {:.2f} % of this traffic's bandwidth, compared with no refresh\n",
+                           100 * *loss);
       if (flags.given("--device")) out << fmt::format("energy: {:.4g} J\n", energy(memory));
       if (benchmark_)
         out << fmt::format("simulated at {:.2f} million 64-byte lines per second\n",

@@ -36,7 +36,7 @@ class NpuSampling final : public Verb {
     resolve_form();
     if (!sweep_.empty()) {
       if (flags.given("--output"))
-        return Error{ErrorCode::kUsage, "is not read with --sweep", "--output", "the sweep is a table; --csv keeps it"};
+        return Error{ErrorCode::kUsage, "is not read with --sweep", "--output", "the sweep is a table; --csv saves it"};
       return sweep(session);
     }
     DLLM_TRY(npu::Device device, device());

@@ -112,7 +112,7 @@ class NpuStep final : public Verb {
                                                    {step_.reduced, "--reduced-head"}};
     for (const auto& [given, flag] : others)
       if (given)
-        return Error{ErrorCode::kUnsupported, fmt::format("the analytical schedule does not know {}", flag),
+        return Error{ErrorCode::kUnsupported, fmt::format("the analytical schedule does not support {}", flag),
                      "--analytic", "leave one of them out"};
     return {};
   }

@@ -111,7 +111,7 @@ class NpuSweep final : public Verb {
     if (!search_ && (flags.given("--budget") || flags.given("--seed")))
       return Error{ErrorCode::kUsage, "--budget and --seed belong to a search", "", "add --search"};
     if (search_ && flags.given("--range"))
-      return Error{ErrorCode::kUsage, "--search looks at the whole space", "--range", "leave one of them out"};
+      return Error{ErrorCode::kUsage, "--search covers the whole space", "--range", "leave one of them out"};
     const int threads = threads_ > 0 ? threads_ : default_thread_count();
     const auto show = [&](std::int64_t done, std::int64_t all) {
       progress.show(static_cast<double>(done) / static_cast<double>(all), fmt::format("{} of {} points", done, all));

@@ -23,7 +23,8 @@ namespace {
 Expected<CpuOptions> cpu_options(const LoadOptions& options) {
   CpuOptions cpu;
   if (options.threads < 0 || options.threads > 1024)
-    return Error{ErrorCode::kUsage, fmt::format("{} threads make no sense", options.threads), "--threads", ""};
+    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
+                 ""};
   cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
   cpu.isa = options.isa;
   if (options.cache_type == "f32") {

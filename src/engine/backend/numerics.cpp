@@ -44,7 +44,8 @@ Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& 
       return Error{ErrorCode::kUsage, "the numerics profile says how the model is computed", one.flag,
                    "leave it out, or leave --numerics out"};
   if (options.threads < 0 || options.threads > 1024)
-    return Error{ErrorCode::kUsage, fmt::format("{} threads make no sense", options.threads), "--threads", ""};
+    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
+                 ""};
   auto profile = npu::accuracy::load_numerics(options.numerics);
   if (!profile) {
     Error error = std::move(profile).error();

@@ -95,7 +95,7 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   shape.desc.rope_dims = rope_dims.value_or(shape.desc.head_dim);
   if (shape.desc.rope_dims < 2 || shape.desc.rope_dims > shape.desc.head_dim || shape.desc.rope_dims % 2 != 0)
     return root.error("rope_dims",
-                      fmt::format("{} of {} columns of a head turn", shape.desc.rope_dims, shape.desc.head_dim));
+                      fmt::format("{} of {} columns of a head are rotated", shape.desc.rope_dims, shape.desc.head_dim));
   DLLM_CHECK_OK(root.finish());
   if (shape.desc.heads % shape.desc.kv_heads != 0)
     return root.error("kv_heads",

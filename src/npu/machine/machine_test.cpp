@@ -45,7 +45,7 @@ TEST(Transfer, VectorsThroughEveryFormat) {
     for (std::size_t i = 0; i < 32; ++i) {
       EXPECT_EQ(stored[32 + i], again[i]) << mx_format_name(format);
       EXPECT_EQ(stored[96 + i], again[32 + i]);
-      EXPECT_EQ(stored[i], 0.0f) << "what lies between the rows stays";
+      EXPECT_EQ(stored[i], 0.0f) << "the memory between the rows is unchanged";
     }
   }
 }

@@ -177,7 +177,7 @@ TEST_F(Vectors, TopKMask) {
   EXPECT_EQ(top({1, 1, 1, 1}, 0), Lanes{});
   EXPECT_EQ(top({0, 0, 0, 0}, 2), Lanes{});
   EXPECT_EQ(top({1, 1, 1, 1}, 1, 0).size(), kLanes) << "length 0: nothing is written, the 5s stay";
-  EXPECT_EQ(top({0, 0, 0, 1}, 40, 4), Lanes{3}) << "lanes behind the length do not take part";
+  EXPECT_EQ(top({0, 0, 0, 1}, 40, 4), Lanes{3}) << "lanes beyond the length do not take part";
 }
 
 TEST_F(Vectors, SelectIntegers) {

@@ -137,7 +137,7 @@ void expect_staged(const MemoryProgram& program, const MemoryLimits& limits, con
   }
   EXPECT_NEAR(waited, plan.waiting_seconds, 1e-9);
   EXPECT_NEAR(transfer, plan.transfer_seconds, 1e-9);
-  EXPECT_LE(plan.hidden_seconds(), plan.compute_seconds + 1e-12) << "hidden behind what is computed";
+  EXPECT_LE(plan.hidden_seconds(), plan.compute_seconds + 1e-12) << "hidden behind computation";
   for (std::size_t t = 0; t < moved.size(); ++t) {
     std::int64_t reads = 0;
     for (const MemoryOp& op : program.ops) reads += std::ranges::count(op.reads, static_cast<std::int32_t>(t));

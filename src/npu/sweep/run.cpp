@@ -160,7 +160,7 @@ Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int th
     DLLM_CHECK_OK(runner.evaluate(rows, static_cast<std::size_t>(size), report));
     if (progress && !progress(begin + size, range.count) && begin + size < range.count)
       return Error{ErrorCode::kCancelled, fmt::format("stopped after {} of {} points", begin + size, range.count), "",
-                   "the same command goes on from there"};
+                   "the same command continues from there"};
   }
   runner.finish(report);
   return report;

@@ -130,7 +130,8 @@ Expected<nlohmann::ordered_json> parse_kept_report(std::string_view text, const 
   if (!shallow(text)) return damaged("it nests deeper than any report");
   const auto file = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   for (const char* name : {"key", "checksum"})
-    if (!file.is_object() || !file.contains(name) || !file[name].is_string()) return damaged("it is not a kept report");
+    if (!file.is_object() || !file.contains(name) || !file[name].is_string())
+      return damaged("it is not a cached report");
   if (!whole(file, "version") || file["version"] != kModelVersion) return damaged("it is of another version");
   if (file["key"] != key || !file.contains("report")) return damaged("it belongs to another program");
   if (file["checksum"] != checksum(file["report"].dump())) return damaged("its checksum is wrong");
@@ -184,7 +185,7 @@ Expected<MemoisedTiming> memoised_timing(const Device& device, const MachineConf
     fs::create_directories(directory, ignored);
     if (const auto kept = write_file(path.string(), kept_report_text(key, result.report));
         !kept && result.doubt.empty())
-      result.doubt = fmt::format("the report is not kept: {}", kept.error().message());
+      result.doubt = fmt::format("the report is not cached: {}", kept.error().message());
   }
   return result;
 }
