@@ -1,4 +1,4 @@
-// Do files with experts mean what their keys say, whoever wrote them, and are contradictions errors?
+// Files with experts from different converters: their keys are read correctly, and contradictions are errors.
 #include "model/expert_layer.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kColumns = 100;
 constexpr std::size_t kIndent = 30;
 
-/// Words of `text` in lines that fit beside the left column; the first line continues at column kIndent.
+/// Words of `text` in lines that fit next to the left column; the first line continues at column kIndent.
 void append_wrapped(std::string& out, std::string_view text) {
   std::size_t column = kIndent;
   bool first = true;

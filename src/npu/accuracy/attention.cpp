@@ -10,8 +10,8 @@
 
 namespace dllm::npu::accuracy {
 
-/// The queries of a head for the keys of one segment of the cache, and what undoes the smoothing. Of a cache without
-/// smoothing there is one, whose factors are null.
+/// The queries of a head for the keys of one segment of the cache, and the data that reverse the smoothing. A cache
+/// without smoothing has one segment, whose factors are null.
 struct QuerySegment {
   std::int32_t id = 0;
   OperandRows q;
@@ -21,7 +21,7 @@ struct QuerySegment {
 
 namespace {
 
-/// What masked scores are: the lowest number of the precision.
+/// The value of masked scores: the lowest number of the precision.
 float lowest(VectorPrecision precision) {
   switch (precision) {
     case VectorPrecision::kBF16:
@@ -34,8 +34,8 @@ float lowest(VectorPrecision precision) {
   return std::numeric_limits<float>::lowest();
 }
 
-/// What the rows of a sequence see: first keys of the tiles of which any row sees a key, and per row the end of what a
-/// causal plan shows it.
+/// Visibility of a sequence: first keys of the tiles in which any row sees a key, and per row the end of the range that
+/// a causal plan shows it.
 struct Sight {
   std::vector<std::int64_t> tiles;
   std::vector<std::uint8_t> key;  ///< by position: in a visible range
@@ -64,9 +64,9 @@ struct Sight {
 
 /// One query head of the rows of a sequence.
 ///
-/// Of smoothed K and V, k = f k_s + c: q k = (q f) k_s + q c. Where all keys have one c, q c is the same for all of a
-/// row's scores, which softmax does not see. Segments with other centres get the difference from the latest one's.
-/// V needs sums per segment: with p the quantized probabilities, l their sum and l_s that of segment s,
+/// For smoothed K and V, k = f k_s + c: q k = (q f) k_s + q c. If all keys share one c, q c is the same for all scores
+/// of a row, and softmax is invariant to it. Segments with other centres get the difference from the latest one's. V
+/// needs sums per segment: with p the quantized probabilities, l their sum and l_s that of segment s,
 ///
 ///   sum p v / l = c + sum over s of (f_s (sum p v_s) / l + (c_s - c) l_s / l),   c the latest segment's centre,
 ///
@@ -153,7 +153,7 @@ class HeadAttention {
     }
   }
 
-  /// Scores become e^(score - maximum), and their sum joins what came before, rescaled to the new maximum.
+  /// Scores become e^(score - maximum), and their sum is added to the previous one, rescaled to the new maximum.
   void soften(std::int64_t r) {
     const auto row = static_cast<std::size_t>(r);
     float* p = probabilities(r);
@@ -189,7 +189,7 @@ class HeadAttention {
       std::ranges::copy(operand_.lanes, terms_.begin() + r * keys_);
       for (std::int64_t i = 0; i < keys_ && s_.pv.rule.integers(); ++i)
         exponents_[static_cast<std::size_t>(r * keys_ + i)] = operand_.exponents[static_cast<std::size_t>(i / block)];
-      if (smoothed()) round_through(s_.pv.a, p);  // what the sums of the segments are made of
+      if (smoothed()) round_through(s_.pv.a, p);  // the segments' sums use these
     }
     ends_.clear();
     for (std::int64_t end = s_.keys_at_once; end <= keys_; end += s_.keys_at_once)
@@ -244,7 +244,7 @@ class HeadAttention {
     }
   }
 
-  /// The keys of the chunk, where the cache has them if its tiles follow each other, else copied together.
+  /// The keys of the chunk: in place if their tiles are adjacent in the cache, otherwise copied together.
   WindowProduct values(std::int64_t kv_head, std::int64_t panel) {
     WindowProduct product = cache_.values(o_.layer, kv_head, panel, tiles_.front());
     if (tiles_.back() - tiles_.front() == keys_ - s_.key_tile) return product;
@@ -283,7 +283,7 @@ class HeadAttention {
 
 }  // namespace
 
-/// The queries of a head and a sequence, once per segment that the cache holds.
+/// The queries of a head and a sequence, once per segment of the cache.
 std::vector<QuerySegment> Executor::query_segments(const op::Attention& o, std::size_t sequence, std::int64_t head) {
   const HeadShape& shape = heads_.at(o.layer);
   const auto& cache = static_cast<const LaneKvCache&>(*batch_[sequence].cache);

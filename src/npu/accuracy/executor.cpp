@@ -180,7 +180,7 @@ const Executor::RopeRow& Executor::rope_row(const op::Rope& o, Position position
   if (!fresh) return row;
   const std::vector<float> factors = present(o.factors) ? weight_row(weight(o.factors), 0) : std::vector<float>();
   for (std::int64_t j = 0; j < o.dims / 2; ++j) {
-    // Frequencies as the CPU's table has them; angles in double, rounded once.
+    // The same frequencies as the CPU's table; angles in double, rounded once.
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(o.dims);
     float frequency = 1.f / static_cast<float>(std::pow(static_cast<double>(o.theta), static_cast<double>(exponent)));
     if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
@@ -217,8 +217,8 @@ void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
   auto& cache = static_cast<LaneKvCache&>(*batch_[sequence].cache);
   const std::int64_t first = first_rows_[sequence], end = first_rows_[sequence + 1];
   if (profile_.smoothing.any() && first < end) {
-    // A warm step computes half of what it sees, or more: its rows say what the channels are like. Later ones only
-    // refine some of them.
+    // A warm step computes at least half of the positions that it sees, so its rows represent the channels. Later steps
+    // only refine some of them.
     std::int64_t seen = 0;
     for (const PositionRange& range : batch_[sequence].plan.visible) seen += range.size();
     if (2 * (end - first) >= seen || !cache.has_segment(o.layer))

@@ -14,9 +14,9 @@ namespace dllm::npu::accuracy {
 
 struct QuerySegment;  // attention.cpp
 
-/// Runs graphs in the numbers of a profile, operator by operator: the meaning that reference::Executor spells out, in
-/// loops over lanes and panels, and with formats and precisions that the machine does not have. Where it has them, the
-/// bits are the machine's; they do not depend on the number of threads.
+/// Runs graphs in the number formats of a profile, operator by operator: the semantics of reference::Executor, in loops
+/// over lanes and panels, and also with formats and precisions that the machine does not have. For the machine's own
+/// formats the bits are the machine's; they do not depend on the number of threads.
 class Executor {
  public:
   /// `weights` are views, read here except for embedding tables and vectors.

@@ -16,7 +16,7 @@ namespace dllm::npu::accuracy {
 struct HeadShape {
   std::int64_t kv_heads = 0, head_dim = 0;
   std::int64_t slot = 0;          ///< lanes from head to head
-  std::int64_t key_tile = 0;      ///< keys whose scores are made together
+  std::int64_t key_tile = 0;      ///< keys whose scores are computed together
   std::int64_t keys_at_once = 0;  ///< of an instruction of P V
   ProductFormats qk, pv;
   Contraction contraction;  ///< of Q K^T, within a slot
@@ -40,10 +40,10 @@ struct Panels {
 
 /// K and V of a sequence in the profile's formats. K is [kv_head][panel of 16 keys][lane][key], so that 16 scores are
 /// computed together; V is [kv_head][panel of 16 dimensions][key][dimension]. Capacities are whole tiles: positions
-/// that nothing has written hold zeros, as in a machine's cleared memory.
+/// that were never written are zeros, as in a machine's cleared memory.
 ///
-/// Under smoothing, the rows that were written with the same centres and factors are a segment. Rows are stored with
-/// those of the latest one.
+/// With smoothing, rows that were written with the same centres and factors form a segment. Rows are stored with those
+/// of the latest one.
 class LaneKvCache final : public KvCache {
  public:
   LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers, const Smoothing& smoothing = {},
@@ -54,20 +54,20 @@ class LaneKvCache final : public KvCache {
   };
   /// Whether rows can be stored: the first ones begin a segment.
   bool has_segment(std::int32_t layer) const { return !layers_.at(layer).segments.empty(); }
-  /// The rows from here on are stored with the factors of these rows of lanes.
+  /// The following rows are stored with factors computed from these rows of lanes.
   void begin_segment(std::int32_t layer, const LaneRows& k, const LaneRows& v, std::int64_t first, std::int64_t end);
-  /// Of smoothed caches. The last one is the latest.
+  /// The segments of smoothed caches. The last one is the latest.
   std::span<const Segment> segments(std::int32_t layer) const { return layers_.at(layer).segments; }
-  /// Index into segments(); of positions that nothing has written, any.
+  /// Index into segments(); arbitrary for positions that were never written.
   std::int32_t segment_of(std::int32_t layer, std::int64_t position) const {
     return layers_.at(layer).segment_of[static_cast<std::size_t>(position)];
   }
 
-  /// `k`, `v`: a row of lanes each, before they are quantized.
+  /// `k`, `v`: a row of lanes each, not quantized yet.
   void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
-  /// Q K^T of keys [16 panel, ...): everything but the rows.
+  /// Q K^T of keys [16 panel, ...): all fields except the rows.
   WindowProduct keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const;
-  /// P V of 16 dimensions from key `first` on: everything but the rows and the ends of instructions.
+  /// P V of 16 dimensions from key `first`: all fields except the rows and the ends of instructions.
   WindowProduct values(std::int32_t layer, std::int64_t kv_head, std::int64_t panel, std::int64_t first) const;
   const HeadShape& shape(std::int32_t layer) const { return layers_.at(layer).shape; }
 

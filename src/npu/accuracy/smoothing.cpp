@@ -36,7 +36,7 @@ ChannelFactors channel_factors(SmoothingCentre centre, double alpha, VectorPreci
     result.centre[d] = round_to(precision, middle);
     const auto c = static_cast<double>(result.centre[d]);
     const double reach = std::max(most - c, c - least);
-    // A constant channel is its centre: any factor will do.
+    // A constant channel equals its centre: any factor will do.
     const float factor = round_to(precision, std::pow(reach, alpha));
     if (!(reach > 0) || !std::isfinite(factor) || factor == 0.0f) continue;
     const float inverse = vector_reciprocal(precision, factor);

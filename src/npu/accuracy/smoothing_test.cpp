@@ -1,4 +1,4 @@
-// Smoothing of K and V: full precision is unchanged by it, and planted outliers no longer cost the other channels.
+// Smoothing of K and V does not change results in full precision, and planted outliers no longer affect other channels.
 
 #include "npu/accuracy/smoothing.h"
 
@@ -43,7 +43,7 @@ NumericsProfile float_profile() {
   return profile;
 }
 
-/// A model that is run in a profile, with a cache of its own.
+/// A model in the formats of a profile, with its own cache.
 class Simulated {
  public:
   Simulated(const TinyShape& shape, const TinyWeights& weights, NumericsProfile profile)
@@ -109,7 +109,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum / size);
 }
 
-/// In float32 smoothed attention is attention, with segments of different centres too.
+/// In float32, smoothed attention equals plain attention, also for segments with different centres.
 TEST(Smoothing, ChangesNothingInFullPrecision) {
   for (const RopeLayout layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
     TinyShape shape = kShape;
@@ -128,8 +128,8 @@ TEST(Smoothing, ChangesNothingInFullPrecision) {
   }
 }
 
-/// Keys with channels far from zero, 13 and 19 times as large as the others, as DART reports them. What four bits cost
-/// without outliers is the floor; what they cost more with outliers and without smoothing is the gap.
+/// Keys with channels far from zero, 13 and 19 times as large as the others, as DART reports them. The error of four
+/// bits without outliers is the floor; the additional error with outliers and without smoothing is the gap.
 TEST(Smoothing, RecoversWhatPlantedOutliersCost) {
   TinyShape shape = kShape;
   shape.layers = 1;
