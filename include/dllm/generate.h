@@ -57,7 +57,8 @@ struct Generation {
   std::vector<std::int32_t> commit_step;  ///< forward pass (from 0) that decided each position; -1: none
   std::vector<double> confidence;         ///< at the commit
   FinishReason finish = FinishReason::kLength;
-  std::string stop_text;  ///< the one of GenerateOptions::stop that ended the answer; empty: none
+  std::vector<std::string> slots;  ///< what was found for each gap of ScheduledRequest::form; empty: no form
+  std::string stop_text;           ///< the one of GenerateOptions::stop that ended the answer; empty: none
   GenerateStats stats;
   ResolvedOptions options;  ///< that were used
   std::uint64_t hash = 0;   ///< FNV-1a of the answer ids, for comparisons

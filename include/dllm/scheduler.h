@@ -37,6 +37,10 @@ struct ScheduledRequest {
   /// Token ids after the answer: given, visible from the first step on, and never changed. For bidirectional models and
   /// methods that revise nothing (else kUsage, kUnsupported).
   std::vector<std::int32_t> suffix{};
+  /// The answer's form: token ids that are given and never change, and -1 where a token is to be found. Its size is the
+  /// length (options.length must say the same), and every position is decided: stop tokens end nothing. Empty: none.
+  /// For the same models and methods as `suffix`, which must then be empty.
+  std::vector<std::int32_t> form{};
   StepDetail detail = StepDetail::kNone;
   StepCallback on_step{};  ///< false cancels the request
   DoneCallback on_done{};

@@ -52,7 +52,9 @@ class Run final : public Verb {
     nlohmann::ordered_json steps = nlohmann::ordered_json::array();
     TraceSink trace;
     if (!trace_.empty())
-      trace = [&](const StepEvent& event, double seconds) { steps.push_back(trace_step(model, event, seconds)); };
+      trace = [&](const StepEvent& event, double seconds) {
+        steps.push_back(trace_step(model, event, seconds, steps.empty()));
+      };
     LiveAnswer live(terminal, model, live_, form, std::move(trace));
     const std::stop_token stop = session.interrupt.arm();
     auto answer = model.generate(turns, options_, live.callback(), stop);

@@ -52,7 +52,8 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (refused != nullptr) *refused = i;
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
-    DLLM_CHECK_OK(Sequence::check(model.model->desc(), requests[i].prompt, resolved, requests[i].suffix));
+    DLLM_CHECK_OK(
+        Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
     made.push_back({0, std::move(requests[i]), std::move(resolved)});
   }
   const std::lock_guard lock(mutex);
@@ -162,7 +163,7 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
   DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
   DLLM_TRY(job.sequence, Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt,
-                                         job.resolved, latency, second, job.request.suffix));
+                                         job.resolved, latency, second, {job.request.suffix, job.request.form}));
   return {};
 }
 

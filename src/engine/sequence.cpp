@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/try.h"
 #include "engine/generate.h"
@@ -61,15 +62,34 @@ Position needed_capacity(const ModelDesc& desc, std::size_t prompt, const Resolv
                                  : Refiner::capacity(end, resolved.length, desc.canvas.length);
 }
 
-/// Whether an answer can precede a given text: the model must see it, and the method must not change it.
-Expected<void> check_suffix(const ModelDesc& desc, const ResolvedOptions& resolved,
-                            const std::vector<TokenId>& suffix) {
-  DLLM_CHECK_OK(check_ids(desc, suffix, "suffix"));
+/// What a form asks of the options. Its given tokens are checked as a suffix is.
+Expected<void> check_form(const ResolvedOptions& resolved, const GivenTokens& given) {
+  if (static_cast<std::size_t>(resolved.length) != given.form.size())
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("the form has {} positions, and {} are to be generated", given.form.size(), resolved.length),
+        "--predict", "the form says how many there are"};
+  if (!given.suffix.empty()) return Error{ErrorCode::kUsage, "a form ends with its own text", "suffix", ""};
+  if (std::count(given.form.begin(), given.form.end(), -1) == 0)
+    return Error{ErrorCode::kUsage, "the form has nothing to fill", "form", ""};
+  if (!resolved.stop.empty())
+    return Error{ErrorCode::kUsage, "a form is filled to its end", "--stop", "leave the option out"};
+  if (resolved.defer_eos)
+    return Error{ErrorCode::kUsage, "no token ends a form", "--defer-eos", "leave the option out"};
+  return {};
+}
+
+/// Whether text can be given: the model must see it, and the method must not change it.
+Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolved, const GivenTokens& given) {
+  std::vector<TokenId> suffix = given.suffix;
+  if (!given.form.empty()) DLLM_CHECK_OK(check_form(resolved, given));
+  std::copy_if(given.form.begin(), given.form.end(), std::back_inserter(suffix), [](TokenId id) { return id != -1; });
+  DLLM_CHECK_OK(check_ids(desc, suffix, "given text"));
   if (!desc.mask || desc.causal_block > 0 || desc.canvas.length > 0)
-    return Error{ErrorCode::kUnsupported, "this model does not see text after its answer", "suffix",
+    return Error{ErrorCode::kUnsupported, "this model does not see text after its answer", "given text",
                  "models that fill masks and see in all directions do"};
   if (std::find(suffix.begin(), suffix.end(), *desc.mask) != suffix.end())
-    return Error{ErrorCode::kUsage, "a given token is the mask", "suffix", ""};
+    return Error{ErrorCode::kUsage, "a given token is the mask", "given text", ""};
   DLLM_TRY(const Method method, make_method(resolved, desc));
   if (method.decoder->revises())
     return Error{ErrorCode::kUsage,
@@ -78,7 +98,7 @@ Expected<void> check_suffix(const ModelDesc& desc, const ResolvedOptions& resolv
   if (resolved.suffix.name != "full")
     return Error{ErrorCode::kUsage, "the given text would be left out", "--suffix", "leave the option out"};
   if (resolved.compat)
-    return Error{ErrorCode::kUsage, "no reference implementation has text after the answer", "--compat",
+    return Error{ErrorCode::kUsage, "no reference implementation has given text in its answer", "--compat",
                  "leave the option out"};
   return {};
 }
@@ -86,10 +106,10 @@ Expected<void> check_suffix(const ModelDesc& desc, const ResolvedOptions& resolv
 }  // namespace
 
 Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
-                               const ResolvedOptions& resolved, const std::vector<TokenId>& suffix) {
-  DLLM_CHECK_OK(check_request(desc, prompt, resolved, suffix.size()));
-  if (!suffix.empty()) DLLM_CHECK_OK(check_suffix(desc, resolved, suffix));
-  const Position capacity = needed_capacity(desc, prompt.size(), resolved, suffix.size());
+                               const ResolvedOptions& resolved, const GivenTokens& given) {
+  DLLM_CHECK_OK(check_request(desc, prompt, resolved, given.suffix.size()));
+  if (!given.suffix.empty() || !given.form.empty()) DLLM_CHECK_OK(check_given(desc, resolved, given));
+  const Position capacity = needed_capacity(desc, prompt.size(), resolved, given.suffix.size());
   if (capacity <= desc.context_length) return {};
   return Error{
       ErrorCode::kUsage,
@@ -100,9 +120,10 @@ Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
                                                     const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                     const LatencyTable* latency, PassRunner* second,
-                                                    const std::vector<TokenId>& suffix, const CommitSchedule* replay) {
+                                                    const GivenTokens& given, const CommitSchedule* replay) {
   const ModelDesc& desc = backend.desc();
-  DLLM_CHECK_OK(check(desc, prompt, resolved, suffix));
+  DLLM_CHECK_OK(check(desc, prompt, resolved, given));
+  const std::vector<TokenId>& suffix = given.suffix;
   std::unique_ptr<Sequence> sequence(new Sequence(tokenizer, prompt));
   sequence->stop_texts_ = resolved.stop;
   sequence->length_ = resolved.length;
@@ -110,6 +131,10 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   Canvas canvas(prompt, filled + static_cast<Position>(suffix.size()), desc.mask.value_or(-1));
   for (std::size_t i = 0; i < suffix.size(); ++i)
     canvas.apply({.position = canvas.prompt_end() + filled + static_cast<Position>(i), .token = suffix[i]});
+  for (std::size_t i = 0; i < given.form.size(); ++i)
+    if (given.form[i] != -1)
+      canvas.apply({.position = canvas.prompt_end() + static_cast<Position>(i), .token = given.form[i]});
+  sequence->form_ = given.form;
   DLLM_TRY(sequence->cache_, backend.make_cache(needed_capacity(desc, prompt.size(), resolved, suffix.size())));
   if (resolved.cfg_scale != 0) {
     DLLM_TRY(sequence->unconditional_, backend.make_cache(canvas.size()));
@@ -118,6 +143,8 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   const auto length = static_cast<std::size_t>(canvas.size() - canvas.prompt_end());
   sequence->result_.commit_step.assign(length, -1);
   sequence->result_.confidence.assign(length, 0.0);
+  for (std::size_t i = 0; i < given.form.size(); ++i)
+    if (given.form[i] != -1) sequence->result_.confidence[i] = 1.0;
   if (desc.canvas.length > 0) {
     if (replay != nullptr)
       return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
@@ -131,6 +158,8 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     method.decoder = make_replay_decoder(std::move(method.decoder), *replay, desc);
   }
   DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency));
+  // Text may be given after any token.
+  if (!given.form.empty()) denoise.stop_ids.clear();
   if (const auto path = second_path_of(*method.decoder); path && second != nullptr) {
     denoise.second.delay = path->merge_delay;
     denoise.second.when_ready = path->refresh_merge == SecondPathOptions::Merge::kReady;
@@ -240,15 +269,19 @@ Generation Sequence::finish(bool cancelled, double seconds) {
     result_.text.resize(std::min(stop_text->at, result_.text.size()));
     result_.stop_text = *stop_text->text;
   }
-  const bool stops = stop_text.has_value() || (stop_position() && *stop_position() < asked);
-  result_.finish = stops && (!cancelled || stopped_) ? FinishReason::kStop
-                   : cancelled                       ? FinishReason::kCancelled
-                                                     : FinishReason::kLength;
+  const bool filled = !form_.empty() && canvas.masked_count() == 0;
+  const bool stops = filled || stop_text.has_value() || (stop_position() && *stop_position() < asked);
+  if (!form_.empty()) result_.slots = slot_texts();
+  result_.finish = stops && (!cancelled || stopped_ || filled) ? FinishReason::kStop
+                   : cancelled                                 ? FinishReason::kCancelled
+                                                               : FinishReason::kLength;
   result_.hash = hash_ids({result_.ids.begin(), result_.ids.begin() + (end - canvas.prompt_end())});
   const DenoiseCounters counters = this->counters();
+  const auto given =
+      static_cast<std::int32_t>(std::count_if(form_.begin(), form_.end(), [](TokenId id) { return id != -1; }));
   result_.stats = {.prompt_tokens = canvas.prompt_end(),
                    .answer_tokens = end - canvas.prompt_end(),
-                   .committed_tokens = length_ - canvas.masked_count({canvas.prompt_end(), asked}),
+                   .committed_tokens = length_ - canvas.masked_count({canvas.prompt_end(), asked}) - given,
                    .steps = counters.steps,
                    .nfe = counters.nfe,
                    .forced = counters.forced,
@@ -304,6 +337,22 @@ std::string Sequence::text(Position end, bool complete) const {
   for (Position p = canvas.prompt_end(); p < end; ++p) result += decoder.push(canvas.token(p));
   if (complete) result += decoder.flush();
   return result;
+}
+
+/// The text of each gap of the form; end-of-sequence tokens, which fill a gap that is too long, have none.
+std::vector<std::string> Sequence::slot_texts() const {
+  std::vector<std::string> texts;
+  if (!tokenizer_) return texts;
+  for (std::size_t i = 0; i < form_.size();) {
+    std::vector<TokenId> ids;
+    for (; i < form_.size() && form_[i] == -1; ++i) {
+      const Position p = canvas().prompt_end() + static_cast<Position>(i);
+      if (!canvas().masked(p)) ids.push_back(canvas().token(p));
+    }
+    if (i > 0 && form_[i - 1] == -1) texts.push_back(tokenizer_->decode(ids, /*with_special=*/false));
+    while (i < form_.size() && form_[i] != -1) ++i;
+  }
+  return texts;
 }
 
 void append_steps(std::vector<SequenceStep>& batch, std::span<const SequenceStep> steps) {

@@ -20,22 +20,27 @@
 
 namespace dllm {
 
+/// Tokens of the canvas that are given and never change; the model sees them from the first step on.
+struct GivenTokens {
+  std::vector<TokenId> suffix{};  ///< after the answer
+  std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
+};
+
 /// One request while it is denoised: its caches, its loop, and the records for the result. The caller owns the batch:
 /// prepare(), forward, absorb(), until prepare() returns nothing.
 class Sequence {
  public:
-  /// The checks of start(), without starting. Errors: kUsage; kUnsupported (a suffix).
+  /// The checks of start(), without starting. Errors: kUsage; kUnsupported (given tokens).
   static Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
-                              const ResolvedOptions& resolved, const std::vector<TokenId>& suffix = {});
+                              const ResolvedOptions& resolved, const GivenTokens& given = {});
 
   /// `tokenizer` may be null (no text), and so may `latency` and `second`. `resolved` comes from resolve_options(). All
-  /// are borrowed. `suffix`: tokens after the answer, which never change; the model sees them from the first step on.
-  /// `replay`: which pass commits what, instead of the method's choice; null: the method chooses. Errors: kUsage (an id
-  /// outside the vocabulary, too long for the context), kResource, kUnsupported.
+  /// are borrowed. `replay`: which pass commits what, instead of the method's choice; null: the method chooses. Errors:
+  /// kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
   static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                    const LatencyTable* latency, PassRunner* second = nullptr,
-                                                   const std::vector<TokenId>& suffix = {},
+                                                   const GivenTokens& given = {},
                                                    const CommitSchedule* replay = nullptr);
 
   /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final.
@@ -62,6 +67,7 @@ class Sequence {
   void show_canvas(const DenoiseStep& step, StepEvent& event) const;
   Position answer_end() const;
   std::string text(Position end, bool complete) const;
+  std::vector<std::string> slot_texts() const;
   struct StopText {
     std::size_t at = 0;  ///< byte of the answer's text
     Position end = 0;    ///< after the token that completes it
@@ -83,9 +89,10 @@ class Sequence {
 
   Loop loop_;
   std::vector<std::string> stop_texts_;
-  bool stopped_ = false;   ///< by a stop text
-  Position length_ = 0;    ///< requested positions; the canvas may end after them
-  std::int32_t pass_ = 0;  ///< index of the forward pass being made (the first of a guided pair)
+  bool stopped_ = false;       ///< by a stop text
+  std::vector<TokenId> form_;  ///< see GivenTokens
+  Position length_ = 0;        ///< requested positions; the canvas may end after them
+  std::int32_t pass_ = 0;      ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;
 };
 

@@ -18,11 +18,11 @@ const char* trace_finish(FinishReason reason) {
 
 using Json = nlohmann::ordered_json;
 
-Json trace_changes(const LanguageModel& model, const StepEvent& event) {
+Json trace_changes(const LanguageModel& model, const StepEvent& event, bool first) {
   Json list = Json::array();
   for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
     const CanvasCell& cell = event.canvas[p];
-    if (!cell.changed) continue;
+    if (first ? cell.masked && !cell.changed : !cell.changed) continue;
     const auto text = cell.masked ? Expected<std::string>("") : model.detokenize({cell.token}, /*special=*/true);
     list.push_back({static_cast<std::int64_t>(p) - event.prompt_length, cell.masked ? -1 : cell.token,
                     text ? *text : "", cell.masked ? 0 : cell.confidence});
@@ -30,14 +30,14 @@ Json trace_changes(const LanguageModel& model, const StepEvent& event) {
   return list;
 }
 
-Json trace_step(const LanguageModel& model, const StepEvent& event, double seconds) {
+Json trace_step(const LanguageModel& model, const StepEvent& event, double seconds, bool first) {
   return {{"step", event.step},
           {"nfe", event.nfe},
           {"masked", event.masked},
           {"positions", static_cast<std::int64_t>(event.canvas.size()) - event.prompt_length},
           {"seconds", seconds},
           {"window", {event.block_begin - event.prompt_length, event.block_end - event.prompt_length}},
-          {"changes", trace_changes(model, event)}};
+          {"changes", trace_changes(model, event, first)}};
 }
 
 Json trace_result(const Generation& generation) {

@@ -15,10 +15,12 @@ namespace dllm {
 inline constexpr std::int32_t kTraceVersion = 1;
 
 /// [position in the answer, token id (-1: a mask again), its text, confidence] of every position that the step changed.
-nlohmann::ordered_json trace_changes(const LanguageModel& model, const StepEvent& event);
+/// `first`: of every position that is no mask, the given ones too.
+nlohmann::ordered_json trace_changes(const LanguageModel& model, const StepEvent& event, bool first);
 
-/// {"step", "nfe", "masked", "positions", "seconds", "window", "changes"}. `seconds`: since the answer was begun.
-nlohmann::ordered_json trace_step(const LanguageModel& model, const StepEvent& event, double seconds);
+/// {"step", "nfe", "masked", "positions", "seconds", "window", "changes"}. `seconds`: since the answer was begun;
+/// `first`: no step was told before.
+nlohmann::ordered_json trace_step(const LanguageModel& model, const StepEvent& event, double seconds, bool first);
 
 /// {"text", "finish", "answer_tokens", "nfe", "steps", "seconds", "seed", "hash"}
 nlohmann::ordered_json trace_result(const Generation& generation);

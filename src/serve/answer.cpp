@@ -23,7 +23,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
         request_(std::move(request)),
         format_(std::move(format)),
         answers_(request_.prompts.size()),
-        told_(request_.prompts.size()) {}
+        told_(request_.prompts.size()),
+        stepped_(request_.prompts.size()) {}
 
   Expected<void> submit();
 
@@ -44,6 +45,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   std::mutex mutex_;
   std::vector<std::optional<Generation>> answers_;
   std::vector<std::string> told_;  ///< text of each that was sent to the client
+  std::vector<char> stepped_;      ///< a step of it was told
   std::vector<RequestId> ids_;
   std::size_t done_ = 0;
   std::optional<double> first_text_;
@@ -69,6 +71,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
   one.prompt = std::move(request_.prompts[choice]);
   one.options = request_.options[choice];
   one.suffix = request_.suffix;
+  one.form = request_.form;
   one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(call_->api.options.request_seconds));
   one.detail = request_.diffusing || request_.events ? StepDetail::kCanvas : StepDetail::kText;
@@ -119,7 +122,8 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   constexpr std::size_t kUnread = 64U << 10U;
   const bool snapshot = request_.diffusing && call_->exchange->backlog() < kUnread;
   if (!snapshot && !request_.events) return true;
-  const Json facts = request_.events ? trace_step(call_->api.model, event, call_->seconds())
+  const bool first = std::exchange(stepped_[choice], 1) == 0;
+  const Json facts = request_.events ? trace_step(call_->api.model, event, call_->seconds(), first)
                                      : Json{{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
   call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
   return true;
@@ -248,13 +252,15 @@ Json usage_json(const std::vector<Generation>& answers, std::size_t shared) {
 }
 
 Json facts_json(const Generation& answer) {
-  return {{"nfe", answer.stats.nfe},
-          {"steps", answer.stats.steps},
-          {"committed_tokens", answer.stats.committed_tokens},
-          {"seconds", answer.stats.seconds},
-          {"seed", answer.options.seed},
-          {"algorithm", answer.options.decoder.name},
-          {"hash", fmt::format("{:016x}", answer.hash)}};
+  Json json = {{"nfe", answer.stats.nfe},
+               {"steps", answer.stats.steps},
+               {"committed_tokens", answer.stats.committed_tokens},
+               {"seconds", answer.stats.seconds},
+               {"seed", answer.options.seed},
+               {"algorithm", answer.options.decoder.name},
+               {"hash", fmt::format("{:016x}", answer.hash)}};
+  if (!answer.slots.empty()) json["slots"] = answer.slots;
+  return json;
 }
 
 std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer) {

@@ -42,6 +42,7 @@ struct AnswerRequest {
   std::vector<std::vector<std::int32_t>> prompts;  ///< one answer each
   std::vector<GenerateOptions> options;            ///< as many
   std::vector<std::int32_t> suffix;                ///< token ids after each answer
+  std::vector<std::int32_t> form;                  ///< of each answer; see ScheduledRequest
   bool stream = false;
   bool diffusing = false;  ///< snapshots of the canvas instead of text that is final
   bool events = false;     ///< each step's changes, by position
@@ -49,6 +50,11 @@ struct AnswerRequest {
 
 /// Submits the request; the answer is sent when complete, or in pieces. Errors: those of Scheduler::submit().
 Expected<void> answer(const CallPtr& call, AnswerRequest request, std::unique_ptr<AnswerFormat> format);
+
+/// The form that `template` describes, a list of texts and {"mask": N}; false: there is none. Errors: kUsage.
+Expected<bool> read_form(Fields& fields, const Api& api, AnswerRequest& request);
+/// `options` with the length of the request's form, if it has one. Errors: kUsage (more than the server allows).
+Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest& request, const Api& api);
 
 /// Reads the fields `stream`, `diffusing` and `diffusion_events`. Errors: kUsage.
 Expected<AnswerRequest> read_stream_fields(Fields& fields);

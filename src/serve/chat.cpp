@@ -146,7 +146,10 @@ Expected<void> chat_completions(const CallPtr& call) {
   if (top.value_or(0) > 0)
     return Error{ErrorCode::kUsage, "only the chosen tokens' probabilities are known", "top_logprobs", "give 0"};
   DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
-  DLLM_TRY(const GenerateOptions options, read_options(fields, call->api.model, call->api.options));
+  DLLM_TRY(const bool form, read_form(fields, call->api, request));
+  if (form && tools) return Error{ErrorCode::kUsage, "an answer with a form calls no tools", "template", ""};
+  DLLM_TRY(GenerateOptions asked, read_options(fields, call->api.model, call->api.options));
+  DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, call->api));
   DLLM_TRY(const auto ids, conversation_ids(call->api, *list, tools));
   add_choices(request, ids, options, static_cast<std::size_t>(choices.value_or(1)));
   const std::size_t count = request.prompts.size();

@@ -1,4 +1,5 @@
-// POST /infill: text between two given texts (llama.cpp's fields). A masked model sees both at once.
+// POST /infill: text between given texts: two (llama.cpp's fields), or any number (`template`). A masked model sees
+// both at once.
 #include "base/try.h"
 #include "serve/answer.h"
 #include "serve/request_options.h"
@@ -46,11 +47,15 @@ Expected<void> infill(const CallPtr& call) {
   DLLM_TRY(const auto before, fields.text("input_prefix"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const auto after, fields.text("input_suffix"));
-  if (!before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\"");
   if (const Json* extra = fields.find("input_extra"); extra != nullptr && !extra->empty())
     return Error{ErrorCode::kUsage, "other files are not supported", "input_extra", "put them into input_prefix"};
   DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
-  DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));
+  DLLM_TRY(const bool form, read_form(fields, api, request));
+  if (form && (before || prompt || after))
+    return Error{ErrorCode::kUsage, "the template holds all text", "template", "leave the others out"};
+  if (!form && !before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\" or \"template\"");
+  DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options));
+  DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, api));
   const std::string front = before.value_or("") + prompt.value_or("");
   DLLM_CHECK_OK(api.check_size(front.size(), "input_prefix"));
   DLLM_CHECK_OK(api.check_size(after.value_or("").size(), "input_suffix"));
