@@ -96,6 +96,23 @@ TEST_P(GoldenModels, DecodeTheSameWithAnExactCacheAndWithout) {
   }
 }
 
+std::vector<double> golden_array(const std::string& name) {
+  const auto array = parse_npy(test::read_file(std::string(test::kGoldenModels) + name + ".npy"), name);
+  return {array->values.begin(), array->values.end()};
+}
+
+TEST(GoldenNemotron, ReadsCausallyToo) {
+  const GoldenModel golden("nemotron");
+  LoadOptions options;
+  options.threads = 2;
+  const auto model = LanguageModel::load(golden.write_gguf("F32"), options);
+  ASSERT_TRUE(model) << model.error().message();
+  const auto logits = model->logits(golden.ids(), /*causal=*/true);
+  ASSERT_TRUE(logits) << logits.error().message();
+  EXPECT_LT(deviation(*logits, golden_array("nemotron-causal")), 1e-4);
+  EXPECT_GT(deviation(*logits, golden.logits()), 0.01) << "the mask makes no difference";
+}
+
 std::string import_error(const std::string& model, const GoldenModel::Damage& damage) {
   const GoldenModel golden(model, damage);
   const auto source = source_from_hf(golden.path());
@@ -130,6 +147,21 @@ TEST(GoldenModelImport, ChecksWhatItStacks) {
     EXPECT_NE(import_error("llada-moe", [&](Checkpoint& c) { c.config[key] = value; }).find(key), std::string::npos);
 }
 
+TEST(GoldenModelImport, RopeParametersAreReadOrRefused) {
+  using Checkpoint = test::HfCheckpoint;
+  const auto error = [](const char* key, const json& value) {
+    return import_error("nemotron", [&](Checkpoint& c) { c.config["rope_parameters"][key] = value; });
+  };
+  EXPECT_EQ(error("attention_factor", 1.5), "");
+  EXPECT_NE(error("rope_type", "longrope").find("longrope"), std::string::npos);
+  EXPECT_NE(error("low_freq_factor", 1.0).find("low_freq_factor"), std::string::npos);
+  EXPECT_NE(error("factor", 0.5).find("below 1"), std::string::npos);
+  EXPECT_NE(error("beta_fast", "many").find("beta_fast is not a number"), std::string::npos);
+  EXPECT_NE(error("truncate", false).find("truncate"), std::string::npos);
+  // What the checkpoint carries for quantized caches, the model does not read.
+  EXPECT_EQ(import_error("nemotron", [](Checkpoint& c) { c.set("encoder.layers.0.self_attn.k_scale", {1}); }), "");
+}
+
 TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
   const TempDirectory directory;
   test::HfCheckpoint checkpoint = test::make_checkpoint({});
@@ -152,7 +184,7 @@ TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,
                          ::testing::Values("llada-moe", "llada2", "llada2.2", "rnd1", "sdar", "sdar-moe",
-                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe"),
+                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase_if(name, [](unsigned char c) { return !std::isalnum(c); });

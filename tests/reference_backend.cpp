@@ -99,14 +99,33 @@ class Pass {
     for (const auto& row : value(o.x)) value(o.out).push_back(product(row, o.weight, o.bias));
   }
 
+  /// Of a pair, in radians per position: YaRN's formulas (arXiv 2309.00071, section 3.2) in float64.
+  static double frequency(const op::Rope& o, int j) {
+    const double theta = static_cast<double>(o.theta), plain = std::pow(theta, -2.0 * j / o.dims);
+    if (o.yarn.factor == 1.f) return plain;
+    const auto pair_of = [&](float turns) {
+      return o.dims * std::log(static_cast<double>(o.yarn.original_context) / (2 * M_PI * static_cast<double>(turns))) /
+             (2 * std::log(theta));
+    };
+    const double low = std::max(std::floor(pair_of(o.yarn.beta_fast)), 0.0);
+    const double high = std::min(std::ceil(pair_of(o.yarn.beta_slow)), o.dims - 1.0);
+    const double slow = std::clamp((j - low) / (high == low ? 0.001 : high - low), 0.0, 1.0);
+    return plain * (1 - slow) + plain / static_cast<double>(o.yarn.factor) * slow;
+  }
+
+  static double magnitude(const op::Rope& o, Position position) {
+    const double own = static_cast<double>(o.yarn.magnitude), beta = static_cast<double>(o.growth.beta);
+    return beta == 0 ? own : own * (1 + beta * std::log1p(std::floor(position / static_cast<double>(o.growth.length))));
+  }
+
   void apply(const op::Rope& o) {
     value(o.out) = value(o.x);
     const int half = o.dims / 2;
     for (std::size_t r = 0; r < rows_.size(); ++r)
       for (int head = 0; head < o.heads; ++head)
         for (int j = 0; j < half; ++j) {
-          double angle = static_cast<double>(o.scale) * rows_[r].row.position *
-                         std::pow(static_cast<double>(o.theta), -2.0 * j / o.dims);
+          double angle = static_cast<double>(o.scale) * rows_[r].row.position * frequency(o, j);
+          const double size = magnitude(o, rows_[r].row.position);
           if (present(o.factors)) angle /= weight(o.factors)[static_cast<std::size_t>(j)];
           const bool neighbours = o.layout == RopeLayout::kInterleaved;
           const auto first = static_cast<std::size_t>(head * o.head_dim + (neighbours ? 2 * j : j));
@@ -114,8 +133,8 @@ class Pass {
           double& a = value(o.out)[r][first];
           double& b = value(o.out)[r][second];
           const double rotated = a * std::cos(angle) - b * std::sin(angle);
-          b = a * std::sin(angle) + b * std::cos(angle);
-          a = rotated;
+          b = size * (a * std::sin(angle) + b * std::cos(angle));
+          a = size * rotated;
         }
   }
 

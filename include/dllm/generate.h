@@ -42,6 +42,8 @@ struct GenerateStats {
   std::int32_t nfe = 0;            ///< forward passes (a guided step counts two)
   std::int32_t forced = 0;         ///< steps in which only the progress rule committed a token
   std::int32_t second_passes = 0;  ///< on the second path, not counted in nfe
+  std::int32_t rounds = 0;         ///< drafts that were verified (self-speculation)
+  std::int32_t round_tokens = 0;   ///< tokens that they brought, the one behind the accepted drafts included
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
   double seconds = 0;

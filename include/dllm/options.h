@@ -12,7 +12,7 @@
 
 #include "dllm/error.h"
 
-/// How an answer is decoded. Decoding has five parts: decoder, window, cache policy, suffix policy, smoothing. Each
+/// How an answer is decoded. Decoding has six parts: decoder, window, cache policy, suffix policy, smoothing, mode. Each
 /// part is a method chosen by name. A method declares its options in its own source file; flags, environment variables,
 /// help, JSON and checks are derived from that declaration. This header names none of them.
 namespace dllm {
@@ -59,6 +59,7 @@ struct GenerateOptions {
   MethodChoice cache = {};      ///< which K/V rows are recomputed
   MethodChoice suffix = {};     ///< which masks after the window the model sees
   MethodChoice smoothing = {};  ///< what the model reads at a mask
+  MethodChoice mode = {};       ///< for models trained for several: which way they decode
 
   /// Sets one option from text, by its key or one of its flags' names ("threshold", "--threshold"; "algorithm",
   /// "window", … choose methods). Errors: kUsage (unknown key, invalid value).
@@ -83,6 +84,7 @@ struct ResolvedOptions {
   std::vector<std::string> stop;
   bool compat = false;
   MethodChoice decoder, window, cache, suffix, smoothing;  ///< options: all that the method reads
+  MethodChoice mode;                                       ///< no name: the model has one way of decoding
 
   /// All options that are read, in the order of the documentation: {"length", 128}, …, {"algorithm", "threshold"}, …
   std::vector<std::pair<std::string, OptionValue>> values;

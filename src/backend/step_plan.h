@@ -28,8 +28,8 @@ struct RowMixture {
   std::vector<MixedToken> tokens;
 };
 
-/// Models that combine a causal reader of the prompt and a bidirectional refiner of the canvas in one network
-/// (DiffusionGemma): which of the two a step runs. Other models ignore it.
+/// Models with a causal reader of what is finished and a bidirectional reader of what is not in one network
+/// (DiffusionGemma; drafts of models with several modes): which of the two a step runs. Others do not ask.
 enum class Region : std::uint8_t { kContext, kCanvas };
 
 /// One denoising step of one sequence, for any method: which positions run, what they see, which are predicted.
@@ -38,7 +38,8 @@ struct StepPlan {
   std::vector<PlanRow> rows;
   /// Positions that the rows may attend to: sorted, disjoint. Each must be a row of this plan or already cached.
   std::vector<PositionRange> visible;
-  /// 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
+  /// The kind of mask. 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
+  /// Two plans over one cache may differ in it: a draft sees its block in both directions, its verification causally.
   std::int32_t causal_block = 0;
   /// Indices into `rows`, ascending: the rows whose predictions are wanted. No other row reaches the LM head.
   std::vector<std::int32_t> scored;
@@ -76,6 +77,9 @@ struct ScoreRequest {
   ScoreDistribution distribution = ScoreDistribution::kRaw;
   RngKey rng;
   std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws
+  /// Draws are keyed by the position of the row plus this: 1 where rows predict the next token, and that token shall
+  /// have the noise that it would have if it were predicted in place.
+  Position draw_ahead = 0;
   std::vector<TokenRule> rules;
   std::vector<LogitQuery> queries;  ///< single logits to report, by ascending `scored`
   std::int32_t top_tokens = 0;      ///< report that many best tokens per row

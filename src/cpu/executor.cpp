@@ -283,9 +283,8 @@ RopeTable& Executor::rope_table(const op::Rope& o) {
   for (RopeEntry& entry : ropes_)
     if (entry.serves(o)) return entry.table;
   const float* factors = vector(o.factors);
-  ropes_.push_back({o, RopeTable(o.dims, o.theta, o.scale,
-                                 factors == nullptr ? std::span<const float>()
-                                                    : std::span(factors, static_cast<std::size_t>(o.dims / 2)))});
+  ropes_.push_back({o, RopeTable(o, factors == nullptr ? std::span<const float>()
+                                                       : std::span(factors, static_cast<std::size_t>(o.dims / 2)))});
   return ropes_.back().table;
 }
 

@@ -166,9 +166,7 @@ class Executor {
     op::Rope spec;
     RopeTable table;
 
-    bool serves(const op::Rope& o) const {
-      return spec.dims == o.dims && spec.theta == o.theta && spec.scale == o.scale && spec.factors == o.factors;
-    }
+    bool serves(const op::Rope& o) const { return spec.turns_like(o) && spec.factors == o.factors; }
   };
   std::vector<RopeEntry> ropes_;
 

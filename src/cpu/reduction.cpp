@@ -33,7 +33,7 @@ void offer(Partial::Choice& best, TokenId token, float logit, double key) {
 double key_of(const ReductionSpec& spec, Position position, TokenId token, float logit) {
   const ScoreRequest& r = spec.request;
   return static_cast<double>(logit) / r.temperature + gumbel(r.rng, RngPurpose::kToken, r.step,
-                                                             static_cast<std::uint32_t>(position),
+                                                             static_cast<std::uint32_t>(position + r.draw_ahead),
                                                              static_cast<std::uint32_t>(token));
 }
 
@@ -74,7 +74,7 @@ void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position
                       .inverse_temperature = spec.inverse_temperature,
                       .seed = r.rng.seed,
                       .first_token = static_cast<std::uint32_t>(first),
-                      .position = static_cast<std::uint32_t>(position),
+                      .position = static_cast<std::uint32_t>(position + r.draw_ahead),
                       .step = r.step,
                       .stream = rng_stream(r.rng, RngPurpose::kToken)};
   for (std::int64_t i = 0;; ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "graph/graph.h"
 
 namespace dllm::cpu {
 
@@ -17,7 +18,7 @@ namespace dllm::cpu {
 class RopeTable {
  public:
   /// `factors`: dims/2 divisors of the frequencies, or empty.
-  RopeTable(std::int64_t dims, float theta, float scale, std::span<const float> factors);
+  RopeTable(const op::Rope& rope, std::span<const float> factors);
 
   /// Makes rows [0, positions) valid; throws std::bad_alloc.
   void grow(Position positions);
@@ -27,6 +28,7 @@ class RopeTable {
  private:
   std::size_t row(Position position) const { return static_cast<std::size_t>(position) * inverse_frequency_.size(); }
 
+  op::Rope rope_;
   std::vector<float> inverse_frequency_;
   std::vector<float> cos_, sin_;  // [position][dims / 2]
   Position positions_ = 0;

@@ -20,6 +20,8 @@ struct DenoiseCounters {
   std::int32_t nfe = 0;
   std::int32_t forced = 0;
   std::int32_t second_passes = 0;  ///< on the second path; not in nfe, their rows are below
+  std::int32_t rounds = 0;         ///< drafts that were verified
+  std::int32_t round_tokens = 0;   ///< tokens that they brought
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
 

@@ -28,7 +28,11 @@ namespace dllm {
   X(hierarchical_remask_decoder) \
   X(draft_edit_decoder)          \
   X(levenshtein_decoder)         \
-  X(revision_decoder)
+  X(revision_decoder)            \
+  X(native_decoder)              \
+  X(confidence_ref_decoder)      \
+  X(cumulative_error_decoder)    \
+  X(confidence_bound_decoder)
 
 #define DLLM_WINDOWS(X) \
   X(block_window)       \
@@ -55,6 +59,11 @@ namespace dllm {
 
 #define DLLM_SMOOTHINGS(X) X(iter_smooth)
 
+#define DLLM_MODES(X)    \
+  X(self_speculation_mode) \
+  X(autoregressive_mode)   \
+  X(diffusion_mode)
+
 #define DLLM_DECLARE(name) DecoderEntry name();
 DLLM_DECODERS(DLLM_DECLARE)
 #undef DLLM_DECLARE
@@ -69,6 +78,9 @@ DLLM_SUFFIXES(DLLM_DECLARE)
 #undef DLLM_DECLARE
 #define DLLM_DECLARE(name) SmoothingEntry name();
 DLLM_SMOOTHINGS(DLLM_DECLARE)
+#undef DLLM_DECLARE
+#define DLLM_DECLARE(name) ModeEntry name();
+DLLM_MODES(DLLM_DECLARE)
 #undef DLLM_DECLARE
 CanvasEntry canvas_entropy_bound();
 
@@ -96,6 +108,11 @@ const std::vector<SuffixEntry>& suffixes() {
 
 const std::vector<SmoothingEntry>& smoothings() {
   static const std::vector<SmoothingEntry> all = {DLLM_SMOOTHINGS(DLLM_CALL)};
+  return all;
+}
+
+const std::vector<ModeEntry>& modes() {
+  static const std::vector<ModeEntry> all = {DLLM_MODES(DLLM_CALL)};
   return all;
 }
 

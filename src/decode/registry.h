@@ -10,6 +10,7 @@
 #include "decode/canvas_sampler.h"
 #include "decode/decoder.h"
 #include "decode/method_entry.h"
+#include "decode/mode.h"
 #include "decode/soft_masks.h"
 #include "decode/suffix.h"
 #include "decode/window.h"
@@ -22,6 +23,7 @@ using WindowEntry = MethodEntry<Window>;
 using CacheEntry = MethodEntry<CachePolicy>;
 using SuffixEntry = MethodEntry<Suffix>;
 using SmoothingEntry = MethodEntry<SmoothConfig>;
+using ModeEntry = MethodEntry<ModeConfig>;
 using CanvasEntry = MethodEntry<CanvasOptions>;
 
 /// The methods of this build, one list per part of the decoding.
@@ -30,6 +32,8 @@ const std::vector<WindowEntry>& windows();
 const std::vector<CacheEntry>& caches();
 const std::vector<SuffixEntry>& suffixes();
 const std::vector<SmoothingEntry>& smoothings();
+/// For models that were trained for several (ModelDesc::modes).
+const std::vector<ModeEntry>& modes();
 /// For models that refine whole canvases instead of filling masks (Refiner).
 const std::vector<CanvasEntry>& canvas_decoders();
 

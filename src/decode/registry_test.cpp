@@ -15,13 +15,14 @@ void collect(const Entries& entries, std::vector<const MethodDeclaration*>& all)
 }
 
 std::vector<std::vector<const MethodDeclaration*>> parts() {
-  std::vector<std::vector<const MethodDeclaration*>> result(5);
+  std::vector<std::vector<const MethodDeclaration*>> result(6);
   collect(decoders(), result[0]);
   collect(canvas_decoders(), result[0]);
   collect(windows(), result[1]);
   collect(caches(), result[2]);
   collect(suffixes(), result[3]);
   collect(smoothings(), result[4]);
+  collect(modes(), result[5]);
   return result;
 }
 

@@ -8,8 +8,10 @@
 namespace dllm {
 
 std::string latency_name(const ResolvedOptions& resolved) {
-  const auto found = resolved.window.options.find("latency");
-  return found == resolved.window.options.end() ? "" : std::get<std::string>(found->second);
+  for (const auto& [method, key] : {std::pair(&resolved.window, "latency"), std::pair(&resolved.mode, "draft_latency")})
+    if (const auto found = method->options.find(key); found != method->options.end())
+      return std::get<std::string>(found->second);
+  return "";
 }
 
 Expected<Method> make_method(const ResolvedOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
@@ -45,6 +47,23 @@ Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const 
   options.latency = latency;
   options.suffix = *suffix;
   options.smooth = *smooth;
+  return options;
+}
+
+Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const ModelDesc& desc,
+                                       const LatencyTable* latency) {
+  DLLM_TRY(const auto mode, make_registered(modes(), resolved.mode, method_context(resolved, desc, latency)));
+  ModeLoopOptions options;
+  options.mode = *mode;
+  options.block_length = resolved.block_length;
+  options.exact_length = resolved.exact_length;
+  options.stop_ids = desc.stop_ids;
+  options.temperature = resolved.temperature;
+  options.top_k = resolved.top_k;
+  options.top_p = resolved.top_p;
+  options.rng = {resolved.seed, 0};
+  options.suppress_eos = resolved.suppress_eos;
+  options.latency = latency;
   return options;
 }
 

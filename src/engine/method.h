@@ -4,6 +4,7 @@
 #include <string>
 
 #include "decode/denoiser.h"
+#include "decode/mode_loop.h"
 #include "decode/refiner.h"
 #include "decode/second_path_options.h"
 #include "dllm/error.h"
@@ -25,6 +26,10 @@ std::optional<SecondPathOptions> second_path_of(Decoder& decoder);
 /// Options of the loop itself.
 Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const ModelDesc& desc,
                                          const LatencyTable* latency = nullptr);
+
+/// The same for models of several modes. Precondition: the options name one.
+Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const ModelDesc& desc,
+                                       const LatencyTable* latency = nullptr);
 
 /// The same for models that refine whole canvases.
 Expected<RefineOptions> refine_options(const ResolvedOptions& resolved, const ModelDesc& desc);

@@ -42,18 +42,26 @@ const std::vector<MethodDeclaration>& canvas_only(std::size_t which) {
   return which == 0 ? window : cache;
 }
 
+/// What brings ar's words in the fewest passes, if the model can; empty: the model has one way of decoding.
+std::string standard_mode(const ModelDesc& desc) {
+  for (const ModeEntry& mode : modes())
+    if (mode.suits(desc)) return mode.info.name;
+  return "";
+}
+
 std::vector<OptionPart> make_parts() {
   const auto decoder_list = declarations(decoders()), window_list = declarations(windows()),
              cache_list = declarations(caches()), suffix_list = declarations(suffixes()),
-             smoothing_list = declarations(smoothings());
+             smoothing_list = declarations(smoothings()), mode_list = declarations(modes());
   using G = GenerateOptions;
   using R = ResolvedOptions;
   std::vector<OptionPart> parts = {
       {"decoder",
        selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",
-                "threshold; low-confidence for autoregressive models", decoder_list),
+                "threshold; native for models of several modes; low-confidence for autoregressive models", decoder_list),
        &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders()),
        [](const ModelDesc& desc) -> std::string {
+         if (!desc.modes.empty()) return "native";
          return desc.canvas.length > 0 ? "entropy-bound" : desc.mask ? "threshold" : "low-confidence";
        }},
       {"window", selector("window", {"--window"}, "positions that compete in a step", "block", window_list), &G::window,
@@ -79,6 +87,14 @@ std::vector<OptionPart> make_parts() {
        smoothing_list,
        {},
        [](const ModelDesc&) -> std::string { return "iter-smooth"; }},
+      {"mode",
+       selector("mode", {"--mode"}, "how a model decodes that was trained for several ways", "self-speculation",
+                mode_list),
+       &G::mode,
+       &R::mode,
+       mode_list,
+       {},
+       standard_mode},
   };
   return parts;
 }

@@ -26,12 +26,19 @@ ModelDesc masked_model() {
   return desc;
 }
 
-/// ... that the method supports: full attention, else block-causal.
+/// ... that the method is for: of full attention, else of several modes, or block-causal.
 ModelDesc model_of(const MethodInfo& method) {
   ModelDesc desc = masked_model();
   for (const OptionPart& part : option_parts())
-    for (const MethodDeclaration* one : part.methods)
-      if (one->info.name == method.name && one->suits && !one->suits(desc)) desc.causal_block = 32;
+    for (const MethodDeclaration* one : part.methods) {
+      if (one->info.name != method.name || !one->suits || one->suits(desc)) continue;
+      if (part.name == "mode") {
+        desc.modes = {DecodingMode::kAutoregressive, DecodingMode::kDiffusion, DecodingMode::kSelfSpeculation};
+        desc.logit_shift = 0;
+      } else {
+        desc.causal_block = 32;
+      }
+    }
   return desc;
 }
 
@@ -39,6 +46,7 @@ MethodChoice& field(GenerateOptions& options, const std::string& part) {
   if (part == "decoder") return options.decoder;
   if (part == "window") return options.window;
   if (part == "cache") return options.cache;
+  if (part == "mode") return options.mode;
   return part == "suffix" ? options.suffix : options.smoothing;
 }
 

@@ -16,7 +16,7 @@ bool every_model(const ModelDesc&) { return true; }
 
 /// Models that fill masks with full attention: on others these caches save nothing.
 bool full_attention(const ModelDesc& desc) {
-  return desc.mask.has_value() && desc.causal_block == 0 && desc.canvas.length == 0;
+  return desc.mask.has_value() && desc.causal_block == 0 && desc.canvas.length == 0 && desc.modes.empty();
 }
 
 GenerateOptions balanced() {

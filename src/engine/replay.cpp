@@ -11,6 +11,8 @@ Expected<CommitSchedule> schedule_of(const Generation& generation) {
     return Error{ErrorCode::kCancelled, "the answer was not finished", "", ""};
   if (generation.options.cfg_scale != 0)
     return Error{ErrorCode::kUsage, "passes under guidance are not recorded", "--cfg-scale", "leave the option out"};
+  if (!generation.options.mode.name.empty())
+    return Error{ErrorCode::kUsage, "passes of models of several modes are not recorded", "--mode", ""};
   if (!generation.options.stop.empty())
     return Error{ErrorCode::kUsage, "stop texts do not apply to replayed tokens", "--stop", "leave the option out"};
   CommitSchedule schedule{generation.commit_step};

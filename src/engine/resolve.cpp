@@ -34,7 +34,7 @@ class Resolution {
     DLLM_CHECK_OK(answer());
     for (const OptionPart& one : option_parts()) DLLM_CHECK_OK(part(one));
     DLLM_CHECK_OK(unread_by_methods());
-    DLLM_CHECK_OK(is_canvas(desc_) ? canvas() : between_parts());
+    DLLM_CHECK_OK(is_canvas(desc_) ? canvas() : desc_.modes.empty() ? between_parts() : modes());
     list_values();
     return std::move(resolved_);
   }
@@ -110,6 +110,11 @@ class Resolution {
     MethodChoice& result = resolved_.*part.resolved;
     const auto& methods = is_canvas(desc_) ? part.canvas_methods : part.methods;
     result.name = choice.name.empty() ? standard(part) : choice.name;
+    if (result.name.empty()) {  // modes, and the model has one way of decoding
+      for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
+      return {};
+    }
+    if (part.name == "mode" && desc_.modes.empty()) return one_way(part.selector);
     if (methods.empty()) {
       if (!choice.name.empty()) return meaningless_on_canvas(part.selector);
       for (const auto& [key, value] : choice.options) return unread_option(part, nullptr, key);
@@ -127,7 +132,11 @@ class Resolution {
     return {};
   }
 
-  /// The default method of a part. The decoder's declaration says what its options imply.
+  Error one_way(const OptionInfo& info) const {
+    return option_error(info, "the model was trained for one way of decoding", "leave the option out");
+  }
+
+  /// The name of a part's method where none is given. What the decoder's options ask for, its declaration says.
   std::string standard(const OptionPart& part) const {
     if (part.name == "window" && !given_.block_length && !chosen_.empty())
       if (const MethodDeclaration& decoder = *chosen_.front().method; decoder.implied_window)
@@ -194,7 +203,19 @@ class Resolution {
     return {};
   }
 
-  /// Requirements of one part on another, or on the model.
+  /// Of models that were trained for several ways of decoding.
+  Expected<void> modes() {
+    if (resolved_.mode.name != "diffusion") return filters(ScoreDistribution::kRaw);
+    DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, method_context(resolved_, desc_)));
+    if (decoder->revises())
+      return bad(fmt::format("'{}' revises tokens, and finished blocks are read causally", resolved_.decoder.name),
+                 "--algorithm", "give one that does not");
+    ScoreRequest request;
+    decoder->configure(request);
+    return sampling(*decoder, request);
+  }
+
+  /// What one part asks of another, or of the model.
   Expected<void> between_parts() {
     const MethodContext context = method_context(resolved_, desc_);
     DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, context));
@@ -224,8 +245,12 @@ class Resolution {
                  "leave the option out");
     if (resolved_.cfg_scale != 0 && !desc_.mask)
       return bad("classifier-free guidance needs a masked model", "--cfg-scale", "leave the option out");
-    // With arg-max tokens and the model's own confidence, the filters have no effect.
-    if (resolved_.temperature > 0 || request.distribution == ScoreDistribution::kSampled) return {};
+    return filters(request.distribution);
+  }
+
+  Expected<void> filters(ScoreDistribution distribution) {
+    // Where the likeliest token is taken and confidence is that of the model itself, the filters change nothing.
+    if (resolved_.temperature > 0 || distribution == ScoreDistribution::kSampled) return {};
     for (const char* key : {"top_k", "top_p"})
       DLLM_CHECK_OK(unread(key, "it has no effect at temperature 0, where the likeliest token is taken",
                            "give --temperature above 0, or leave the option out"));
@@ -271,6 +296,7 @@ class Resolution {
     for (const OptionPart& part : option_parts()) {
       if (unread_.contains(part.name) || unread_.contains(part.selector.key)) continue;
       const MethodChoice& choice = resolved_.*part.resolved;
+      if (choice.name.empty()) continue;
       if (!part.selector.key.empty()) values.emplace_back(part.selector.key, choice.name);
       for (const auto& [key, value] : choice.options) values.emplace_back(key, value);
     }

@@ -32,8 +32,8 @@ Expected<void> check_request(const ModelDesc& desc, const std::vector<TokenId>& 
                              options.length, context),
                  bounded ? "--ctx-size" : "",
                  fmt::format("shorten the prompt or give a smaller --predict{}", bounded ? ", or a larger -c" : "")};
-  if (prompt.empty() && desc.logit_shift > 0 && !desc.mask)
-    return Error{ErrorCode::kUsage, "an autoregressive model needs at least one prompt token", "", ""};
+  if (prompt.empty() && ((desc.logit_shift > 0 && !desc.mask) || !desc.modes.empty()))
+    return Error{ErrorCode::kUsage, "a model that predicts next tokens needs at least one prompt token", "", ""};
   return {};
 }
 
@@ -85,7 +85,7 @@ Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolve
   if (!given.form.empty()) DLLM_CHECK_OK(check_form(resolved, given));
   std::copy_if(given.form.begin(), given.form.end(), std::back_inserter(suffix), [](TokenId id) { return id != -1; });
   DLLM_CHECK_OK(check_ids(desc, suffix, "given text"));
-  if (!desc.mask || desc.causal_block > 0 || desc.canvas.length > 0)
+  if (!desc.mask || desc.causal_block > 0 || desc.canvas.length > 0 || !desc.modes.empty())
     return Error{ErrorCode::kUnsupported, "this model does not see text after its answer", "given text",
                  "models that fill masks and see in all directions do"};
   if (std::find(suffix.begin(), suffix.end(), *desc.mask) != suffix.end())
@@ -153,6 +153,16 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     return sequence;
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
+  if (!desc.modes.empty()) {
+    if (replay != nullptr)
+      return Error{ErrorCode::kUsage, "recordings hold the passes of models with one way of decoding", "--replay",
+                   "give such a model"};
+    DLLM_TRY(ModeLoopOptions options, mode_options(resolved, desc, latency));
+    if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
+    sequence->loop_ = std::make_unique<ModeLoop>(desc, std::move(canvas), std::move(method.decoder),
+                                                 std::move(options), *sequence->cache_);
+    return sequence;
+  }
   if (replay != nullptr) {
     DLLM_CHECK_OK(check_replay(desc, resolved, *method.decoder, *replay));
     method.decoder = make_replay_decoder(std::move(method.decoder), *replay, desc);
@@ -286,6 +296,8 @@ Generation Sequence::finish(bool cancelled, double seconds) {
                    .nfe = counters.nfe,
                    .forced = counters.forced,
                    .second_passes = counters.second_passes,
+                   .rounds = counters.rounds,
+                   .round_tokens = counters.round_tokens,
                    .rows_forwarded = counters.rows_forwarded,
                    .rows_scored = counters.rows_scored,
                    .seconds = seconds};

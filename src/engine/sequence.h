@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/latency_table.h"
 #include "decode/denoiser.h"
+#include "decode/mode_loop.h"
 #include "decode/refiner.h"
 #include "decode/replay_decoder.h"
 #include "decode/second_path.h"
@@ -78,8 +79,8 @@ class Sequence {
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
-  /// The loop, which fills masks or refines canvases: both have the same interface.
-  using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>>;
+  /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
+  using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
   template <class F>
   auto in_loop(F call) const {
     return std::visit([&call](const auto& loop) { return call(*loop); }, loop_);

@@ -52,6 +52,23 @@ enum class EmbedPart {
   kMixture,  ///< only the mixture; zeros for rows without one
 };
 
+/// YaRN (Peng et al., arXiv 2309.00071): frequencies that turn more than `beta_fast` times within the context of the
+/// original model stay, those that turn less than `beta_slow` times are divided by `factor`, with a ramp between them.
+struct YarnScaling {
+  float factor = 1.f;  ///< 1: none
+  float original_context = 0.f;
+  float beta_fast = 32.f, beta_slow = 1.f;
+  float magnitude = 1.f;  ///< of cos and sin
+  friend bool operator==(const YarnScaling&, const YarnScaling&) = default;
+};
+
+/// What makes queries larger at long distances (Llama 4, Ministral 3): 1 + beta * ln(1 + floor(position / length)).
+struct PositionScaling {
+  float beta = 0.f;  ///< 0: none
+  float length = 0.f;
+  friend bool operator==(const PositionScaling&, const PositionScaling&) = default;
+};
+
 namespace op {
 
 /// out[r] = scale * (table[token of row r] + sum of weight * table[mixed token]), or one of the two terms.
@@ -81,7 +98,8 @@ struct Linear {
 };
 
 /// Rotates the first `dims` of each of `heads` slices of `head_dim` by the row's position:
-/// angle_j = position * scale * theta^(-2j/dims) / factors[j].
+/// angle_j = position * scale * theta^(-2j/dims) / factors[j], or as `yarn` says. cos and sin are times yarn.magnitude
+/// and `growth` at the position (graph/rope.h): turned lanes grow, so a growth needs dims = head_dim.
 struct Rope {
   ValueId x;
   std::int32_t heads;
@@ -92,6 +110,13 @@ struct Rope {
   float scale;       ///< 1, or 1/factor of linear position interpolation
   WeightId factors;  ///< kNoId, or optional {dims/2} divisors (Llama 3.1's rope_freqs)
   ValueId out;
+  YarnScaling yarn{};
+  PositionScaling growth{};
+
+  /// Turns every position as `o` does.
+  bool turns_like(const Rope& o) const {
+    return dims == o.dims && theta == o.theta && scale == o.scale && yarn == o.yarn && growth == o.growth;
+  }
 };
 
 /// Writes K (after RoPE) and V of every row into the cache of its sequence, at the row's position.

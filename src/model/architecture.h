@@ -53,6 +53,8 @@ struct Architecture {
   std::vector<TensorRename> renames;
   /// Prefixes of the Hugging Face names of tensors outside the language model, which are left out.
   std::vector<std::string_view> left_out{};
+  /// Ends of the Hugging Face names of what other programs keep in the checkpoint and the model does not read.
+  std::vector<std::string_view> derived{};
   std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&)> generate{};
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
   bool permute_qk = false;

@@ -41,7 +41,7 @@ class DenseBuilder {
     return b_.linear(x, weight, name(layer, part), bias);
   }
 
-  ValueId rope(ValueId x, std::int64_t heads, std::string rope_name) {
+  ValueId rope(ValueId x, std::int64_t heads, const PositionScaling& growth, std::string rope_name) {
     return b_.rope(x,
                    {.x = kNoId,
                     .heads = static_cast<std::int32_t>(heads),
@@ -51,7 +51,9 @@ class DenseBuilder {
                     .theta = desc_.rope_theta,
                     .scale = desc_.rope_scale,
                     .factors = rope_factors_,
-                    .out = kNoId},
+                    .out = kNoId,
+                    .yarn = desc_.rope_yarn,
+                    .growth = growth},
                    std::move(rope_name));
   }
 
@@ -72,8 +74,8 @@ class DenseBuilder {
     const ValueId v = linear(normed, layer, "attn_v", desc_.width, kv_width, desc_.qkv_bias);
     const ValueId q_normed = head_norm(q, layer, "attn_q_norm", desc_.heads);
     const ValueId k_normed = head_norm(k, layer, "attn_k_norm", desc_.kv_heads);
-    const ValueId q_rot = rope(q_normed, desc_.heads, name(layer, "attn_q_rope"));
-    const ValueId k_rot = rope(k_normed, desc_.kv_heads, name(layer, "attn_k_rope"));
+    const ValueId q_rot = rope(q_normed, desc_.heads, desc_.query_growth, name(layer, "attn_q_rope"));
+    const ValueId k_rot = rope(k_normed, desc_.kv_heads, {}, name(layer, "attn_k_rope"));
     b_.store_kv(k_rot, v, static_cast<std::int32_t>(layer));
     const ValueId mixed =
         b_.attention(q_rot,
@@ -129,31 +131,9 @@ Metadata dense_metadata(std::string_view arch, const DenseDims& dims) {
   }
   meta.set(key("vocab_size"), u32(dims.vocab));
   meta.set(key("rope.dimension_count"), u32(dims.head_dim));
+  set_rope_metadata(arch, dims.rope, meta);
   return meta;
 }
-
-namespace {
-
-/// `rope_theta`, or its replacement in newer files: rope_parameters {rope_theta, rope_type}. Scaled RoPE is an error;
-/// `rope_scaling` may be false, which means none.
-Expected<double> rope_theta_from_hf(const HfConfig& config) {
-  const nlohmann::json* parameters = nullptr;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto it = config.json().find(key);
-    if (it == config.json().end() || it->is_null() || *it == false) continue;
-    const bool plain = it->is_object() && it->value("rope_type", it->value("type", "default")) == "default";
-    if (!plain)
-      return Error{ErrorCode::kUnsupported, fmt::format("'{}' is set", key), config.file(),
-                   "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies"};
-    parameters = &*it;
-  }
-  double fallback = 10000.0;
-  if (parameters != nullptr && parameters->contains("rope_theta") && (*parameters)["rope_theta"].is_number())
-    fallback = (*parameters)["rope_theta"].get<double>();
-  return config.number_or("rope_theta", fallback);
-}
-
-}  // namespace
 
 Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std::int64_t> ffn_width) {
   DenseDims dims{};
@@ -174,7 +154,8 @@ Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std
            ffn_width ? config.integer_or("intermediate_size", *ffn_width) : config.integer("intermediate_size"));
   DLLM_TRY(dims.context_length, config.integer_or("max_position_embeddings", 2048));
   DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", 1e-6));
-  DLLM_TRY(dims.rope_theta, rope_theta_from_hf(config));
+  DLLM_TRY(dims.rope, rope_from_hf(config));
+  dims.rope_theta = dims.rope.theta;
   return dims;
 }
 

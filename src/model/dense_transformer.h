@@ -9,6 +9,7 @@
 #include "format/metadata.h"
 #include "model/architecture.h"
 #include "model/hf_config.h"
+#include "model/hf_rope.h"
 #include "model/model_desc.h"
 
 namespace dllm {
@@ -21,6 +22,7 @@ Graph build_dense_transformer(const ModelDesc& desc, StepShape shape);
 struct DenseDims {
   std::int64_t vocab, width, layers, heads, kv_heads, head_dim, ffn_width, context_length;
   double norm_eps, rope_theta;
+  HfRope rope{};  ///< scaling only; the base is rope_theta
 };
 Metadata dense_metadata(std::string_view architecture, const DenseDims& dims);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "model/describe_rope.h"
 #include "model/key_reader.h"
 
 namespace dllm {
@@ -41,31 +42,6 @@ Expected<void> read_dims(KeyReader& keys, const Architecture& architecture, Mode
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} heads are not a multiple of {} kv heads", desc.heads, desc.kv_heads),
                  keys.key("attention.head_count_kv"), ""};
-  return {};
-}
-
-Expected<void> read_rope(KeyReader& keys, ModelDesc& desc) {
-  DLLM_TRY(const auto theta, keys.number("rope.freq_base"));
-  if (theta) desc.rope_theta = static_cast<float>(*theta);
-  if (!(desc.rope_theta > 0))
-    return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid rope base", desc.rope_theta),
-                 keys.key("rope.freq_base"), ""};
-  DLLM_TRY(desc.rope_dims, keys.dim("rope.dimension_count", desc.head_dim));
-  if (desc.rope_dims > desc.head_dim || desc.rope_dims % 2 != 0)
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{} rotated dims do not fit heads of {}", desc.rope_dims, desc.head_dim),
-                 keys.key("rope.dimension_count"), ""};
-  DLLM_TRY(const auto scaling, keys.string("rope.scaling.type"));
-  DLLM_TRY(const auto factor, keys.number("rope.scaling.factor"));
-  if (scaling && *scaling != "none" && *scaling != "linear")
-    return Error{ErrorCode::kUnsupported, fmt::format("rope scaling '{}' is not supported", *scaling),
-                 keys.key("rope.scaling.type"), "none and linear are"};
-  if (factor && (!scaling || *scaling == "linear")) {
-    if (!(*factor > 0))
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid scaling factor", *factor),
-                   keys.key("rope.scaling.factor"), ""};
-    desc.rope_scale = static_cast<float>(1.0 / *factor);
-  }
   return {};
 }
 
@@ -221,6 +197,22 @@ Expected<void> read_tokens(const Architecture& architecture, const Metadata& met
   return {};
 }
 
+constexpr std::string_view kModesKey = "diffusion.modes";
+
+Expected<void> read_modes(const Metadata& metadata, ModelDesc& desc) {
+  DLLM_TRY(const std::vector<std::string>* const names, metadata.strings(kModesKey));
+  if (names == nullptr) return {};
+  desc.modes.clear();
+  for (const std::string& name : *names) {
+    const auto known = std::ranges::find(decoding_modes(), name, &std::pair<std::string_view, DecodingMode>::first);
+    if (known == decoding_modes().end())
+      return Error{ErrorCode::kUnsupported, fmt::format("'{}' is no way of decoding that this build knows", name),
+                   std::string(kModesKey), "known: ar, diffusion, self-speculation"};
+    desc.modes.push_back(known->second);
+  }
+  return {};
+}
+
 Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   DLLM_TRY(const auto shift, metadata.boolean("diffusion.shift_logits"));
   if (shift) desc.logit_shift = *shift ? 1 : 0;
@@ -234,7 +226,7 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   }
   DLLM_TRY(const std::int32_t checked, canvas_length(metadata));
   static_cast<void>(checked);
-  return {};
+  return read_modes(metadata, desc);
 }
 
 /// Checks that need all keys.
@@ -243,6 +235,9 @@ Expected<void> check_whole(const Architecture& architecture, const Metadata& met
   if (desc.experts.capacity > 0 && desc.causal_block < 2)
     return Error{ErrorCode::kUnsupported, "experts are chosen by blocks, but attention has none",
                  keys.key("expert_capacity"), ""};
+  if (!desc.modes.empty() && (!desc.mask || desc.causal_block != 0 || desc.logit_shift != 0 || desc.canvas.length > 0))
+    return Error{ErrorCode::kUnsupported, "a model of several modes needs a mask token, and predicts masks in place",
+                 std::string(kModesKey), "leave the key out if the model has one way of decoding"};
   if (architecture.names_mask && !metadata.find("tokenizer.ggml.mask_token_id"))
     return Error{ErrorCode::kUnsupported,
                  fmt::format("a '{}' without a mask token is an autoregressive model, which this build does not run",
@@ -252,6 +247,14 @@ Expected<void> check_whole(const Architecture& architecture, const Metadata& met
 }
 
 }  // namespace
+
+std::span<const std::pair<std::string_view, DecodingMode>> decoding_modes() {
+  static constexpr std::pair<std::string_view, DecodingMode> kModes[] = {
+      {"ar", DecodingMode::kAutoregressive},
+      {"diffusion", DecodingMode::kDiffusion},
+      {"self-speculation", DecodingMode::kSelfSpeculation}};
+  return kModes;
+}
 
 Expected<std::int32_t> canvas_length(const Metadata& metadata) {
   DLLM_TRY(const auto length, metadata.integer("dllm.canvas_length"));
@@ -285,7 +288,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} tokens, but token_embd.weight has {} rows", tokenizer->vocab_size(), desc.vocab),
                  "tokenizer.ggml.tokens", ""};
-  DLLM_CHECK_OK(read_rope(keys, desc));
+  DLLM_CHECK_OK(describe_rope(keys, desc));
   DLLM_CHECK_OK(read_attention(keys, desc));
   if (architecture.experts) DLLM_CHECK_OK(read_experts(keys, desc));
   if (architecture.read_layers) DLLM_CHECK_OK(architecture.read_layers(keys, desc));

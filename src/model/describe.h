@@ -1,5 +1,9 @@
 #pragma once
 
+#include <span>
+#include <string_view>
+#include <utility>
+
 #include "base/log.h"
 #include "dllm/error.h"
 #include "format/metadata.h"
@@ -9,7 +13,10 @@
 
 namespace dllm {
 
-/// What describe() needs to know about the file's tensors.
+/// The names of `diffusion.modes` and of --mode.
+std::span<const std::pair<std::string_view, DecodingMode>> decoding_modes();
+
+/// What describe() needs to know of the file's tensors.
 struct TensorFacts {
   std::int64_t embedding_rows = 0;  ///< rows of token_embd.weight
   std::int64_t tensors = 0;         ///< in the file; bounds the number of layers before a graph is built

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,8 +51,13 @@ struct CanvasDesc {
   double confidence = 0.005;        ///< if the mean entropy is below this (nats)
 };
 
-/// Everything that defines a model's forward pass, and the facts its samplers need. Read from the file's metadata; the
-/// architecture's defaults replace missing keys.
+/// What a model trained for several ways of decoding does with its one set of weights (Nemotron-Labs-Diffusion): one
+/// token after the other under a causal mask; blocks of masks that see themselves in both directions; or drafts of the
+/// second kind that the first verifies.
+enum class DecodingMode { kAutoregressive, kDiffusion, kSelfSpeculation };
+
+/// Everything that defines a model's forward pass and the facts its samplers need. Read from the
+/// file's metadata; keys a file lacks come from the architecture's defaults.
 struct ModelDesc {
   std::string architecture;  ///< GGUF `general.architecture`
   std::string name;          ///< GGUF `general.name`, for people
@@ -77,6 +83,8 @@ struct ModelDesc {
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   float rope_theta = 10000.f;
   float rope_scale = 1.f;  ///< positions are multiplied by it (1 / linear factor)
+  YarnScaling rope_yarn;
+  PositionScaling query_growth;  ///< of queries, after RoPE
   std::int64_t rope_dims = 0;
 
   /// 0: full bidirectional attention; B: block-causal, query i sees key j iff j/B <= i/B; 1 is the causal mask.
@@ -92,6 +100,11 @@ struct ModelDesc {
   std::optional<TokenId> delete_token, insert_token;
   std::vector<TokenId> stop_ids;  ///< any of them ends the answer
 
+  /// In which ways one set of weights was trained to decode; empty: in one way only, which the fields above describe.
+  /// With modes, those describe the prediction of masks: attention is causal over what is finished.
+  std::vector<DecodingMode> modes;
+
+  bool has_mode(DecodingMode mode) const { return std::find(modes.begin(), modes.end(), mode) != modes.end(); }
   bool autoregressive() const { return causal_block == 1 && !mask.has_value(); }
 };
 

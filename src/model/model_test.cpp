@@ -185,7 +185,31 @@ const std::vector<MetadataDamage>& metadata_damages() {
       {"RopeBaseIsZero", set("llada.rope.freq_base", V::f32(0.f)), kInvalidFile, "0 is not a valid rope base"},
       {"OddRope", set("llada.rope.dimension_count", V::u32(15)), kInvalidFile, "15 rotated dims"},
       {"RopeWiderThanHeads", set("llada.rope.dimension_count", V::u32(32)), kInvalidFile, "32 rotated dims"},
-      {"Yarn", set("llada.rope.scaling.type", V::string("yarn")), kUnsupported, "rope scaling 'yarn'"},
+      {"LongRope", set("llada.rope.scaling.type", V::string("longrope")), kUnsupported, "rope scaling 'longrope'"},
+      {"YarnWithoutFactor", set("llada.rope.scaling.type", V::string("yarn")), kInvalidFile, "rope.scaling.factor"},
+      {"YarnWithoutContext",
+       [](auto& s) {
+         s.metadata.set("llada.rope.scaling.type", V::string("yarn"));
+         s.metadata.set("llada.rope.scaling.factor", V::f32(4.f));
+         s.metadata.set("llada.rope.scaling.original_context_length", V::u32(0));
+       },
+       kInvalidFile, "original_context_length"},
+      {"PartOfYarn",
+       [](auto& s) {
+         s.metadata.set("llada.rope.scaling.type", V::string("yarn"));
+         s.metadata.set("llada.rope.scaling.factor", V::f32(4.f));
+         s.metadata.set("llada.rope.scaling.yarn_ext_factor", V::f32(0.5f));
+       },
+       kUnsupported, "yarn_ext_factor"},
+      {"GrowthWithoutLength", set("llada.attention.temperature_scale", V::f32(0.1f)), kInvalidFile,
+       "attention.temperature_length"},
+      {"GrowthOfPartOfAHead",
+       [](auto& s) {
+         s.metadata.set("llada.attention.temperature_scale", V::f32(0.1f));
+         s.metadata.set("llada.attention.temperature_length", V::u32(64));
+         s.metadata.set("llada.rope.dimension_count", V::u32(8));
+       },
+       kUnsupported, "not all of their lanes turn"},
       {"EpsilonIsZero", set("llada.attention.layer_norm_rms_epsilon", V::f32(0.f)), kInvalidFile, "valid epsilon"},
       {"Experts", set("llada.expert_count", V::u32(8)), kUnsupported, "expert_count = 8"},
       {"SlidingWindow", set("llada.attention.sliding_window", V::u32(4096)), kUnsupported, "sliding_window"},

@@ -107,6 +107,11 @@ constexpr std::string_view kSdar8b = R"({
   "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 32768,
   "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": false})";
 
+/// At the end of the vocabulary: the published ids (1, 11, 100) are those of bytes in the made-up tokenizer.
+std::vector<ShapeToken> nemotron_tokens() {
+  return {{"bos", 131069, "<s>"}, {"eos", 131070, "</s>"}, {"mask", 131071, "<SPECIAL_MASK>"}};
+}
+
 constexpr std::string_view kSdar30b = R"({
   "architectures": ["SDARMoeForCausalLM"],
   "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
@@ -220,6 +225,22 @@ constexpr std::string_view kDiffusionGemmaTiny = R"({
     "num_experts": 8, "top_k_experts": 2, "sliding_window": 32, "vocab_size": 1024, "max_position_embeddings": 1024,
     "rms_norm_eps": 1e-6, "final_logit_softcapping": 30.0}})";
 
+constexpr std::string_view kNemotron8b = R"({
+  "architectures": ["NemotronLabsDiffusionModel"],
+  "hidden_size": 4096, "num_hidden_layers": 34, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 14336, "vocab_size": 131072, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+  "block_size": 32, "tie_word_embeddings": false,
+  "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
+    "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}})";
+
+constexpr std::string_view kNemotronTiny = R"({
+  "architectures": ["NemotronLabsDiffusionModel"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+  "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
+  "block_size": 32, "tie_word_embeddings": false,
+  "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+    "original_max_position_embeddings": 256, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}})";
+
 constexpr std::string_view kQwen3Tiny = R"({
   "architectures": ["Qwen3ForCausalLM"],
   "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
@@ -244,6 +265,7 @@ const std::vector<ModelShape>& model_shapes() {
        fast_dllm_tokens()},
       {"fast-dllm-v2-7b", "Fast-dLLM v2 7B, the dimensions of Qwen2.5-7B", kFastDllm7b, "qwen2", fast_dllm_tokens()},
       {"diffusion-gemma-26b", "DiffusionGemma-26B-A4B-it", kDiffusionGemma, "qwen2", gemma_tokens()},
+      {"nemotron-labs-diffusion-8b", "Nemotron-Labs-Diffusion-8B", kNemotron8b, "tekken", nemotron_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},
@@ -257,6 +279,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"sdar-tiny", "an SDAR with a tied head, for tests", kSdarTiny, "qwen2", sdar_tokens()},
       {"fast-dllm-v2-tiny", "a Fast-dLLM v2 with a tied head, for tests", kFastDllmTiny, "qwen2", fast_dllm_tokens()},
       {"diffusion-gemma-tiny", "a DiffusionGemma for tests", kDiffusionGemmaTiny, "qwen2", gemma_tokens()},
+      {"nemotron-tiny", "a Nemotron-Labs-Diffusion for tests", kNemotronTiny, "tekken", nemotron_tokens()},
       {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };

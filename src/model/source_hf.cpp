@@ -156,7 +156,8 @@ bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_
 
 bool is_left_out(const Architecture& architecture, std::string_view name) {
   return std::ranges::any_of(architecture.left_out,
-                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+                             [name](std::string_view begin) { return name.starts_with(begin); }) ||
+         std::ranges::any_of(architecture.derived, [name](std::string_view end) { return name.ends_with(end); });
 }
 
 Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files) {

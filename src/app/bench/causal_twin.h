@@ -16,6 +16,7 @@ class CausalTwin final : public Backend {
   /// Borrows the backend. Precondition: its model fills masks.
   explicit CausalTwin(Backend& backend) : backend_(backend), desc_(backend.desc()) {
     desc_.mask.reset();
+    desc_.modes.clear();
     desc_.causal_block = 1;
     desc_.logit_shift = 1;
     desc_.block_length = 1;

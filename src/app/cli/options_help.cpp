@@ -51,7 +51,7 @@ std::string preset_text(const PresetInfo& preset) {
   };
   const std::string before = out;
   const GenerateOptions& set = preset.options;
-  const MethodChoice* choices[] = {&set.decoder, &set.window, &set.cache, &set.suffix, &set.smoothing};
+  const MethodChoice* choices[] = {&set.decoder, &set.window, &set.cache, &set.suffix, &set.smoothing, &set.mode};
   for (std::size_t i = 0; i < options_info().parts.size(); ++i)
     add(options_info().parts[i].selector, *choices[i], options_info().parts[i]);
   return out + (out == before ? " the defaults" : "") + "\n";

@@ -33,9 +33,10 @@ std::string_view finish_name(FinishReason reason) {
 std::string stats_line(const Generation& generation, std::string_view arithmetic) {
   const GenerateStats& stats = generation.stats;
   return fmt::format(
-      "answer {} tokens, {:.1f} tok/s · canvas {} tokens, {:.1f} tok/s · {:.2f} ms/step · NFE {} · seed {} · #{}{}{}",
+      "answer {} tokens, {:.1f} tok/s · canvas {} tokens, {:.1f} tok/s · {:.2f} ms/step · NFE {}{} · seed {} · #{}{}{}",
       stats.answer_tokens, ratio(stats.answer_tokens, stats.seconds), stats.committed_tokens,
       ratio(stats.committed_tokens, stats.seconds), ratio(stats.seconds * 1e3, stats.steps), stats.nfe,
+      stats.rounds == 0 ? "" : fmt::format(" · {:.1f} tokens/round", ratio(stats.round_tokens, stats.rounds)),
       generation.options.seed, hash_text(generation.hash), arithmetic.empty() ? "" : " · ", arithmetic);
 }
 
@@ -61,6 +62,9 @@ nlohmann::ordered_json stats_json(const GenerateStats& stats) {
           {"nfe", stats.nfe},
           {"forced", stats.forced},
           {"second_passes", stats.second_passes},
+          {"rounds", stats.rounds},
+          {"round_tokens", stats.round_tokens},
+          {"tokens_per_round", ratio(stats.round_tokens, stats.rounds)},
           {"rows_forwarded", stats.rows_forwarded},
           {"rows_scored", stats.rows_scored},
           {"seconds", stats.seconds},

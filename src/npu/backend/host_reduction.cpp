@@ -73,7 +73,8 @@ class Reduction {
     if (!choose_[i] && !count_[i]) return;
     double key = static_cast<double>(t.logit);
     if (noisy)
-      key = key / r_.temperature + gumbel(r_.rng, RngPurpose::kToken, r_.step, static_cast<std::uint32_t>(position_),
+      key = key / r_.temperature + gumbel(r_.rng, RngPurpose::kToken, r_.step,
+                                          static_cast<std::uint32_t>(position_ + r_.draw_ahead),
                                           static_cast<std::uint32_t>(t.token));
     const auto offer = [&](Candidate& best) {
       if (best.token == -1 || key > best.key || (key == best.key && t.token < best.token))

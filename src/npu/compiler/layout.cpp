@@ -347,8 +347,8 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
 }
 
 bool RopePlace::serves(const op::Rope& o) const {
-  return spec.head_dim == o.head_dim && spec.dims == o.dims && spec.layout == o.layout && spec.theta == o.theta &&
-         spec.scale == o.scale && (spec.factors == o.factors || spec.factors == kNoId);
+  return spec.head_dim == o.head_dim && spec.layout == o.layout && spec.turns_like(o) &&
+         (spec.factors == o.factors || spec.factors == kNoId);
 }
 
 const WeightPlace* ModelLayout::find(WeightId weight, WeightUse use) const {

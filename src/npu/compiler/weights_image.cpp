@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/rope.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu {
@@ -93,14 +94,12 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
   std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
   for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = kBf16One;  // lanes that do not rotate
   const std::int64_t half = spec.dims / 2;
+  const std::vector<float> frequencies = rope_frequencies(spec, factors);
+  const double magnitude = rope_magnitude(spec, position);
   for (std::int64_t j = 0; j < half; ++j) {
-    const float exponent = static_cast<float>(2 * j) / static_cast<float>(spec.dims);
-    float frequency =
-        1.f / static_cast<float>(std::pow(static_cast<double>(spec.theta), static_cast<double>(exponent)));
-    if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
-    const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * spec.scale));
-    const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle)),
-               minus = f64_to_bf16(-std::sin(angle));
+    const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[static_cast<std::size_t>(j)]);
+    const double turned = magnitude * std::sin(angle);
+    const Bf16 cos = f64_to_bf16(magnitude * std::cos(angle)), sin = f64_to_bf16(turned), minus = f64_to_bf16(-turned);
     if (rope.halves) {
       rows[static_cast<std::size_t>(j)] = cos;
       rows[vlen + static_cast<std::size_t>(j)] = sin;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/rope.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu::reference {
@@ -146,9 +147,11 @@ void Executor::run(const op::ScoreHead& o) {
 void Executor::run(const op::Rope& o) {
   std::vector<float> factors;
   if (o.factors != kNoId && weights_[static_cast<std::size_t>(o.factors)].present()) factors = weight_row(o.factors, 0);
+  const std::vector<float> frequencies = rope_frequencies(o, factors);
   const std::int64_t half = o.dims / 2;
   for (std::size_t r = 0; r < rows_.size(); ++r)
     for (std::int64_t head = 0; head < o.heads; ++head) {
+      const double magnitude = rope_magnitude(o, rows_[r].position);
       const std::vector<Bf16>& x = value(o.x)[r];
       std::vector<Bf16>& out = value(o.out)[r];
       for (std::int64_t d = o.dims; d < o.head_dim; ++d) {
@@ -160,13 +163,10 @@ void Executor::run(const op::Rope& o) {
         const auto a = static_cast<std::size_t>(map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j : j))),
                    b = static_cast<std::size_t>(
                        map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j + 1 : j + half)));
-        // Frequencies as in the CPU's table; angles in double, rounded once.
-        const float exponent = static_cast<float>(2 * j) / static_cast<float>(o.dims);
-        float frequency =
-            1.f / static_cast<float>(std::pow(static_cast<double>(o.theta), static_cast<double>(exponent)));
-        if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
-        const auto angle = static_cast<double>(static_cast<float>(rows_[r].position) * (frequency * o.scale));
-        const Bf16 cos = f64_to_bf16(std::cos(angle)), sin = f64_to_bf16(std::sin(angle));
+        // Angles in double, rounded once.
+        const auto angle =
+            static_cast<double>(static_cast<float>(rows_[r].position) * frequencies[static_cast<std::size_t>(j)]);
+        const Bf16 cos = f64_to_bf16(magnitude * std::cos(angle)), sin = f64_to_bf16(magnitude * std::sin(angle));
         const Bf16 minus = static_cast<Bf16>(sin ^ 0x8000);
         out[a] = bf16_add(bf16_mul(x[a], cos), bf16_mul(x[b], minus));
         out[b] = bf16_add(bf16_mul(x[b], cos), bf16_mul(x[a], sin));

@@ -24,7 +24,12 @@ constexpr std::string_view kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr std::string_view kBailingGgml =
     R"('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
-// Without the last alternative of kGpt2Pattern; what it would match is a piece anyway, because it is between matches.
+// Mistral's: words end where a capital follows a small letter, and digits stay alone.
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekkenGgml =
+    R"([^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Without the last alternative of kGpt2Pattern; what it would match is a piece anyway, being between matches.
 constexpr std::string_view kGpt2Ggml = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
 
 std::vector<TokenizerPreset> make_presets() {
@@ -36,6 +41,7 @@ std::vector<TokenizerPreset> make_presets() {
   // NFC is part of the original tokenizer; llama.cpp leaves it out.
   presets.push_back({"qwen2", {"deepseek-r1-qwen"}, list(kQwen2), {list(kQwen2Ggml)}, true});
   presets.push_back({"llama-bpe", {"llama3", "llama-v3"}, list(kLlama3), {list(kLlama3Ggml)}, false, true, true});
+  presets.push_back({"tekken", {}, list(kTekken), {list(kTekkenGgml)}, false, true});
   presets.push_back({"gpt-2", {}, list(kGpt2Pattern), {list(kGpt2Ggml)}});
   presets.push_back({"default", {}, list(R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Ggml, R"(\p{N}+)", "[0-9][0-9][0-9]"), {}});
   return presets;

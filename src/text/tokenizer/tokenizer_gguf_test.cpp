@@ -70,7 +70,7 @@ TEST(TokenizerGguf, SpecSurvivesTheFile) {
 TEST(TokenizerGguf, EveryPresetAndAliasIsKnown) {
   const std::vector<std::string> names = Tokenizer::preset_names();
   for (const char* wanted : {"llada", "llada-moe", "bailingmoe", "bailingmoe2", "qwen2", "llama-bpe", "llama3",
-                             "llama-v3", "gpt-2", "default"}) {
+                             "llama-v3", "tekken", "gpt-2", "default"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), wanted), names.end()) << wanted;
   }
   for (const std::string& name : names) {

@@ -258,6 +258,78 @@ def llada2(ck, ties, config, ids):
     return rms_norm(x, ck.gain("model.norm.weight", hidden), eps) @ ck("lm_head.weight", ROWS, hidden).T
 
 
+def yarn_frequencies(rope, dims):
+    """YaRN (arXiv 2309.00071, 3.2): fast pairs keep theta^(-2j/dims), slow ones are divided by the factor."""
+    theta, length = rope["rope_theta"], rope["original_max_position_embeddings"]
+
+    def pair(turns):
+        return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = max(math.floor(pair(rope["beta_fast"])), 0), min(math.ceil(pair(rope["beta_slow"])), dims - 1)
+    assert 0 < low < high < dims // 2, "the ramp should show"
+    slow = torch.clamp((torch.arange(dims // 2) - low) / (high - low), 0, 1)
+    plain = theta ** (-2.0 * torch.arange(dims // 2) / dims)
+    return plain * (1 - slow) + plain / rope["factor"] * slow
+
+
+def yarn_rope(x, rope):
+    """cos and sin are times the ratio of the two temperatures 0.1 m ln(factor) + 1."""
+    half = x.shape[-1] // 2
+    over, under = (0.1 * rope[m] * math.log(rope["factor"]) + 1 for m in ("mscale", "mscale_all_dim"))
+    angle = torch.arange(x.shape[0])[:, None] * yarn_frequencies(rope, x.shape[-1])[None, :]
+    cos, sin = (f(angle)[:, None, :] * over / under for f in (torch.cos, torch.sin))
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+
+def nemotron(ck, config, ids, block, adapter=None):
+    """Nemotron-Labs-Diffusion; `adapter(layer)`: (A, B, scale) of the low-rank addition to o_proj, or None."""
+    c, eps, rope = config, config["rms_norm_eps"], config["rope_parameters"]
+    hidden, heads, kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
+    d, inner = c["head_dim"], c["intermediate_size"]
+    x, visible = ck("encoder.embed_tokens.weight", ROWS, hidden, scale=0.5)[ids], block_mask(len(ids), block)
+    growth = 1 + rope["llama_4_scaling_beta"] * torch.log(
+        1 + torch.floor(torch.arange(len(ids)) / rope["original_max_position_embeddings"]))
+    for layer in range(c["num_hidden_layers"]):
+        p = f"encoder.layers.{layer}."
+        a = rms_norm(x, ck.gain(p + "input_layernorm.weight", hidden), eps)
+        q, k, v = ((a @ ck(f"{p}self_attn.{part}_proj.weight", n * d, hidden).T).reshape(len(ids), n, d)
+                   for part, n in (("q", heads), ("k", kv), ("v", kv)))
+        q, k = yarn_rope(q, rope) * growth[:, None, None], yarn_rope(k, rope)
+        mixed = attention(q, k, v, visible).reshape(len(ids), heads * d)
+        out = mixed @ ck(p + "self_attn.o_proj.weight", hidden, heads * d).T
+        if adapter is not None:
+            down, up, scale = adapter(layer)
+            out = out + scale * (mixed @ down.T) @ up.T
+        x = x + out
+        b = rms_norm(x, ck.gain(p + "post_attention_layernorm.weight", hidden), eps)
+        x = x + swiglu(b, ck(p + "mlp.gate_proj.weight", inner, hidden), ck(p + "mlp.up_proj.weight", inner, hidden),
+                       ck(p + "mlp.down_proj.weight", hidden, inner))
+    x = rms_norm(x, ck.gain("encoder.norm.weight", hidden), eps)
+    return x @ ck("diffusion_head.weight", ROWS, hidden).T
+
+
+# A ramp of YaRN and a growth of queries that 14 positions show.
+NEMOTRON_ROPE = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 4,
+                 "beta_fast": 0.3, "beta_slow": 0.02, "mscale": 1.0, "mscale_all_dim": 0.5,
+                 "llama_4_scaling_beta": 0.1}
+LORA_RANK, LORA_SCALE = 8, 4.0
+
+
+def lora(layer):
+    """The draft adapter of the published checkpoints: o_proj alone, scale = alpha / rank."""
+    p = f"base_model.model.encoder.layers.{layer}.self_attn.o_proj."
+    a = Checkpoint()
+    return a(p + "lora_A.weight", LORA_RANK, 128), a(p + "lora_B.weight", 64, LORA_RANK), LORA_SCALE
+
+
+def write_nemotron_variants(config):
+    """What the checkpoint says causally, and with the adapter in both directions."""
+    for name, block, adapter in (("causal", 1, None), ("lora", 0, lora), ("causal-lora", 1, lora)):
+        logits = nemotron(Checkpoint(), config, IDS, block, adapter)
+        np.save(HERE / f"nemotron-{name}.npy", logits.to(torch.float32).numpy())
+
+
 def config_of(architecture, **more):
     return {"architectures": [architecture], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
             "num_key_value_heads": 2, "vocab_size": ROWS, "max_position_embeddings": 128, "rms_norm_eps": 1e-6,
@@ -301,6 +373,10 @@ def models():
     yield "qwen2", config_of("Qwen2ForCausalLM", intermediate_size=96), qwen(1, bias=True)
     tied = {"tie_word_embeddings": True}
     yield "qwen3", config_of("Qwen3ForCausalLM", head_dim=32, intermediate_size=96) | tied, qwen(1, qk_norm=True)
+    nemotron_config = config_of("NemotronLabsDiffusionModel", rms_norm_eps=1e-5, head_dim=32, intermediate_size=96,
+                                block_size=8, rope_parameters=NEMOTRON_ROPE, **mask)
+    del nemotron_config["rope_theta"]
+    yield "nemotron", nemotron_config, lambda ck, ties, c, ids: nemotron(ck, c, ids, 0)
     yield "qwen3moe", config_of("Qwen3MoeForCausalLM", **QWEN_MOE), qwen_moe(1)
 
 
@@ -352,6 +428,8 @@ def main():
             assert gap > 1e-5, f"{name}: a choice is narrow, {gap}"
         if "n_group" in config:
             assert counts["groups"] > 0, f"{name}: no choice of groups or pools hangs on a tie"
+        if name == "nemotron":
+            write_nemotron_variants(config)
         np.save(HERE / f"{name}.npy", logits.to(torch.float32).numpy())
         text = {"config": config, "input_ids": IDS, "ties": counts, "tensors": ck.listing}
         lines = ",\n  ".join(json.dumps(entry) for entry in ck.listing)

@@ -1,0 +1,77 @@
+// The ways of decoding of models that were trained for several (Nemotron-Labs-Diffusion). ModeLoop runs them.
+#include <algorithm>
+
+#include "decode/registry.h"
+
+namespace dllm {
+namespace {
+
+/// What the loop of these models does in a way of its own. Decoders choose positions in the mode `diffusion` only.
+std::vector<std::string> replaced(std::vector<std::string> more = {}) {
+  std::vector<std::string> keys = {"block_origin", "defer_eos", "cfg_scale", "compat",
+                                   "window",       "cache",     "suffix",    "smoothing"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+auto trained_for(DecodingMode mode) {
+  return [mode](const ModelDesc& desc) -> Expected<void> {
+    if (desc.has_mode(mode)) return {};
+    return Error{ErrorCode::kUsage, "the model was not trained for this mode", "", "leave the option out"};
+  };
+}
+
+ModeEntry plain_mode(std::string name, std::string meaning, DecodingMode mode, std::vector<std::string> unread) {
+  return declare_method<ModeConfig>(std::move(name), std::move(meaning), OptionRows<NoOptions>{},
+                                    [mode](const NoOptions&, const MethodContext&) {
+                                      return std::make_unique<ModeConfig>(ModeConfig{mode});
+                                    })
+      .not_read(std::move(unread))
+      .only_for(trained_for(mode));
+}
+
+constexpr double kWidestDraft = 512;
+
+OptionRows<DraftOptions> draft_option_rows() {
+  using O = DraftOptions;
+  return {option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too"),
+          option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft")
+              .checked([](const O& o, const ModelDesc&) -> Expected<void> {
+                if (o.draft_min <= o.draft_max) return {};
+                return Error{ErrorCode::kUsage, "the widest draft is narrower than --draft-min", "", ""};
+              }),
+          option("draft_confidence", &O::draft_confidence, 0, 1, "",
+                 "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass"),
+          option("draft_objective", &O::draft_objective,
+                 {{"acceptance", DraftObjective::kAcceptance}, {"rate", DraftObjective::kRate}},
+                 "width by what became of the last draft, or for the most tokens per millisecond; the answer is the same"),
+          option("draft_latency", &O::draft_latency,
+                 "cost of a pass. nominal: of no machine; a file of dllm bench latency; auto: measured here and kept")
+              .only("with --draft-objective rate",
+                    [](const O& o) { return o.draft_objective == DraftObjective::kRate; })};
+}
+
+}  // namespace
+
+ModeEntry autoregressive_mode() {
+  return plain_mode("ar", "one token after the other", DecodingMode::kAutoregressive,
+                    replaced({"decoder", "block_length"}));
+}
+
+ModeEntry diffusion_mode() {
+  return plain_mode("diffusion", "blocks of masks; --algorithm chooses what a pass commits", DecodingMode::kDiffusion,
+                    replaced());
+}
+
+ModeEntry self_speculation_mode() {
+  return declare_method<ModeConfig>(
+             "self-speculation", "the words of ar in fewer passes: the model verifies drafts of its own",
+             draft_option_rows(),
+             [](const DraftOptions& options, const MethodContext&) {
+               return std::make_unique<ModeConfig>(ModeConfig{DecodingMode::kSelfSpeculation, options});
+             })
+      .not_read(replaced({"decoder", "block_length"}))
+      .only_for(trained_for(DecodingMode::kSelfSpeculation));
+}
+
+}  // namespace dllm
