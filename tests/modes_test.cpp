@@ -50,7 +50,9 @@ class Speculation {
   }
 
   /// Of different lengths, so that rounds of a batch begin at different positions.
-  static std::vector<std::vector<TokenId>> prompts() { return {{3, 1, 4, 1, 5, 9}, {2}, {7, 1, 8, 2, 8, 1, 8, 2, 8, 4}}; }
+  static std::vector<std::vector<TokenId>> prompts() {
+    return {{3, 1, 4, 1, 5, 9}, {2}, {7, 1, 8, 2, 8, 1, 8, 2, 8, 4}};
+  }
 
  private:
   std::shared_ptr<const Model> model_;
@@ -76,9 +78,8 @@ Brought expect_lossless(const Variant& variant) {
   }
   Brought brought;
   const auto three = speculation.backend(3);
-  const OptionMap windows[] = {{{"draft_min", 2}, {"draft_max", 2}},
-                               {{"draft_min", 5}, {"draft_max", 32}, {"draft_confidence", 0.5}},
-                               {}};
+  const OptionMap windows[] = {
+      {{"draft_min", 2}, {"draft_max", 2}}, {{"draft_min", 5}, {"draft_max", 32}, {"draft_confidence", 0.5}}, {}};
   for (const OptionMap& window : windows) {
     const ResolvedOptions resolved = speculation.resolved("self-speculation", window);
     for (const std::int32_t batch : {1, 3}) {
@@ -94,7 +95,8 @@ Brought expect_lossless(const Variant& variant) {
 }
 
 RandomModel tiny(TensorType type = TensorType::kF32, std::uint64_t seed = 1) {
-  return {.architecture = "nemotron_labs_diffusion", .width = 64, .heads = 2, .kv_heads = 1, .type = type, .seed = seed};
+  return {
+      .architecture = "nemotron_labs_diffusion", .width = 64, .heads = 2, .kv_heads = 1, .type = type, .seed = seed};
 }
 
 TEST(Speculation, GreedyIsAutoregression) {
@@ -114,7 +116,8 @@ TEST(Speculation, SampledIsAutoregressionWithTheSameSeed) {
     const Brought brought = expect_lossless(variant);
     all.rounds += brought.rounds, all.tokens += brought.tokens;
   }
-  EXPECT_GT(all.tokens, all.rounds + all.rounds / 4) << "drafts with the noise of their position should be right at times";
+  EXPECT_GT(all.tokens, all.rounds + all.rounds / 4)
+      << "drafts with the noise of their position should be right at times";
 }
 
 TEST(Speculation, OptionsAreThoseOfTheMode) {
@@ -139,7 +142,8 @@ TEST(Speculation, OptionsAreThoseOfTheMode) {
   given.mode = {"self-speculation", {{"draft_min", 9}, {"draft_max", 8}}};
   EXPECT_NE(error(given, model->desc()).find("--draft-max"), std::string::npos);
   given.mode = {"self-speculation", {{"draft_latency", "nominal"}}};
-  EXPECT_NE(error(given, model->desc()).find("--draft-latency"), std::string::npos) << "read with --draft-objective rate";
+  EXPECT_NE(error(given, model->desc()).find("--draft-latency"), std::string::npos)
+      << "read with --draft-objective rate";
   given.mode = {"ar", {{"draft_min", 4}}};
   EXPECT_NE(error(given, model->desc()).find("--draft-min"), std::string::npos);
 

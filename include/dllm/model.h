@@ -31,7 +31,10 @@ struct LoadOptions {
   std::string numerics;
   std::string backend;  ///< cpu (empty), or npu: programs compiled for a simulated device, bit-exact and slow
   std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
-  std::vector<std::string> device_changes;  ///< npu: overridden keys of the profile, "numerics.weight=mxint8:32:ocp"
+  /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
+  /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
+  std::vector<std::string> lora, lora_draft;
+  std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
   bool warnings = true;                     ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};

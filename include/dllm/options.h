@@ -12,9 +12,9 @@
 
 #include "dllm/error.h"
 
-/// How an answer is decoded. Decoding has six parts: decoder, window, cache policy, suffix policy, smoothing, mode. Each
-/// part is a method chosen by name. A method declares its options in its own source file; flags, environment variables,
-/// help, JSON and checks are derived from that declaration. This header names none of them.
+/// How an answer is decoded. Decoding has six parts: decoder, window, cache policy, suffix policy, smoothing, mode.
+/// Each part is a method chosen by name. A method declares its options in its own source file; flags, environment
+/// variables, help, JSON and checks are derived from that declaration. This header names none of them.
 namespace dllm {
 
 /// The value of an option. Choices are strings.

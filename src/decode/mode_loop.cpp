@@ -58,7 +58,7 @@ bool ModeLoop::wants_draft() {
 }
 
 DecodeContext ModeLoop::context() const {
-  return {canvas_,      block_,       block_step_, block_masks_, static_cast<std::uint32_t>(counters_.steps),
+  return {canvas_,      block_,          block_step_, block_masks_, static_cast<std::uint32_t>(counters_.steps),
           options_.rng, options_.latency};
 }
 

@@ -59,7 +59,7 @@ namespace dllm {
 
 #define DLLM_SMOOTHINGS(X) X(iter_smooth)
 
-#define DLLM_MODES(X)    \
+#define DLLM_MODES(X)      \
   X(self_speculation_mode) \
   X(autoregressive_mode)   \
   X(diffusion_mode)

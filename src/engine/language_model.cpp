@@ -21,6 +21,24 @@ Expected<ModelSource> open_or_embedded(const std::string& path) {
   return source_from_gguf(std::move(file));
 }
 
+namespace {
+
+Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& options) {
+  std::vector<AdapterRequest> requests;
+  for (const auto& [texts, drafts_only] : {std::pair(&options.lora, false), std::pair(&options.lora_draft, true)})
+    for (const std::string& text : *texts) {
+      DLLM_TRY(AdapterRequest request, parse_adapter_request(text, drafts_only));
+      requests.push_back(std::move(request));
+    }
+  // A weight cache is known by the model alone.
+  if (!requests.empty() && !options.weight_cache.empty())
+    return Error{ErrorCode::kUsage, "a weight cache holds the model without adapters", "--weight-cache",
+                 "leave the option out"};
+  return requests;
+}
+
+}  // namespace
+
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
   DLLM_TRY(auto source, open_or_embedded(path));
@@ -29,7 +47,8 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};
   // Both parts of a load can take seconds: reading a vocabulary and packing weights.
   if (options.progress && !options.progress(0)) return stopped;
-  DLLM_TRY(impl->model, Model::load(std::move(source), impl->log));
+  DLLM_TRY(const auto adapters, adapter_requests(options));
+  DLLM_TRY(impl->model, Model::load(std::move(source), impl->log, adapters));
   if (options.progress && !options.progress(0)) return stopped;
   DLLM_TRY(impl->running, entry->make(*impl->model, path, options, impl->log));
   DLLM_CHECK_OK(impl->model->check());

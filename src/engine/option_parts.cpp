@@ -58,7 +58,8 @@ std::vector<OptionPart> make_parts() {
   std::vector<OptionPart> parts = {
       {"decoder",
        selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",
-                "threshold; native for models of several modes; low-confidence for autoregressive models", decoder_list),
+                "threshold; native for models of several modes; low-confidence for autoregressive models",
+                decoder_list),
        &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders()),
        [](const ModelDesc& desc) -> std::string {
          if (!desc.modes.empty()) return "native";

@@ -103,6 +103,24 @@ Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolve
   return {};
 }
 
+/// What the loop of a model with several modes is made of.
+struct ModeStart {
+  const ModelDesc& desc;
+  const ResolvedOptions& resolved;
+  const LatencyTable* latency;
+  bool replays;
+};
+
+Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas canvas, Method method, KvCache& cache) {
+  if (start.replays)
+    return Error{ErrorCode::kUsage, "recordings hold the passes of models with one way of decoding", "--replay",
+                 "give such a model"};
+  DLLM_TRY(ModeLoopOptions options, mode_options(start.resolved, start.desc, start.latency));
+  if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
+  return std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options),
+                                    cache);
+}
+
 }  // namespace
 
 Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
@@ -154,13 +172,8 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
   if (!desc.modes.empty()) {
-    if (replay != nullptr)
-      return Error{ErrorCode::kUsage, "recordings hold the passes of models with one way of decoding", "--replay",
-                   "give such a model"};
-    DLLM_TRY(ModeLoopOptions options, mode_options(resolved, desc, latency));
-    if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
-    sequence->loop_ = std::make_unique<ModeLoop>(desc, std::move(canvas), std::move(method.decoder),
-                                                 std::move(options), *sequence->cache_);
+    const ModeStart start{desc, resolved, latency, replay != nullptr};
+    DLLM_TRY(sequence->loop_, start_mode(start, std::move(canvas), std::move(method), *sequence->cache_));
     return sequence;
   }
   if (replay != nullptr) {

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/try.h"
@@ -13,7 +15,8 @@ Expected<std::shared_ptr<const Model>> Model::load(const std::string& path, cons
   return load(std::move(source), log);
 }
 
-Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log& log) {
+Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log& log,
+                                                   std::span<const AdapterRequest> adapters) {
   std::shared_ptr<Model> model(new Model);
   model->source_ = std::move(source);
   const Metadata& metadata = model->metadata();
@@ -38,6 +41,7 @@ Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log
   auto desc = describe(*model->architecture_, metadata, facts, model->tokenizer(), log);
   if (!desc) return in_file(std::move(desc).error());
   model->desc_ = *std::move(desc);
+  if (auto opened = model->open_adapters(adapters); !opened) return std::move(opened).error();
   if (auto bound = model->bind_weights(); !bound) return in_file(std::move(bound).error());
   return std::shared_ptr<const Model>(std::move(model));
 }
@@ -95,10 +99,32 @@ WeightView Model::bind(const WeightDecl& decl, const std::vector<SourceTensor>& 
   return view;
 }
 
+Expected<void> Model::check() const {
+  for (const Adapter& adapter : adapters_) DLLM_CHECK_OK(check_unchanged(adapter.files));
+  return source_.check();
+}
+
+/// The one of the source first. Tensors get names of their own, as several adapters may change one matrix.
+Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
+  DLLM_TRY(Adapter own, take_draft_adapter(metadata(), source_.tensors));
+  if (!own.parts.empty()) adapters_.push_back(std::move(own));
+  for (const AdapterRequest& request : requests) {
+    if (request.drafts_only && desc_.modes.empty())
+      return Error{ErrorCode::kUsage, "the model makes no drafts", "--lora-draft", "give --lora"};
+    DLLM_TRY(Adapter adapter, open_adapter(request, *architecture_, desc_.heads, desc_.kv_heads));
+    for (AdapterPart& part : adapter.parts)
+      for (SourceTensor* half : {&part.a, &part.b})
+        half->name = fmt::format("adapter{}.{}", adapters_.size(), half->name);
+    adapters_.push_back(std::move(adapter));
+  }
+  return check_adapters(architecture_->build(desc_, {1, 1}), adapters_);
+}
+
 Expected<void> Model::bind_weights() {
   const Graph graph = build({1, 1});
-  DLLM_TRY(const auto tensors,
-           split_fused(source_.tensors, desc_.heads * desc_.head_dim, desc_.kv_heads * desc_.head_dim));
+  DLLM_TRY(auto tensors, split_fused(source_.tensors, desc_.heads * desc_.head_dim, desc_.kv_heads * desc_.head_dim));
+  for (const Adapter& adapter : adapters_)
+    for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, part.b});
   DLLM_CHECK_OK(check_tensors(graph, tensors));
   for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};

@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/log.h"
 #include "dllm/error.h"
+#include "model/adapter.h"
 #include "model/architecture.h"
 #include "model/model_desc.h"
 #include "model/source.h"
@@ -19,9 +21,11 @@ namespace dllm {
 /// load(), so any number of backends and threads may share it.
 class Model {
  public:
-  /// Errors: unknown architecture, missing or unknown tensors, shapes that contradict the metadata (tensor, both
-  /// shapes), contradictory keys. A tokenizer that is absent or does not parse is not an error here.
-  static Expected<std::shared_ptr<const Model>> load(ModelSource source, const Log& log = Log());
+  /// Errors: unknown architecture, missing or surplus tensors, shapes that contradict the metadata (tensor, both
+  /// shapes), contradictory keys. A tokenizer that is absent or does not parse is no error here.
+  /// `adapters`: opened too, on top of the one for drafts that the source may contain.
+  static Expected<std::shared_ptr<const Model>> load(ModelSource source, const Log& log = Log(),
+                                                     std::span<const AdapterRequest> adapters = {});
   static Expected<std::shared_ptr<const Model>> load(const std::string& path, const Log& log = Log());
 
   const ModelDesc& desc() const { return desc_; }
@@ -29,23 +33,25 @@ class Model {
   const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
   const Weights& weights() const { return weights_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return source_.files; }
-  /// Like ModelSource::check().
-  Expected<void> check() const { return source_.check(); }
-  /// Null if the file has none, or none that this build can read (reported when the model was loaded).
+  /// As ModelSource::check().
+  Expected<void> check() const;
+  /// Null if the file has none, or none that this build reads (reported when the model was loaded).
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// The tokenizer, or why there is none.
   Expected<const Tokenizer*> require_tokenizer() const;
   const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
 
-  Graph build(StepShape shape) const { return architecture_->build(desc_, shape); }
+  Graph build(StepShape shape) const { return with_adapters(architecture_->build(desc_, shape), adapters_); }
 
  private:
   Model() = default;
   Expected<void> load_text(const Log& log);
+  Expected<void> open_adapters(std::span<const AdapterRequest> requests);
   Expected<void> bind_weights();
   WeightView bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors);  ///< after check_tensors()
 
   ModelSource source_;
+  std::vector<Adapter> adapters_;
   const Architecture* architecture_ = nullptr;
   ModelDesc desc_;
   Weights weights_;

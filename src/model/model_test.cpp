@@ -185,6 +185,22 @@ const std::vector<MetadataDamage>& metadata_damages() {
       {"RopeBaseIsZero", set("llada.rope.freq_base", V::f32(0.f)), kInvalidFile, "0 is not a valid rope base"},
       {"OddRope", set("llada.rope.dimension_count", V::u32(15)), kInvalidFile, "15 rotated dims"},
       {"RopeWiderThanHeads", set("llada.rope.dimension_count", V::u32(32)), kInvalidFile, "32 rotated dims"},
+      {"EpsilonIsZero", set("llada.attention.layer_norm_rms_epsilon", V::f32(0.f)), kInvalidFile, "valid epsilon"},
+      {"Experts", set("llada.expert_count", V::u32(8)), kUnsupported, "expert_count = 8"},
+      {"SlidingWindow", set("llada.attention.sliding_window", V::u32(4096)), kUnsupported, "sliding_window"},
+      {"MaskOutside", set("tokenizer.ggml.mask_token_id", V::u32(272)), kInvalidFile, "272"},
+      {"BlockLengthIsZero", set("diffusion.block_length", V::u32(0)), kInvalidFile, "0 is not a valid block length"},
+      {"CanvasLengthIsZero", set("dllm.canvas_length", V::u32(0)), kInvalidFile, "0 is not a valid canvas length"},
+      {"CanvasLengthIsText", set("dllm.canvas_length", V::string("64")), kInvalidFile, "dllm.canvas_length"},
+      {"ShiftIsANumber", set("diffusion.shift_logits", V::u32(1)), kInvalidFile, "diffusion.shift_logits"},
+  };
+  return all;
+}
+
+const std::vector<MetadataDamage>& rope_damages() {
+  using enum ErrorCode;
+  using V = MetaValue;
+  static const std::vector<MetadataDamage> all = {
       {"LongRope", set("llada.rope.scaling.type", V::string("longrope")), kUnsupported, "rope scaling 'longrope'"},
       {"YarnWithoutFactor", set("llada.rope.scaling.type", V::string("yarn")), kInvalidFile, "rope.scaling.factor"},
       {"YarnWithoutContext",
@@ -210,14 +226,6 @@ const std::vector<MetadataDamage>& metadata_damages() {
          s.metadata.set("llada.rope.dimension_count", V::u32(8));
        },
        kUnsupported, "not all of their lanes turn"},
-      {"EpsilonIsZero", set("llada.attention.layer_norm_rms_epsilon", V::f32(0.f)), kInvalidFile, "valid epsilon"},
-      {"Experts", set("llada.expert_count", V::u32(8)), kUnsupported, "expert_count = 8"},
-      {"SlidingWindow", set("llada.attention.sliding_window", V::u32(4096)), kUnsupported, "sliding_window"},
-      {"MaskOutside", set("tokenizer.ggml.mask_token_id", V::u32(272)), kInvalidFile, "272"},
-      {"BlockLengthIsZero", set("diffusion.block_length", V::u32(0)), kInvalidFile, "0 is not a valid block length"},
-      {"CanvasLengthIsZero", set("dllm.canvas_length", V::u32(0)), kInvalidFile, "0 is not a valid canvas length"},
-      {"CanvasLengthIsText", set("dllm.canvas_length", V::string("64")), kInvalidFile, "dllm.canvas_length"},
-      {"ShiftIsANumber", set("diffusion.shift_logits", V::u32(1)), kInvalidFile, "diffusion.shift_logits"},
   };
   return all;
 }
@@ -234,6 +242,8 @@ TEST_P(DamagedModel, IsAnErrorThatNamesThePlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, DamagedModel, ::testing::ValuesIn(metadata_damages()),
+                         [](const auto& damage) { return std::string(damage.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rope, DamagedModel, ::testing::ValuesIn(rope_damages()),
                          [](const auto& damage) { return std::string(damage.param.name); });
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "model/adapter.h"
 #include "model/architecture.h"
 #include "model/describe.h"
 #include "model/hf_config.h"
@@ -303,14 +304,18 @@ Expected<void> check_model(const Architecture& architecture, const ModelSource& 
   DLLM_TRY(const auto tokenizer, Tokenizer::create(std::move(spec)));
   const Log silent([](LogLevel, const std::string&) {});
   DLLM_TRY(const ModelDesc desc, describe(architecture, source.metadata, facts, &tokenizer, silent));
-  DLLM_TRY(const auto tensors, split_fused(source.tensors, desc.heads * desc.head_dim, desc.kv_heads * desc.head_dim));
-  return check_tensors(architecture.build(desc, {1, 1}), tensors);
+  DLLM_TRY(auto tensors, split_fused(source.tensors, desc.heads * desc.head_dim, desc.kv_heads * desc.head_dim));
+  DLLM_TRY(const Adapter adapter, take_draft_adapter(source.metadata, tensors));
+  const Graph graph = architecture.build(desc, {1, 1});
+  DLLM_CHECK_OK(check_adapters(graph, {&adapter, 1}));
+  return check_tensors(graph, tensors);
 }
 
 /// Keeps the bytes of a checkpoint's tensors alive.
 struct CheckpointBytes {
   std::shared_ptr<const Safetensors> files;
   std::vector<GeneratedTensor> generated;
+  std::shared_ptr<const void> adapter;
 };
 
 Expected<void> add_generated(const Architecture& architecture, const HfConfig& config, CheckpointBytes& bytes,
@@ -349,6 +354,13 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
   DLLM_CHECK_OK(drop_tied_head(config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));
   DLLM_CHECK_OK(mark_permuted(*architecture, source));
+  ModelDesc defaults;
+  architecture->set_defaults(defaults);
+  if (!defaults.modes.empty()) {
+    DLLM_TRY(Adapter adapter, add_draft_adapter(directory, *architecture, source.metadata, source.tensors));
+    source.files.insert(source.files.end(), adapter.files.begin(), adapter.files.end());
+    owner->adapter = std::move(adapter.owner);
+  }
   if (auto sound = check_model(*architecture, source); !sound) {
     Error error = std::move(sound).error();
     error.where = error.where.empty() ? directory : directory + ", " + error.where;

@@ -19,7 +19,25 @@ namespace {
 /// The raw prompt; bos still precedes it if the file requires it.
 constexpr const char* kRawTemplate = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
+void add_adapters(Flags& flags, LoadOptions& load) {
+  flags.add({.names = {"--lora"},
+             .value = "PATH[:SCALE]",
+             .help = "low-rank adapter, a GGUF file or a PEFT folder; may be repeated",
+             .default_text = "none",
+             .takes_path = true,
+             .apply = into(load.lora),
+             .rare = true});
+  flags.add({.names = {"--lora-draft"},
+             .value = "PATH[:SCALE]",
+             .help = "the same for drafts only, with --mode",
+             .default_text = "none",
+             .takes_path = true,
+             .apply = into(load.lora_draft),
+             .rare = true});
+}
+
 void add_backend(Flags& flags, LoadOptions& load) {
+  add_adapters(flags, load);
   std::vector<std::string> names;
   for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   flags.add(

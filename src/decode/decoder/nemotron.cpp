@@ -118,11 +118,10 @@ DecoderEntry nemotron(const char* name, const char* meaning, OptionRows<O> rows)
 
 DecoderEntry native_decoder() {
   using O = NativeOptions;
-  return nemotron<Native, O>(
-      "native", "every position of enough confidence, in so many passes per block (Nemotron)",
-      {threshold_row<O>(),
-       option("block_passes", &O::block_passes, 1, kMostPositions, "passes", "the last of them commits all of a block")
-           .otherwise("as many as a block has positions")});
+  return nemotron<Native, O>("native", "every position of enough confidence, in so many passes per block (Nemotron)",
+                             {threshold_row<O>(), option("block_passes", &O::block_passes, 1, kMostPositions, "passes",
+                                                         "the last of them commits all of a block")
+                                                      .otherwise("as many as a block has positions")});
 }
 
 DecoderEntry confidence_ref_decoder() {

@@ -22,10 +22,9 @@ auto trained_for(DecodingMode mode) {
 }
 
 ModeEntry plain_mode(std::string name, std::string meaning, DecodingMode mode, std::vector<std::string> unread) {
-  return declare_method<ModeConfig>(std::move(name), std::move(meaning), OptionRows<NoOptions>{},
-                                    [mode](const NoOptions&, const MethodContext&) {
-                                      return std::make_unique<ModeConfig>(ModeConfig{mode});
-                                    })
+  return declare_method<ModeConfig>(
+             std::move(name), std::move(meaning), OptionRows<NoOptions>{},
+             [mode](const NoOptions&, const MethodContext&) { return std::make_unique<ModeConfig>(ModeConfig{mode}); })
       .not_read(std::move(unread))
       .only_for(trained_for(mode));
 }
@@ -34,21 +33,21 @@ constexpr double kWidestDraft = 512;
 
 OptionRows<DraftOptions> draft_option_rows() {
   using O = DraftOptions;
-  return {option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too"),
-          option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft")
-              .checked([](const O& o, const ModelDesc&) -> Expected<void> {
-                if (o.draft_min <= o.draft_max) return {};
-                return Error{ErrorCode::kUsage, "the widest draft is narrower than --draft-min", "", ""};
-              }),
-          option("draft_confidence", &O::draft_confidence, 0, 1, "",
-                 "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass"),
-          option("draft_objective", &O::draft_objective,
-                 {{"acceptance", DraftObjective::kAcceptance}, {"rate", DraftObjective::kRate}},
-                 "width by what became of the last draft, or for the most tokens per millisecond; the answer is the same"),
-          option("draft_latency", &O::draft_latency,
-                 "cost of a pass. nominal: of no machine; a file of dllm bench latency; auto: measured here and kept")
-              .only("with --draft-objective rate",
-                    [](const O& o) { return o.draft_objective == DraftObjective::kRate; })};
+  return {
+      option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too"),
+      option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft")
+          .checked([](const O& o, const ModelDesc&) -> Expected<void> {
+            if (o.draft_min <= o.draft_max) return {};
+            return Error{ErrorCode::kUsage, "the widest draft is narrower than --draft-min", "", ""};
+          }),
+      option("draft_confidence", &O::draft_confidence, 0, 1, "",
+             "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass"),
+      option("draft_objective", &O::draft_objective,
+             {{"acceptance", DraftObjective::kAcceptance}, {"rate", DraftObjective::kRate}},
+             "width by what became of the last draft, or for the most tokens per millisecond; the answer is the same"),
+      option("draft_latency", &O::draft_latency,
+             "cost of a pass. nominal: of no machine; a file of dllm bench latency; auto: measured here and kept")
+          .only("with --draft-objective rate", [](const O& o) { return o.draft_objective == DraftObjective::kRate; })};
 }
 
 }  // namespace

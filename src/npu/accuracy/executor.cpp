@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/parallel.h"
+#include "graph/rope.h"
 
 namespace dllm::npu::accuracy {
 
@@ -179,14 +180,12 @@ const Executor::RopeRow& Executor::rope_row(const op::Rope& o, Position position
   RopeRow& row = at->second;
   if (!fresh) return row;
   const std::vector<float> factors = present(o.factors) ? weight_row(weight(o.factors), 0) : std::vector<float>();
-  for (std::int64_t j = 0; j < o.dims / 2; ++j) {
-    // The same frequencies as the CPU's table; angles in double, rounded once.
-    const float exponent = static_cast<float>(2 * j) / static_cast<float>(o.dims);
-    float frequency = 1.f / static_cast<float>(std::pow(static_cast<double>(o.theta), static_cast<double>(exponent)));
-    if (!factors.empty()) frequency /= factors[static_cast<std::size_t>(j)];
-    const auto angle = static_cast<double>(static_cast<float>(position) * (frequency * o.scale));
-    row.cos.push_back(round(std::cos(angle)));
-    row.sin.push_back(round(std::sin(angle)));
+  const double magnitude = rope_magnitude(o, position);
+  for (const float frequency : rope_frequencies(o, factors)) {
+    // Angles in double, rounded once.
+    const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
+    row.cos.push_back(round(magnitude * std::cos(angle)));
+    row.sin.push_back(round(magnitude * std::sin(angle)));
   }
   return row;
 }
