@@ -223,12 +223,30 @@ class ToolCalls(unittest.TestCase):
             streamed = "".join(data["choices"][0]["delta"].get("content", "")
                                for name, data in server.events("/v1/chat/completions", body)[:-1])
             self.assertEqual(streamed, reply["message"]["content"])
+            self.other_apis_see_the_same(server, text)
             for field, value in (("tool_choice", "required"), ("tools", [{"type": "web"}])):
                 error = server.post("/v1/chat/completions", {**body, field: value}).json["error"]
                 self.assertEqual(error["param"], field)
             mask = server.get("/tokenizer_info").json["mask_token"]
             self.assertEqual(server.post("/v1/chat/completions", {**body, "messages": [
                 {"role": "user", "content": mask}]}).status, 400)
+
+    def other_apis_see_the_same(self, server, text):
+        tokens = server.post("/tokenize", {"content": text, "add_special": False}).json["count"]
+        tool = {"name": "weather", "input_schema": {"type": "object"}}
+        messages = [{"role": "user", "content": "Rain?"},
+                    {"role": "assistant", "content": [
+                        {"type": "tool_use", "id": "1", "name": "weather", "input": {"town": "Ulm"}}]},
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "yes"}]}]
+        reply = server.post("/v1/messages", {"messages": messages, "tools": [tool], "max_tokens": 8}).json
+        self.assertAlmostEqual(reply["usage"]["input_tokens"], tokens, delta=1)  # the beginning of the text
+        items = [{"role": "user", "content": "Rain?"},
+                 {"type": "function_call", "call_id": "1", "name": "weather", "arguments": '{"town": "Ulm"}'},
+                 {"type": "function_call_output", "call_id": "1", "output": "yes"}]
+        tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+        answer = server.post("/v1/responses", {"input": items, "tools": [tool], "max_output_tokens": 8}).json
+        self.assertEqual(answer["usage"]["input_tokens"], reply["usage"]["input_tokens"])
+        self.assertEqual(answer["tools"], [tool])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class ChatFormat final : public AnswerFormat {
   Json whole(const std::vector<Generation>& answers) override {
     Json choices = Json::array();
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      const ToolAnswer parsed = parse(answers[i].text);
+      const ToolAnswer parsed = parse_answer(answers[i].text, tools_);
       Json message = {{"role", "assistant"}, {"content", parsed.text}, {"refusal", nullptr}};
       if (!parsed.calls.empty()) {
         if (parsed.text.empty()) message["content"] = nullptr;
@@ -33,10 +33,7 @@ class ChatFormat final : public AnswerFormat {
     return json;
   }
 
-  std::string shown(const std::string& text, bool complete) override {
-    if (!tools_) return text;
-    return complete ? parse(text).text : text.substr(0, text_before_calls(text));
-  }
+  std::string shown(const std::string& text, bool complete) override { return shown_text(text, complete, tools_); }
   std::string opening() override {
     std::string text;
     for (std::size_t i = 0; i < choices_; ++i) text += chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr);
@@ -51,7 +48,7 @@ class ChatFormat final : public AnswerFormat {
     return sse(json);
   }
   std::string closing(std::size_t choice, const Generation& answer) override {
-    const ToolAnswer parsed = parse(answer.text);
+    const ToolAnswer parsed = parse_answer(answer.text, tools_);
     std::string text;
     if (!parsed.calls.empty()) text = chunk(choice, {{"tool_calls", calls_json(choice, parsed, true)}}, nullptr);
     Json json = chunk_json(choice, Json::object(), finish(answer, parsed));
@@ -72,9 +69,6 @@ class ChatFormat final : public AnswerFormat {
   std::string error(const ApiError& error) override { return sse(error_json(error, Dialect::kOpenAi)); }
 
  private:
-  ToolAnswer parse(const std::string& text) const {
-    return tools_ ? parse_tool_calls(text, *tools_) : ToolAnswer{text, {}};
-  }
   static std::string finish(const Generation& answer, const ToolAnswer& parsed) {
     return parsed.calls.empty() ? finish_name(answer) : "tool_calls";
   }
@@ -150,7 +144,7 @@ Expected<void> chat_completions(const CallPtr& call) {
   if (form && tools) return Error{ErrorCode::kUsage, "an answer with a form calls no tools", "template", ""};
   DLLM_TRY(GenerateOptions asked, read_options(fields, call->api.model, call->api.options));
   DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, call->api));
-  DLLM_TRY(const auto ids, conversation_ids(call->api, *list, tools));
+  DLLM_TRY(const auto ids, conversation_ids(call->api, {.system = "", .messages = *list}, tools));
   add_choices(request, ids, options, static_cast<std::size_t>(choices.value_or(1)));
   const std::size_t count = request.prompts.size();
   return answer(call, std::move(request), std::make_unique<ChatFormat>(call, logs, usage, count, std::move(tools)));

@@ -2,9 +2,12 @@
 // serve_limits_test.py).
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "serve/errors.h"
+#include "serve/formats.h"
 #include "serve/json.h"
-#include "serve/tools.h"
+#include "serve/tool_forms.h"
 
 namespace dllm::serve {
 namespace {
@@ -56,6 +59,171 @@ TEST(Tools, StreamsShowNoPartOfACall) {
     shown = std::max(shown, now);
   }
   EXPECT_EQ(whole.substr(0, shown), answer.text);
+}
+
+/// A call to format answers for; nothing is sent.
+class Formats : public ::testing::Test {
+ protected:
+  static Generation answered(const std::string& text) {
+    Generation answer;
+    answer.text = text;
+    answer.finish = FinishReason::kStop;
+    return answer;
+  }
+  static constexpr const char* kCalls =
+      "Let me see.\n<tool_call>{\"name\": \"weather\", \"arguments\": {\"town\": \"Ulm\"}}</tool_call>"
+      "<tool_call>{\"name\": \"time\"}</tool_call>";
+
+  /// The events of a stream of `answer`: of each its data.
+  static std::vector<Json> events(AnswerFormat& format, const Generation& answer) {
+    std::string text = format.opening(), shown;
+    for (std::size_t size = 0; size <= answer.text.size(); ++size) {
+      const bool complete = size == answer.text.size();
+      const std::string now = format.shown(answer.text.substr(0, size), complete);
+      if (now.size() > shown.size()) text += format.text(0, std::string_view(now).substr(shown.size()));
+      shown = std::max(shown, now, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    }
+    text += format.closing(0, answer);  // first: events are numbered
+    text += format.end({answer});
+    std::vector<Json> list;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("data: ")) list.push_back(Json::parse(line.substr(6)));
+    return list;
+  }
+
+  LanguageModel model_ = *LanguageModel::load("");
+  std::unique_ptr<Scheduler> scheduler_ = *Scheduler::create(model_, SchedulerOptions());
+  std::ostringstream log_;
+  Api api_{model_, *scheduler_, ServerOptions(), log_};
+  CallPtr call_ = std::make_shared<Call>(Call{api_, nullptr, "7", "", "/"});
+};
+
+TEST_F(Formats, AnthropicAnswersHaveBlocksOfTextAndCalls) {
+  const auto format = messages_format(call_, 3, weather());
+  const Json whole = format->whole({answered(kCalls)});
+  EXPECT_EQ(whole["stop_reason"], "tool_use");
+  ASSERT_EQ(whole["content"].size(), 3u);
+  EXPECT_EQ(whole["content"][0], Json::parse(R"({"type": "text", "text": "Let me see."})"));
+  EXPECT_EQ(whole["content"][1]["name"], "weather");
+  EXPECT_EQ(whole["content"][1]["input"], Json::parse(R"({"town": "Ulm"})"));
+  EXPECT_EQ(whole["content"][2]["input"], Json::object());
+  EXPECT_NE(whole["content"][1]["id"], whole["content"][2]["id"]);
+
+  // The pieces of a stream make the same blocks.
+  Json blocks = Json::array(), reason;
+  std::string json;
+  for (const Json& event : events(*messages_format(call_, 3, weather()), answered(kCalls))) {
+    if (event["type"] == "content_block_start") {
+      EXPECT_EQ(event["index"], blocks.size());
+      blocks.push_back(event["content_block"]);
+      json.clear();
+    } else if (event["type"] == "content_block_delta") {
+      const Json& delta = event["delta"];
+      if (delta["type"] == "text_delta")
+        blocks.back()["text"] = blocks.back()["text"].get<std::string>() + delta["text"].get<std::string>();
+      else
+        json += delta["partial_json"].get<std::string>();
+    } else if (event["type"] == "content_block_stop" && !json.empty()) {
+      blocks.back()["input"] = Json::parse(json);
+    } else if (event["type"] == "message_delta") {
+      reason = event["delta"]["stop_reason"];
+    }
+  }
+  EXPECT_EQ(blocks, whole["content"]);
+  EXPECT_EQ(reason, "tool_use");
+}
+
+TEST_F(Formats, ResponsesHaveItemsOfTextAndCalls) {
+  const auto format = responses_format(call_, {}, weather());
+  const Json whole = format->whole({answered(kCalls)});
+  ASSERT_EQ(whole["output"].size(), 3u);
+  EXPECT_EQ(whole["output"][0]["content"][0]["text"], "Let me see.");
+  EXPECT_EQ(whole["output"][1]["type"], "function_call");
+  EXPECT_EQ(whole["output"][1]["arguments"], R"({"town":"Ulm"})");
+
+  Json items = Json::array(), end;
+  int number = 0;
+  for (const Json& event : events(*responses_format(call_, {}, weather()), answered(kCalls))) {
+    EXPECT_EQ(event["sequence_number"], number++);
+    if (event["type"] == "response.output_item.added") {
+      EXPECT_EQ(event["output_index"], items.size());
+    } else if (event["type"] == "response.output_item.done") {
+      items.push_back(event["item"]);
+    } else if (event["type"] == "response.completed") {
+      end = event["response"];
+    }
+  }
+  EXPECT_EQ(items, whole["output"]);
+  EXPECT_EQ(end["output"], whole["output"]);
+}
+
+/// An answer that is only a call has no block of text, in a stream neither.
+TEST_F(Formats, CallsAloneHaveNoText) {
+  const Generation answer = answered("<tool_call>{\"name\": \"time\"}</tool_call>");
+  EXPECT_EQ(messages_format(call_, 3, weather())->whole({answer})["content"].size(), 1u);
+  EXPECT_EQ(responses_format(call_, {}, weather())->whole({answer})["output"].size(), 1u);
+  for (const Json& event : events(*messages_format(call_, 3, weather()), answer)) {
+    if (event["type"] == "content_block_start") {
+      EXPECT_EQ(event["content_block"]["type"], "tool_use");
+    }
+  }
+  for (const Json& event : events(*responses_format(call_, {}, weather()), answer)) {
+    if (event["type"] == "response.output_item.added") {
+      EXPECT_EQ(event["item"]["type"], "function_call");
+    }
+  }
+}
+
+TEST(ToolForms, OtherApisSayTheSame) {
+  const auto anthropic = messages_from_anthropic(Json::parse(R"([
+    {"role": "user", "content": "Rain?"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Hm."},
+                                      {"type": "tool_use", "id": "1", "name": "weather", "input": {"town": "Ulm"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "yes"}]},
+                                 {"type": "text", "text": "So?"}]}])"),
+                                                 "messages");
+  ASSERT_TRUE(anthropic) << anthropic.error().message();
+  const auto items = messages_from_response_items(Json::parse(R"([
+    {"role": "user", "content": "Rain?"},
+    {"type": "message", "id": "m", "role": "assistant", "content": "Hm."},
+    {"type": "function_call", "id": "f", "call_id": "1", "name": "weather", "arguments": {"town": "Ulm"}},
+    {"type": "function_call_output", "call_id": "1", "output": "yes"},
+    {"role": "user", "content": "So?"}])"),
+                                                  "input");
+  ASSERT_TRUE(items) << items.error().message();
+  EXPECT_EQ(*anthropic, *items);
+  EXPECT_EQ((*items)[2], Json::parse(R"({"role": "tool", "tool_call_id": "1", "content": "yes"})"));
+
+  const Json a = Json::parse(R"({"tools": [{"name": "weather", "description": "d", "input_schema": {"type": "object"}}],
+                                 "tool_choice": {"type": "auto", "disable_parallel_tool_use": true}})");
+  const Json b = Json::parse(R"({"tools": [{"type": "function", "name": "weather", "description": "d",
+                                            "parameters": {"type": "object"}}], "parallel_tool_calls": false})");
+  Fields one(a), two(b);
+  const auto first = read_anthropic_tools(one), second = read_response_tools(two);
+  ASSERT_TRUE(first && *first && second && *second);
+  EXPECT_EQ((*first)->list, (*second)->list);
+  EXPECT_FALSE((*first)->parallel || (*second)->parallel);
+}
+
+TEST(ToolForms, ErrorsSayWhere) {
+  const auto where = [](const auto& result) { return result ? "" : result.error().where; };
+  EXPECT_EQ(
+      where(messages_from_anthropic(
+          Json::parse(R"([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])"), "messages")),
+      "messages[0].content");
+  EXPECT_EQ(where(messages_from_response_items(Json::parse(R"([{"type": "function_call", "name": "x"}])"), "input")),
+            "input[0]");
+  for (const char* choice : {R"("required")", R"({"type": "any"})", R"({"type": "function", "name": "x"})"}) {
+    const Json body = Json::parse(std::string(R"({"tools": [], "tool_choice": )") + choice + "}");
+    Fields one(body), two(body);
+    EXPECT_EQ(where(read_anthropic_tools(one)), "tool_choice");
+    EXPECT_EQ(where(read_response_tools(two)), "tool_choice");
+  }
+  const Json built_in = Json::parse(R"({"tools": [{"type": "web_search"}]})");
+  Fields one(built_in), two(built_in);
+  EXPECT_EQ(where(read_anthropic_tools(one)), "tools");
+  EXPECT_EQ(where(read_response_tools(two)), "tools");
 }
 
 TEST(Json, DeepAndDamagedBodiesAreRefused) {

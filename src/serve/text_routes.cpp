@@ -38,8 +38,7 @@ Expected<void> tokenize(const CallPtr& call) {
     return wrong_type("content", "given, or \"prompt\", or \"messages\"");
   std::vector<std::int32_t> ids;
   if (list != nullptr) {
-    DLLM_TRY(const auto turns, read_turns(api, *list, "messages"));
-    DLLM_TRY(ids, template_ids(api, turns));
+    DLLM_TRY(ids, conversation_ids(api, {.system = "", .messages = *list}, std::nullopt));
   } else if (bos) {
     DLLM_TRY(ids, api.model.prompt_ids(content.value_or(prompt.value_or("")), special));
   } else {
@@ -72,7 +71,7 @@ Expected<void> apply_template(const CallPtr& call) {
   DLLM_TRY(const auto tools, read_tools(fields));
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("messages", "given");
-  DLLM_TRY(const auto ids, conversation_ids(call->api, *list, tools));
+  DLLM_TRY(const auto ids, conversation_ids(call->api, {.system = "", .messages = *list}, tools));
   DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
   call->reply({{"prompt", text}, {"tokens", ids}});
   return {};

@@ -118,22 +118,24 @@ bool has_tool_turns(const Json& messages) {
          });
 }
 
-Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Json& messages,
+Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conversation& conversation,
                                                       const std::optional<Tools>& tools) {
+  const auto& [system, messages, field] = conversation;
   const std::string source = api.model.chat_template();
   if (source.find("tool") == std::string::npos)
     return Error{ErrorCode::kUsage, "the model's chat template knows no tools", "tools", "leave them out"};
-  if (!messages.is_array() || messages.empty()) return wrong_type("messages", "a list of messages, at least one");
-  DLLM_CHECK_OK(api.check_size(dump(messages).size(), "messages"));
+  if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
+  DLLM_CHECK_OK(api.check_size(dump(messages).size() + system.size(), field));
   Json variables = {{"messages", Json::array()}, {"add_generation_prompt", true}};
+  if (!system.empty()) variables["messages"].push_back({{"role", "system"}, {"content", system}});
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    DLLM_TRY(Json message, read_message(messages[i], fmt::format("messages[{}]", i)));
+    DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i)));
     variables["messages"].push_back(std::move(message));
   }
   if (tools) variables["tools"] = tools->list;
   // Control tokens are recognised in the template's output, so the messages must not contain any.
   if (has_control_tokens(api.model, variables))
-    return Error{ErrorCode::kUsage, "texts of control tokens are not supported together with tools", "messages",
+    return Error{ErrorCode::kUsage, "texts of control tokens are not supported together with tools", field,
                  "write them in another way"};
   const SpecialTokens special = api.model.special_tokens();
   for (const auto& [name, id] : {std::pair("bos_token", special.bos), std::pair("eos_token", special.eos)})
@@ -167,10 +169,15 @@ Expected<std::optional<Tools>> read_tools(Fields& fields) {
   return std::optional(std::move(tools));
 }
 
-Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Json& messages,
+Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Conversation& conversation,
                                                      const std::optional<Tools>& tools) {
-  if (tools || has_tool_turns(messages)) return tool_template_ids(api, messages, tools);
-  DLLM_TRY(const auto turns, read_turns(api, messages, "messages"));
+  const auto& [system, messages, field] = conversation;
+  if (tools || has_tool_turns(messages)) return tool_template_ids(api, conversation, tools);
+  std::vector<ChatTurn> turns;
+  DLLM_CHECK_OK(api.check_size(system.size(), "system"));
+  if (!system.empty()) turns.push_back({"system", system});
+  DLLM_TRY(const std::vector<ChatTurn> said, read_turns(api, messages, field));
+  turns.insert(turns.end(), said.begin(), said.end());
   return template_ids(api, turns);
 }
 
@@ -204,6 +211,15 @@ ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools) {
   if (!tools.parallel) result.calls.resize(1);
   result.text = std::string(without_last_spaces(answer.substr(0, first)));
   return result;
+}
+
+ToolAnswer parse_answer(const std::string& answer, const std::optional<Tools>& tools) {
+  return tools ? parse_tool_calls(answer, *tools) : ToolAnswer{answer, {}};
+}
+
+std::string shown_text(const std::string& answer, bool complete, const std::optional<Tools>& tools) {
+  if (!tools) return answer;
+  return complete ? parse_tool_calls(answer, *tools).text : answer.substr(0, text_before_calls(answer));
 }
 
 }  // namespace dllm::serve

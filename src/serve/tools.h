@@ -21,10 +21,17 @@ struct Tools {
 /// call, tools of other types).
 Expected<std::optional<Tools>> read_tools(Fields& fields);
 
-/// Token ids of the field `messages` through the chat template: as plain turns or, with tools, calls or results, with
-/// all fields of the messages. Errors: kUsage (malformed messages; with tools also a template without tool support, and
+/// What was said so far, as chat completions write it.
+struct Conversation {
+  std::string system;  ///< before the messages; empty: none
+  Json messages;
+  std::string field = "messages";  ///< of the request, for errors
+};
+
+/// Token ids of a conversation through the chat template: as plain turns or, with tools, calls or results, with all
+/// fields of the messages. Errors: kUsage (malformed messages; with tools also a template without tool support, and
 /// control tokens in texts).
-Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Json& messages,
+Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Conversation& conversation,
                                                      const std::optional<Tools>& tools);
 
 struct ToolCall {
@@ -42,5 +49,9 @@ ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools);
 
 /// Bytes at the front of an unfinished answer that cannot turn out to be part of a call.
 std::size_t text_before_calls(std::string_view answer);
+
+/// The two above for an answer to a request that may have no tools: then all of it is text.
+ToolAnswer parse_answer(const std::string& answer, const std::optional<Tools>& tools);
+std::string shown_text(const std::string& answer, bool complete, const std::optional<Tools>& tools);
 
 }  // namespace dllm::serve
