@@ -122,7 +122,7 @@ TEST(Lora, ScalesMultiplyAndAdaptersAddUp) {
   EXPECT_GT(deviation(logits({peft + ":0.5"}), golden_array("nemotron-lora")), 0.01);
 }
 
-// Quantized matrices stay packed as they are: the low-rank products run beside them.
+// Quantized matrices stay packed as they are: the low-rank products are added to theirs.
 TEST(Lora, QuantizedModelsStayPacked) {
   const GoldenModel golden("nemotron");
   const TempDirectory directory;

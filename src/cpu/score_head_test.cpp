@@ -208,7 +208,7 @@ TEST(ScoreHead, MatchesTheNaiveDefinitionOnRandomLogits) {
   test::Random random(3);
   HeadFixture head(2);
   std::vector<std::vector<float>> rows;
-  for (int r = 0; r < 35; ++r)
+  for (int r = 0; r < 14; ++r)
     rows.push_back(random_floats(random, 2500, static_cast<float>(r % 7 == 0 ? 0.1 : 2 * r)));
   for (const ScoreRequest& request : requests()) {
     const Scores scores = head.run(rows, request);

@@ -49,12 +49,13 @@ std::string standard_mode(const ModelDesc& desc) {
   return "";
 }
 
+using G = GenerateOptions;
+using R = ResolvedOptions;
+
 std::vector<OptionPart> make_parts() {
   const auto decoder_list = declarations(decoders()), window_list = declarations(windows()),
              cache_list = declarations(caches()), suffix_list = declarations(suffixes()),
              smoothing_list = declarations(smoothings()), mode_list = declarations(modes());
-  using G = GenerateOptions;
-  using R = ResolvedOptions;
   std::vector<OptionPart> parts = {
       {"decoder",
        selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kFormat = "dllm-recording";
+constexpr std::string_view kRecordingFormat = "dllm-recording";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostLength = 1 << 20;  // as --predict
 constexpr std::int64_t kMostCount = std::numeric_limits<std::int32_t>::max();
@@ -163,7 +163,7 @@ Expected<Recording> parse_recording(std::string_view text, const std::string& fi
   DLLM_TRY(const Json json, parse_strict_json(std::as_bytes(std::span(text)), file));
   DLLM_TRY(StrictObject root, StrictObject::of(json, file));
   DLLM_TRY(const std::string format, root.text("format"));
-  if (format != kFormat) return root.error(fmt::format("not {}", kFormat), "format");
+  if (format != kRecordingFormat) return root.error(fmt::format("not {}", kRecordingFormat), "format");
   DLLM_TRY(const std::int64_t version, root.integer("version", 1, kMostCount));
   if (version != kVersion)
     return root.error(fmt::format("version {}, and this program reads {}", version, kVersion), "version",
@@ -199,7 +199,8 @@ std::string recording_text(const Recording& recording) {
   std::string text = fmt::format(
       "{{\"format\": \"{}\", \"version\": {},\n \"recorded\": {},\n \"length\": {}, \"block_length\": {},\n"
       " \"options\": {},\n \"answers\": [",
-      kFormat, kVersion, compact(recorded), recording.length, recording.block_length, compact(options_of(recording)));
+      kRecordingFormat, kVersion, compact(recorded), recording.length, recording.block_length,
+      compact(options_of(recording)));
   // A line per answer: the files are kept under version control.
   const char* separator = "\n";
   for (const RecordedAnswer& answer : recording.answers) {

@@ -10,16 +10,16 @@
 namespace dllm {
 namespace {
 
+using OrderedJson = nlohmann::ordered_json;
+
 const char* trace_finish(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : reason == FinishReason::kLength ? "length" : "cancelled";
 }
 
 }  // namespace
 
-using Json = nlohmann::ordered_json;
-
-Json trace_changes(const LanguageModel& model, const StepEvent& event, bool first) {
-  Json list = Json::array();
+OrderedJson trace_changes(const LanguageModel& model, const StepEvent& event, bool first) {
+  OrderedJson list = OrderedJson::array();
   for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
     const CanvasCell& cell = event.canvas[p];
     if (first ? cell.masked && !cell.changed : !cell.changed) continue;
@@ -30,7 +30,7 @@ Json trace_changes(const LanguageModel& model, const StepEvent& event, bool firs
   return list;
 }
 
-Json trace_step(const LanguageModel& model, const StepEvent& event, double seconds, bool first) {
+OrderedJson trace_step(const LanguageModel& model, const StepEvent& event, double seconds, bool first) {
   return {{"step", event.step},
           {"nfe", event.nfe},
           {"masked", event.masked},
@@ -40,7 +40,7 @@ Json trace_step(const LanguageModel& model, const StepEvent& event, double secon
           {"changes", trace_changes(model, event, first)}};
 }
 
-Json trace_result(const Generation& generation) {
+OrderedJson trace_result(const Generation& generation) {
   return {{"text", generation.text},
           {"finish", trace_finish(generation.finish)},
           {"answer_tokens", generation.stats.answer_tokens},
@@ -51,15 +51,16 @@ Json trace_result(const Generation& generation) {
           {"hash", fmt::format("{:016x}", generation.hash)}};
 }
 
-Json options_json(const ResolvedOptions& options) {
-  Json json = Json::object();
+OrderedJson options_json(const ResolvedOptions& options) {
+  OrderedJson json = OrderedJson::object();
   for (const auto& [key, value] : options.values)
     std::visit([&json, name = key](const auto& one) { json[name] = one; }, value);
   if (!options.stop.empty()) json["stop"] = options.stop;
   return json;
 }
 
-Json trace_run(const LanguageModel& model, Json messages, Json steps, const Generation& generation) {
+OrderedJson trace_run(const LanguageModel& model, OrderedJson messages, OrderedJson steps,
+                      const Generation& generation) {
   return {{"model", {{"name", model.name()}, {"architecture", model.architecture()}}},
           {"messages", std::move(messages)},
           {"options", options_json(generation.options)},
@@ -67,7 +68,7 @@ Json trace_run(const LanguageModel& model, Json messages, Json steps, const Gene
           {"result", trace_result(generation)}};
 }
 
-Json trace_document(Json runs) {
+OrderedJson trace_document(OrderedJson runs) {
   return {{"type", "dllm-trace"},
           {"version", kTraceVersion},
           {"program", std::string("dllm ") + DLLM_VERSION},

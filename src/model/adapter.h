@@ -21,7 +21,7 @@ struct AdapterPart {
   SourceTensor a, b;  ///< {inputs, rank} and {rank, outputs}; their names are those that with_adapters() declares
 };
 
-/// A low-rank adapter (LoRA, arXiv 2106.09685): products beside those of the model, whose weights stay as they are.
+/// A low-rank adapter (LoRA, arXiv 2106.09685): products added to those of the model, whose weights do not change.
 struct Adapter {
   std::string name;          ///< path, for messages
   bool drafts_only = false;  ///< only rows of Region::kCanvas: a draft has it, its verification has not

@@ -19,16 +19,16 @@ Expected<void> lower(StepContext& c, const op::Add& o) {
 
 namespace {
 
-constexpr std::uint32_t kOne = 7;  // f register; the norms in a product's shadow use the others
+constexpr std::uint32_t kOneRegister = 7;  // f register; the norms in a product's shadow use the others
 
 }  // namespace
 
-void swiglu_constants(Emitter& e) { e.load_fp(kOne, kBf16One); }
+void swiglu_constants(Emitter& e) { e.load_fp(kOneRegister, kBf16One); }
 
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out) {
   e.vector_vf(Op::V_SUB_VF, t, gate, 0, 1);  // f0 - gate
   e.vector_v(Op::V_EXP_V, t, t);
-  e.vector_vf(Op::V_ADD_VF, t, t, kOne);
+  e.vector_vf(Op::V_ADD_VF, t, t, kOneRegister);
   e.vector_v(Op::V_RECI_V, t, t);
   e.vector_vv(Op::V_MUL_VV, t, t, gate);
   e.vector_vv(Op::V_MUL_VV, out, t, up);
@@ -47,7 +47,7 @@ void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& u
   e.loop(count / 2, [&] {
     for (const Row& r : rows) e.vector_vf(Op::V_SUB_VF, r.t, *r.gate, 0, 1);
     for (const Row& r : rows) e.vector_v(Op::V_EXP_V, r.t, r.t);
-    for (const Row& r : rows) e.vector_vf(Op::V_ADD_VF, r.t, r.t, kOne);
+    for (const Row& r : rows) e.vector_vf(Op::V_ADD_VF, r.t, r.t, kOneRegister);
     for (const Row& r : rows) e.vector_v(Op::V_RECI_V, r.t, r.t);
     for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, r.t, r.t, *r.gate);
     for (const Row& r : rows) e.vector_vv(Op::V_MUL_VV, *r.gate, r.t, *r.up);
