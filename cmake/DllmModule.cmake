@@ -78,7 +78,7 @@ function(dllm_test target)
     target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
   endif()
   # The library takes most of a test's time. Its own code is compiled once and run once; undefined behaviour is looked for
-  # in the library only, since the checks double the compile time of tests.
+  # in the library only, since the checks add half to the compile time of tests.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(DLLM_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)

@@ -14,7 +14,7 @@ import unittest
 
 from browser import Browser, find_chromium
 from cli_case import DLLM, clean_environment
-from serve_case import QUESTION, Server
+from serve_case import QUESTION, ServeCase
 
 HARDER = pathlib.Path(__file__).resolve().parents[2] / "models" / "harder-llada-f16.gguf"
 TEXT = QUESTION[0]["content"]
@@ -29,17 +29,7 @@ def trace_of(*flags):
             return json.load(file)
 
 
-class PageCase(unittest.TestCase):
-    FLAGS = ()
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(*cls.FLAGS)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.__exit__()
-
+class PageCase(ServeCase):
     def setUp(self):
         self.browser = Browser()
         self.load()

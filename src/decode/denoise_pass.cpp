@@ -1,5 +1,7 @@
 #include "decode/denoise_pass.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -15,6 +17,11 @@ std::span<const TopToken> top_of(const Scores& scores, std::size_t row) {
   if (scores.rows.empty()) return {};
   const std::size_t count = scores.top.size() / scores.rows.size();
   return std::span(scores.top).subspan(row * count, count);
+}
+
+Error not_a_number(Position position, std::int64_t pass) {
+  return {ErrorCode::kInvalidFile, fmt::format("the model's prediction for position {} is not a number", position),
+          fmt::format("pass {}", pass), "the weights are damaged, or were quantized from damaged ones"};
 }
 
 }  // namespace dllm

@@ -8,6 +8,7 @@
 
 #include "backend/scores.h"
 #include "decode/decoder.h"
+#include "dllm/error.h"
 
 namespace dllm {
 
@@ -32,5 +33,8 @@ struct DenoisePass {
 
 /// The list of likeliest tokens of a scored row; empty if the pass computes none.
 std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
+
+/// The error for a prediction that is no number. `pass`: how many were made before.
+Error not_a_number(Position position, std::int64_t pass);
 
 }  // namespace dllm

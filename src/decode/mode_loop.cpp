@@ -1,7 +1,5 @@
 #include "decode/mode_loop.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -153,7 +151,7 @@ Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& ste
   bool ended = false;
   for (const RowScore& row : rows) {
     const Position p = row.position + 1;
-    if (row.token < 0) return not_a_number(p);
+    if (row.token < 0) return not_a_number(p, counters_.nfe);
     const Edit edit{p, row.token, EditKind::kCommit, row.confidence};
     if (canvas_.apply(edit)) step.edits.push_back(edit);
     ++accepted;
@@ -174,7 +172,7 @@ Expected<void> ModeLoop::draft(std::span<const RowScore> rows) {
   const double threshold = options_.mode.draft.draft_confidence;
   const RowScore* best = nullptr;
   for (const RowScore& row : rows) {
-    if (row.token < 0) return not_a_number(row.position);
+    if (row.token < 0) return not_a_number(row.position, counters_.nfe);
     if (best == nullptr || row.log_odds > best->log_odds) best = &row;
   }
   for (const RowScore& row : rows)
@@ -195,17 +193,12 @@ Expected<void> ModeLoop::decide(const Scores& scores, DenoiseStep& step) {
   for (const Candidate& candidate : candidates)
     if (canvas_.masked(candidate.position) && candidate.token >= 0 && (!best || candidate.log_odds > best->log_odds))
       best = &candidate;
-  if (best == nullptr) return not_a_number(block_.begin);
+  if (best == nullptr) return not_a_number(block_.begin, counters_.nfe);
   step.edits.push_back(commit(*best));
   canvas_.apply(step.edits.back());
   step.forced = true;
   ++counters_.forced;
   return {};
-}
-
-Error ModeLoop::not_a_number(Position position) const {
-  return {ErrorCode::kInvalidFile, fmt::format("the model's prediction for position {} is not a number", position),
-          fmt::format("pass {}", counters_.nfe), "the weights are damaged, or were quantized from damaged ones"};
 }
 
 }  // namespace dllm

@@ -36,7 +36,7 @@ struct ModeLoopOptions {
 /// Everything finished is in the cache as a causal pass left it, and the token after it is known: the causal prediction
 /// of the last finished position. From there
 ///  - `ar` forwards that one token, which predicts the next;
-///  - `diffusion` fills a block of masks behind it, which see themselves in both directions, with a decoder that
+///  - `diffusion` fills a block of masks after it, which see themselves in both directions, with a decoder that
 ///    chooses what each pass commits, and forwards the finished block once more, causally;
 ///  - `self-speculation` lets such passes draft a block, and forwards the draft causally: the predictions of that pass
 ///    are ar's own as far as the draft agrees with them, and so is the first one after it. They are appended, and the
@@ -74,7 +74,6 @@ class ModeLoop {
   Expected<void> append(std::span<const RowScore> rows, DenoiseStep& step);
   Expected<void> draft(std::span<const RowScore> rows);
   Expected<void> decide(const Scores& scores, DenoiseStep& step);
-  Error not_a_number(Position position) const;
 
   const ModelDesc& desc_;
   Canvas canvas_;

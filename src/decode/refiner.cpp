@@ -1,10 +1,10 @@
 #include "decode/refiner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+
+#include "decode/denoise_pass.h"
 
 namespace dllm {
 
@@ -91,9 +91,7 @@ Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
   for (std::size_t i = 0; i < shown_.size(); ++i) {
     looks.push_back({scores[0].top[i].token, scores[0].rows[i].token, scores[0].rows[i].entropy});
     if (looks.back().best < 0 || looks.back().drawn < 0 || !std::isfinite(looks.back().entropy))
-      return Error{ErrorCode::kInvalidFile,
-                   fmt::format("the model's prediction for position {} is not a number", plan.rows[i].position),
-                   fmt::format("pass {}", pass_), "the weights are damaged, or were quantized from damaged ones"};
+      return not_a_number(plan.rows[i].position, pass_);
   }
   feed_back(scores[0]);  // at the temperature of this pass
   const std::vector<bool> accepted = sampler_.absorb(looks);

@@ -12,11 +12,19 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-const char* trace_finish(FinishReason reason) {
-  return reason == FinishReason::kStop ? "stop" : reason == FinishReason::kLength ? "length" : "cancelled";
-}
-
 }  // namespace
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
 
 OrderedJson trace_changes(const LanguageModel& model, const StepEvent& event, bool first) {
   OrderedJson list = OrderedJson::array();
@@ -42,7 +50,7 @@ OrderedJson trace_step(const LanguageModel& model, const StepEvent& event, doubl
 
 OrderedJson trace_result(const Generation& generation) {
   return {{"text", generation.text},
-          {"finish", trace_finish(generation.finish)},
+          {"finish", finish_name(generation.finish)},
           {"answer_tokens", generation.stats.answer_tokens},
           {"nfe", generation.stats.nfe},
           {"steps", generation.stats.steps},

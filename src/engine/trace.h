@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
 #include "dllm/generate.h"
 #include "dllm/model.h"
@@ -21,6 +22,9 @@ nlohmann::ordered_json trace_changes(const LanguageModel& model, const StepEvent
 /// {"step", "nfe", "masked", "positions", "seconds", "window", "changes"}. `seconds`: since the answer was begun;
 /// `first`: no step was told before.
 nlohmann::ordered_json trace_step(const LanguageModel& model, const StepEvent& event, double seconds, bool first);
+
+/// "stop", "length", "cancelled"
+std::string_view finish_name(FinishReason reason);
 
 /// {"text", "finish", "answer_tokens", "nfe", "steps", "seconds", "seed", "hash"}
 nlohmann::ordered_json trace_result(const Generation& generation);

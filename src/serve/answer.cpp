@@ -240,8 +240,6 @@ std::string sse(std::string_view event, const Json& data) {
 
 std::string new_id(std::string_view prefix, const Call& call) { return std::string(prefix) + call.id; }
 
-std::string finish_name(const Generation& answer) { return answer.finish == FinishReason::kStop ? "stop" : "length"; }
-
 Json usage_json(const std::vector<Generation>& answers, std::size_t shared) {
   std::int64_t prompt = 0, completion = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {

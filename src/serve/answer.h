@@ -70,8 +70,6 @@ inline constexpr std::int64_t kMostChoices = 16;
 std::string sse(const Json& data);
 std::string sse(std::string_view event, const Json& data);
 std::string new_id(std::string_view prefix, const Call& call);
-/// "stop" or "length"
-std::string finish_name(const Generation& answer);
 /// {"prompt_tokens", …} summed over all answers; a prompt that several answers share counts once.
 Json usage_json(const std::vector<Generation>& answers, std::size_t shared = 1);
 /// The `dllm` object of an answer: passes, steps, seed, hash of the ids.

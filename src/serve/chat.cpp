@@ -1,5 +1,6 @@
 // POST /v1/chat/completions (OpenAI's API reference, "Create chat completion").
 #include "base/try.h"
+#include "engine/trace.h"
 #include "serve/answer.h"
 #include "serve/request_options.h"
 #include "serve/tools.h"
@@ -70,7 +71,7 @@ class ChatFormat final : public AnswerFormat {
 
  private:
   static std::string finish(const Generation& answer, const ToolAnswer& parsed) {
-    return parsed.calls.empty() ? finish_name(answer) : "tool_calls";
+    return parsed.calls.empty() ? std::string(finish_name(answer.finish)) : "tool_calls";
   }
   /// `indices`: include them, as streams do.
   Json calls_json(std::size_t choice, const ToolAnswer& parsed, bool indices) const {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "engine/trace.h"
 #include "serve/answer.h"
 #include "serve/request_options.h"
 
@@ -22,7 +23,7 @@ class CompletionFormat final : public AnswerFormat {
     Json json = head();
     for (std::size_t i = 0; i < answers.size(); ++i)
       json["choices"].push_back(
-          choice_json(i, echo(i) + answers[i].text, logs(answers[i], echo(i).size()), finish_name(answers[i])));
+          choice_json(i, echo(i) + answers[i].text, logs(answers[i], echo(i).size()), finish_name(answers[i].finish)));
     json["usage"] = usage_json(answers, wishes_.choices);
     json["dllm"] = Json::array();
     for (const Generation& answer : answers) json["dllm"].push_back(facts_json(answer));
@@ -45,7 +46,7 @@ class CompletionFormat final : public AnswerFormat {
   }
   std::string closing(std::size_t choice, const Generation& answer) override {
     Json json = head();
-    json["choices"].push_back(choice_json(choice, "", logs(answer, echo(choice).size()), finish_name(answer)));
+    json["choices"].push_back(choice_json(choice, "", logs(answer, echo(choice).size()), finish_name(answer.finish)));
     json["dllm"] = facts_json(answer);
     return sse(json);
   }

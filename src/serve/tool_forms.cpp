@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/try.h"
 #include "serve/answer.h"
 
 namespace dllm::serve {
 namespace {
-
-constexpr const char* kCannotForce = "a call cannot be forced";
 
 Json chat_tool(const std::string& name, const Json* description, const Json* parameters) {
   Json function = {{"name", name}};
@@ -57,15 +57,16 @@ Expected<Json> assistant_with_calls(const Json& message, const std::string& wher
   return Json{{"role", "assistant"}, {"content", text}, {"tool_calls", std::move(calls)}};
 }
 
-/// The messages of a user's message with results: a message per result and per run of text, in their order.
+/// Appends the messages of a user's message with results: one per result and per run of text, in their order.
 Expected<void> append_results(const Json& message, const std::string& where, Json& list) {
+  std::string text;
+  const auto end_text = [&] {
+    if (!text.empty()) list.push_back({{"role", "user"}, {"content", std::exchange(text, {})}});
+  };
   for (const Json& block : message["content"]) {
     if (!block.is_object() || block.value("type", Json()) != "tool_result") {
-      DLLM_TRY(std::string text, content_text(Json::array({block}), where + ".content"));
-      if (!list.empty() && list.back()["role"] == "user" && list.back().contains("joined"))
-        list.back()["content"] = list.back()["content"].get<std::string>() + text;
-      else
-        list.push_back({{"role", "user"}, {"content", std::move(text)}, {"joined", true}});
+      DLLM_TRY(const std::string more, content_text(Json::array({block}), where + ".content"));
+      text += more;
       continue;
     }
     Fields fields(block);
@@ -75,12 +76,13 @@ Expected<void> append_results(const Json& message, const std::string& where, Jso
     const Json* content = fields.find("content");
     DLLM_CHECK_OK(fields.done());
     if (!id) return wrong_type(where + ".content", "tool_result blocks with a tool_use_id");
-    DLLM_TRY(std::string text, result_text(content, where + ".content"));
+    DLLM_TRY(std::string result, result_text(content, where + ".content"));
     // Chat templates have no field for it.
-    if (failed && !text.starts_with("Error")) text.insert(0, "Error: ");
-    list.push_back({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}});
+    if (failed && !result.starts_with("Error")) result.insert(0, "Error: ");
+    end_text();
+    list.push_back({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(result)}});
   }
-  for (Json& one : list) one.erase("joined");
+  end_text();
   return {};
 }
 
@@ -104,15 +106,6 @@ Expected<Json> result_from_item(const Json& item, const std::string& where) {
   if (!id) return wrong_type(where, "a function_call_output with a call_id");
   DLLM_TRY(std::string text, result_text(output, where + ".output"));
   return Json{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}};
-}
-
-/// Whether a tool may be called. Errors: kUsage (a forced call).
-Expected<bool> may_call(const Json* choice) {
-  if (choice == nullptr) return true;
-  const Json type = choice->is_object() ? choice->value("type", Json()) : *choice;
-  if (type == "auto") return true;
-  if (type == "none") return false;
-  return Error{ErrorCode::kUsage, kCannotForce, "tool_choice", "give \"auto\" or \"none\""};
 }
 
 }  // namespace
@@ -178,9 +171,7 @@ Expected<Json> messages_from_anthropic(const Json& list, const std::string& fiel
       DLLM_TRY(Json message, assistant_with_calls(list[i], where));
       result.push_back(std::move(message));
     } else if (role == "user" && has_block(list[i], "tool_result")) {
-      Json messages = Json::array();
-      DLLM_CHECK_OK(append_results(list[i], where, messages));
-      for (Json& message : messages) result.push_back(std::move(message));
+      DLLM_CHECK_OK(append_results(list[i], where, result));
     } else {
       result.push_back(list[i]);
     }

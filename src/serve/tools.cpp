@@ -150,12 +150,19 @@ Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conv
 
 }  // namespace
 
+Expected<bool> may_call(const Json* choice) {
+  if (choice == nullptr) return true;
+  const Json type = choice->is_object() ? choice->value("type", Json()) : *choice;
+  if (type == "auto") return true;
+  if (type == "none") return false;
+  return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
+}
+
 Expected<std::optional<Tools>> read_tools(Fields& fields) {
   Tools tools;
   const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
   DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
-  if (choice != nullptr && *choice != "auto" && *choice != "none")
-    return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
+  DLLM_TRY(const bool callable, may_call(choice));
   if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
   if (!list->is_array()) return wrong_type("tools", "a list of tools");
   for (const Json& tool : *list) {
@@ -164,7 +171,7 @@ Expected<std::optional<Tools>> read_tools(Fields& fields) {
     if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
       return wrong_type("tools", "tools of type \"function\", each with a name");
   }
-  if (choice != nullptr && *choice == "none") return std::optional<Tools>();
+  if (!callable) return std::optional<Tools>();
   tools.list = *list;
   return std::optional(std::move(tools));
 }

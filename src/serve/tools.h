@@ -17,6 +17,9 @@ struct Tools {
   bool parallel = true;       ///< an answer may contain several calls
 };
 
+/// Whether `tool_choice`, a name or {"type": name}, allows calls; null: it is absent. Errors: kUsage (a forced call).
+Expected<bool> may_call(const Json* choice);
+
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (a forced
 /// call, tools of other types).
 Expected<std::optional<Tools>> read_tools(Fields& fields);

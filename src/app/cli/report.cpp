@@ -18,18 +18,6 @@ double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-std::string_view finish_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-  }
-  return "unknown";
-}
-
 std::string stats_line(const Generation& generation, std::string_view arithmetic) {
   const GenerateStats& stats = generation.stats;
   return fmt::format(

@@ -17,9 +17,6 @@ std::string stats_line(const Generation& generation, std::string_view arithmetic
 /// A message for an answer without visible characters; empty: it has some.
 std::string empty_answer_note(const Generation& generation);
 
-/// "stop", "length", "cancelled"
-std::string_view finish_name(FinishReason reason);
-
 /// What is needed to repeat a run: resolved options, model, version, host, command.
 nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
                                   const std::string& command);

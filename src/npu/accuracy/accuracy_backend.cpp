@@ -9,6 +9,7 @@
 #include "npu/accuracy/executor.h"
 #include "npu/accuracy/sampling.h"
 #include "npu/backend/host_reduction.h"
+#include "npu/compiler/weights_image.h"
 
 namespace dllm::npu::accuracy {
 
@@ -67,13 +68,8 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
                                                                    Weights weights, NumericsProfile profile,
                                                                    int threads) {
   const Graph graph = factory({1, 1});
-  if (weights.size() != graph.weights.size())
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
-  std::vector<bool> present;
-  for (const WeightView& view : weights) present.push_back(view.present());
   DLLM_TRY(const MachineConfig machine, profile.machine());
-  DLLM_TRY(ModelLayout layout, make_layout(graph, present, machine, std::max<std::int64_t>(1, desc.context_length)));
+  DLLM_TRY(ModelLayout layout, make_layout(graph, weights, machine, std::max<std::int64_t>(1, desc.context_length)));
   try {
     return std::unique_ptr<AccuracyBackend>(new AccuracyBackend(std::make_unique<Impl>(
         std::move(desc), std::move(factory), std::move(weights), std::move(profile), std::move(layout), threads)));

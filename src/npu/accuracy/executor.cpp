@@ -15,7 +15,7 @@ Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights&
   const MachineConfig& m = layout.machine;
   const auto rule = [&](const OperandFormat& w) { return WindowRule::of(profile.activation, w, m.contraction_bits); };
   product_ = {profile.activation, profile.weight, rule(profile.weight), m.mlen};
-  for (const Op& any : graph.ops) {
+  for (const dllm::Op& any : graph.ops) {
     const auto* kv = std::get_if<op::StoreKv>(&any);
     if (kv == nullptr) continue;
     const LaneMap lanes = map(kv->k);
@@ -43,7 +43,7 @@ void Executor::pack(const Graph& graph) {
     for (std::int64_t e = 0; e < count; ++e)
       parts.push_back(Matrix::pack(weight(id), e * outputs, outputs, in, product_, pool_));
   };
-  for (const Op& any : graph.ops) {
+  for (const dllm::Op& any : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&any)) add(linear->weight, map(linear->x));
     if (const auto* head = std::get_if<op::ScoreHead>(&any)) add(head->weight, map(head->x));
     if (const auto* experts = std::get_if<op::Experts>(&any)) {
@@ -80,7 +80,7 @@ void Executor::begin(const Graph& graph, std::span<const SequenceStep> batch) {
 
 std::vector<float> Executor::forward(const Graph& graph, std::span<const SequenceStep> batch) {
   begin(graph, batch);
-  for (const Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
+  for (const dllm::Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
   return std::move(logits_);
 }
 

@@ -171,15 +171,10 @@ NpuBackend::~NpuBackend() = default;
 Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFactory factory, const Weights& weights,
                                                          const MachineConfig& config, const NpuOptions& options) {
   const Graph graph = factory({1, 1});
-  if (weights.size() != graph.weights.size())
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
-  std::vector<bool> present;
-  for (const WeightView& view : weights) present.push_back(view.present());
   constexpr std::int64_t kLongest = 4096;
   const std::int64_t positions =
       options.positions > 0 ? options.positions : std::min(kLongest, std::max<std::int64_t>(1, desc.context_length));
-  DLLM_TRY(ModelLayout layout, make_layout(graph, present, config, positions));
+  DLLM_TRY(ModelLayout layout, make_layout(graph, weights, config, positions));
   DLLM_TRY(Machine machine, Machine::create(config));
   write_weights(graph, layout, weights, machine.state().hbm.data());
   return std::unique_ptr<NpuBackend>(new NpuBackend(

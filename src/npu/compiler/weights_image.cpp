@@ -1,5 +1,7 @@
 #include "npu/compiler/weights_image.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -114,6 +116,16 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
     }
   }
   return rows;
+}
+
+Expected<ModelLayout> make_layout(const Graph& graph, const Weights& weights, const MachineConfig& machine,
+                                  std::int64_t positions) {
+  if (weights.size() != graph.weights.size())
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
+  std::vector<bool> present;
+  for (const WeightView& view : weights) present.push_back(view.present());
+  return make_layout(graph, present, machine, positions);
 }
 
 void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm) {

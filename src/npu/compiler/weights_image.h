@@ -10,6 +10,11 @@
 
 namespace dllm::npu {
 
+/// The layout of a graph with these weights (layout.h), by WeightId. Errors: also kInvalidFile (another number of
+/// weights than the graph's).
+Expected<ModelLayout> make_layout(const Graph& graph, const Weights& weights, const MachineConfig& machine,
+                                  std::int64_t positions);
+
 /// Writes a model's weights in the layout's formats: matrices quantized in panels, rows and tables in BF16, RoPE's
 /// factors. `hbm` is the memory from address 0; `weights` by WeightId.
 void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm);
