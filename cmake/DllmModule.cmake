@@ -14,8 +14,12 @@ endif()
 # Contraction is off so that every kernel set rounds where the source says, and nowhere else (bit-identical ISAs).
 set(DLLM_OPTIONS -ffp-contract=off)
 
+# GCC collects garbage whenever its heap has doubled, from 128 MB on, which took 9 % of its time (-ftime-report of two units,
+# GCC 12). Beginning at 512 MB, a unit of 24 sources takes 1.2 GB instead of 0.8 to 1.0.
+set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
+
 function(dllm_configure_target target)
-  target_compile_options(${target} PRIVATE ${DLLM_WARNINGS} ${DLLM_OPTIONS})
+  target_compile_options(${target} PRIVATE ${DLLM_WARNINGS} ${DLLM_OPTIONS} ${DLLM_HEAP})
   if(DLLM_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
@@ -32,31 +36,56 @@ function(dllm_configure_target target)
   endif()
 endfunction()
 
-# Unity builds: parsing headers is most of the compile time, so up to `DLLM_UNITY` sources of one folder are compiled as
-# one unit. Groups are formed per folder, so that a new file does not invalidate other folders' cached objects. Names in
-# anonymous namespaces must therefore be unique within a folder. CMake leaves out sources with their own flags.
-# -DDLLM_UNITY=0 compiles each source alone: quicker after an edit, and it finds missing includes (the preset dev).
-function(dllm_unity target)
-  if(DLLM_UNITY LESS 2)
-    return()
+# Adds sources to a target, up to `DLLM_UNITY` of one folder compiled as one unit, which parses headers and generates the
+# functions of their templates once:
+#
+#   dllm_sources(target SOURCES a.cpp b.cpp ... [ALONE c.cpp ...] [OPTIONS flag ...])
+#
+# OPTIONS apply to all these sources. ALONE are those of SOURCES that are no part of a unit, because they have flags of
+# their own or names that others have too: names in anonymous namespaces must be unique within a folder. Units are formed
+# per folder, so that a new file does not invalidate other folders' cached objects. CMake's own unity builds name their
+# sources by absolute paths, and a compiler cache then shares nothing between two trees; these units name them relative to
+# the root. -DDLLM_UNITY=0 compiles each source alone: quicker after an edit, and it finds missing includes.
+function(dllm_sources target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;OPTIONS" ${ARGN})
+  set(whole "")
+  set(folders "")
+  foreach(source ${ARG_SOURCES})
+    if(DLLM_UNITY LESS 2 OR IS_ABSOLUTE "${source}" OR NOT source MATCHES "\\.cpp$" OR source IN_LIST ARG_ALONE)
+      list(APPEND whole ${source})
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    cmake_path(GET path PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    list(APPEND folders ${folder})
+    list(APPEND in_${folder} ${path})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    list(LENGTH in_${folder} count)
+    foreach(first RANGE 0 ${count} ${DLLM_UNITY})
+      if(first EQUAL count)
+        break()
+      endif()
+      list(SUBLIST in_${folder} ${first} ${DLLM_UNITY} chunk)
+      list(TRANSFORM chunk REPLACE "(.+)" "#include \"\\1\"\n")
+      string(CONCAT chunk ${chunk})
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/${target}.units/${folder}_${first}.cpp)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "${chunk}" @ONLY)
+      set_source_files_properties(${unit} TARGET_DIRECTORY ${target} PROPERTIES INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR})
+      list(APPEND whole ${unit})
+    endforeach()
+  endforeach()
+  target_sources(${target} PRIVATE ${whole})
+  if(ARG_OPTIONS)
+    set_property(SOURCE ${whole} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS ${ARG_OPTIONS})
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(DLLM_UNITY GREATER 1 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC treats the included sources as headers, whose classes should use nothing of an anonymous namespace.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
-  foreach(source ${ARGN})
-    if(IS_ABSOLUTE "${source}" OR NOT source MATCHES "\\.cpp$")
-      continue()
-    endif()
-    get_filename_component(folder "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DIRECTORY)
-    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/src "${folder}")
-    string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
-    math(EXPR number "${${group}_count} + 0" OUTPUT_FORMAT DECIMAL)
-    math(EXPR ${group}_count "${number} + 1")
-    math(EXPR chunk "${number} / ${DLLM_UNITY}")
-    set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP "${group}_${chunk}")
-  endforeach()
 endfunction()
 
 # Code in which runs spend their time: -O3 in release builds. All other code uses -O2, which compiles a tenth faster.
@@ -64,22 +93,32 @@ function(dllm_optimise target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)
 endfunction()
 
+# Code that no loop of a run is in: -O1 compiles two fifths faster than -O2.
+set(DLLM_COLD $<$<CONFIG:Release>:-O1>)
+# Tests, and code between a person and the engine. Sanitized, where all other code has -O1, -O0 compiles in about half of
+# the time: the optimiser is busy with the sanitizers' checks. Tokenizers, models and decoders at -O0 would cost more
+# in the tests than they save.
+set(DLLM_FRONT ${DLLM_COLD})
+if(DLLM_SANITIZE)
+  set(DLLM_FRONT -O0)
+endif()
+
 # The label decides the tier: `fast` runs in `make check`, `slow` in `make test` only.
 function(dllm_test target)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;ALONE;LIBS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL fast)
   endif()
-  add_executable(${target} ${ARG_SOURCES})
+  add_executable(${target})
   dllm_configure_target(${target})
-  dllm_unity(${target} ${ARG_SOURCES})
+  dllm_sources(${target} SOURCES ${ARG_SOURCES} ALONE ${ARG_ALONE})
   if(DLLM_UNITY GREATER 1 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Tests have short names; a local one that is also another file's constant is no problem.
     target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local)
   endif()
   # The library takes most of a test's time. Its own code is compiled once and run once; undefined behaviour is looked for
   # in the library only, since the checks add half to the compile time of tests.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE ${DLLM_FRONT})
   if(DLLM_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
@@ -88,21 +127,24 @@ function(dllm_test target)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)
 endfunction()
 
-# COLD: no loop takes a noticeable share of a run. Compiled at -O1, which compiles two fifths faster than -O2.
+# COLD: no loop takes a noticeable share of a run (DLLM_COLD). FRONT: nothing is computed here at all (DLLM_FRONT).
+# ALONE: sources and tests that are units of their own (dllm_sources).
 function(dllm_module name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPS;LIBS;TEST_LIBS" ${ARGN})
-  add_library(dllm_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "COLD;FRONT" "" "SOURCES;TESTS;ALONE;DEPS;LIBS;TEST_LIBS" ${ARGN})
+  add_library(dllm_${name} STATIC)
   dllm_configure_target(dllm_${name})
   if(ARG_COLD)
-    target_compile_options(dllm_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(dllm_${name} PRIVATE ${DLLM_COLD})
+  elseif(ARG_FRONT)
+    target_compile_options(dllm_${name} PRIVATE ${DLLM_FRONT})
   endif()
-  dllm_unity(dllm_${name} ${ARG_SOURCES})
+  dllm_sources(dllm_${name} SOURCES ${ARG_SOURCES} ALONE ${ARG_ALONE})
   target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                                  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                                  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   list(TRANSFORM ARG_DEPS PREPEND dllm_)
   target_link_libraries(dllm_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
   if(DLLM_TESTS AND ARG_TESTS)
-    dllm_test(dllm_${name}_test SOURCES ${ARG_TESTS} LIBS dllm_${name} ${ARG_TEST_LIBS})
+    dllm_test(dllm_${name}_test SOURCES ${ARG_TESTS} ALONE ${ARG_ALONE} LIBS dllm_${name} ${ARG_TEST_LIBS})
   endif()
 endfunction()

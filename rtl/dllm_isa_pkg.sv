@@ -99,6 +99,10 @@ package dllm_isa_pkg;
   } opcode_e;
 
   // Rows that share an opcode: instruction & MASK == VALUE.
+  localparam logic [31:0] SEL_V_RECI_V_MASK = 32'h03C0003F;
+  localparam logic [31:0] SEL_V_RECI_V_VALUE = 32'h00000014;
+  localparam logic [31:0] SEL_V_SQRT_V_MASK = 32'h03C0003F;
+  localparam logic [31:0] SEL_V_SQRT_V_VALUE = 32'h00400014;
   localparam logic [31:0] SEL_V_RED_SUM_MASK = 32'h03C0003F;
   localparam logic [31:0] SEL_V_RED_SUM_VALUE = 32'h00000015;
   localparam logic [31:0] SEL_V_RED_SUM_SEG_MASK = 32'h03C0003F;
@@ -141,7 +145,8 @@ package dllm_isa_pkg;
     CSR_FORMAT_ACTIVATION = 5'd13,
     CSR_FORMAT_VECTOR_KV = 5'd14,
     CSR_FORMAT_MATRIX_INPUT = 5'd15,
-    CSR_BMM_LAYOUT = 5'd16
+    CSR_BMM_LAYOUT = 5'd16,
+    CSR_MM_ROWS = 5'd17
   } csr_e;
 
 endpackage

@@ -73,13 +73,13 @@ def previous_revision():
 
 
 def build(source, binary_dir, targets, options=()):
-    """Release build of a tree; ccache sees paths relative to it, so that equal files of two trees share an entry."""
+    """Release build of a tree. With the same flags and paths relative to each, equal units of two trees share an entry of
+    ccache."""
     environment = dict(os.environ, CCACHE_BASEDIR=str(source), CCACHE_NOHASHDIR="1")
-    configure = ["cmake", "-S", source, "-B", binary_dir, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                 "--log-level=WARNING", *options]
+    configure = ["cmake", "--preset", "release", "-B", binary_dir, "--log-level=WARNING", *options]
     make = ["cmake", "--build", binary_dir, "-j", os.cpu_count() or 1, "--target", *targets]
     for command in (configure, make):
-        result = run(command, env=environment)
+        result = run(command, env=environment, cwd=source)
         if result.returncode != 0:
             raise Skip(f"{source} does not build:\n{(result.stdout + result.stderr)[-2000:]}")
 

@@ -80,7 +80,7 @@ LONG_FUNCTIONS = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
-ALONE = re.compile(r"set_source_files_properties\(([^)]*?)\sPROPERTIES\s+SKIP_UNITY_BUILD_INCLUSION")
+ALONE = re.compile(r"\bALONE\s+([a-z0-9_\s.]+)")
 DEPS = re.compile(r"\bDEPS\s+([a-z\s]+?)(?:\b[A-Z_]+\b|\))")
 NPU_PARTS = re.compile(r"foreach\(part ([a-z\s]+)\)")
 

@@ -121,12 +121,12 @@ class Generator:
         self.emit(name, **fields)
 
     def control_register(self):
-        name, values = self.random.choice([0, 1, 2, 3, 4]).item(), None
         name, values = [("segment_length", [1, 2, 8, 16, 64]), ("bmm_rows", [4, 8, 64]), ("bmm_cols", [8, 16, 64]),
-                        ("router_experts", [8, 40, 64]), ("bmm_scale", [0x3E800000, 0x3F800000])][name]  # fmt: skip
-        if name.startswith("bmm_r") or name.startswith("bmm_c"):
-            for out in ("M_BMM_WO", "M_BMV_WO"):  # a sum's shape must not change
-                self.instruction(out)
+                        ("router_experts", [8, 40, 64]), ("bmm_scale", [0x3E800000, 0x3F800000]),
+                        ("mm_rows", [1, 2, 3, 4])][self.number(0, 6)]  # fmt: skip
+        shaped = {"bmm_rows": ["M_BMM_WO", "M_BMV_WO"], "bmm_cols": ["M_BMM_WO", "M_BMV_WO"], "mm_rows": ["M_MM_WO"]}
+        for out in shaped.get(name, []):  # a sum's shape must not change
+            self.instruction(out)
         self.load(1, self.random.choice(values).item())
         self.emit("C_SET_CSR", rd=1, imm18=CSRS.index(name))
 

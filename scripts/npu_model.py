@@ -9,8 +9,8 @@ only. A Machine runs lists of Instruction.
 import numpy as np
 
 from npu_model_isa import (
-    CSRS, HLEN, LOW, MLEN, VLEN, ZERO, add, double_to_bf16, exp_bf16, key, larger, mul, reciprocal_bf16, smaller,
-    sqrt_bf16, sub, to_bf16, to_f32,
+    BLEN, CSRS, HLEN, LOW, MLEN, VLEN, ZERO, add, double_to_bf16, exp_bf16, key, larger, mul, reciprocal_bf16,
+    result_bf16, smaller, sqrt_bf16, sub, to_bf16, to_f32,
 )  # fmt: skip
 from npu_model_matrix import Fixed, MatrixUnit
 
@@ -28,7 +28,7 @@ class Machine(MatrixUnit):
         self.mram = np.zeros(tiles * MLEN * MLEN, np.float64)
         self.fixed = Fixed(np.zeros(tiles * MLEN * MLEN, np.int64), np.full(tiles * MLEN * MLEN, ZERO))
         self.csr = {"bmm_scale": np.float32(1), "bmm_rows": MLEN, "bmm_cols": MLEN, "segment_length": HLEN,
-                    "router_experts": 32, "router_top": 4}  # fmt: skip
+                    "router_experts": 32, "router_top": 4, "mm_rows": BLEN}  # fmt: skip
         self.acc = {}
 
     # Registers and rows.
@@ -106,11 +106,12 @@ class Machine(MatrixUnit):
 
     def do_v_red_sum(self, f):
         if f["rd"]:
-            self.fp[f["rd"]] += self.tree(self.summands(f), VLEN)[0]
+            total = self.fp[f["rd"]] + self.tree(self.summands(f), VLEN)[0]
+            self.fp[f["rd"]] = to_f32(result_bf16(total)) if np.isnan(total) else total
 
     def do_v_red_sum_seg(self, f):
         section = self.csr["segment_length"]
-        self.one_row(f, lambda a: np.repeat(to_bf16(self.tree(self.summands(f), section)), section))
+        self.one_row(f, lambda a: np.repeat(result_bf16(self.tree(self.summands(f), section)), section))
 
     def maximum(self, row, active):
         lanes = np.flatnonzero(active)
@@ -142,7 +143,7 @@ class Machine(MatrixUnit):
             self.set_fp(f["rs3"], row[lane])
 
     def do_v_ps_v(self, f):
-        self.one_row(f, lambda a: to_bf16(np.cumsum(self.summands(f), dtype=np.float32)))
+        self.one_row(f, lambda a: result_bf16(np.cumsum(self.summands(f), dtype=np.float32)))
 
     def do_v_shft_v(self, f):
         a, amount = self.row(self.gp[f["rs1"]]).copy(), self.gp[f["rs2"]]
@@ -159,7 +160,7 @@ class Machine(MatrixUnit):
             pairs = x.reshape(-1, 2, distance)
             x = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
             distance *= 2
-        self.row(self.gp[f["rd"]])[:] = to_bf16(x * np.float32(1 / np.sqrt(section)))
+        self.row(self.gp[f["rd"]])[:] = result_bf16(x * np.float32(1 / np.sqrt(section)))
 
     # Selection.
     def do_v_topk(self, f):

@@ -33,6 +33,7 @@ TABLE = {
     "V_MUL_VF": (0x12, 0, "rd:g:ROW rs1:g:ROW rs2:f rs3:m"),
     "V_EXP_V": (0x13, 0, "rd:g:ROW rs1:g:ROW rs3:m"),
     "V_RECI_V": (0x14, 0, "rd:g:ROW rs1:g:ROW rs3:m"),
+    "V_SQRT_V": (0x14, 1 << 22, "rd:g:ROW rs1:g:ROW rs3:m"),
     "V_RED_SUM": (0x15, 0, "rd:F rs1:g:ROW rs3:m"),
     "V_RED_SUM_SEG": (0x15, 1 << 22, "rd:g:ROW rs1:g:ROW rs3:m"),
     "V_RED_MAX": (0x16, 0, "rd:F rs1:g:ROW rs3:m"),
@@ -89,7 +90,7 @@ WIDTH = {"rd": 4, "rs1": 4, "rs2": 4, "rs3": 4, "funct": 4, "imm22": 22, "imm18"
          "imm13": 13, "tag": 4}  # fmt: skip
 CSRS = ["bmm_scale", "prefetch_m_rows", "prefetch_v_rows", "store_v_rows", "bmm_rows", "bmm_cols", "bmm_group",
         "bmm_head_stride", "segment_length", "router_experts", "router_top", "format_weight", "format_matrix_kv",
-        "format_activation", "format_vector_kv", "format_matrix_input", "bmm_layout"]  # fmt: skip
+        "format_activation", "format_vector_kv", "format_matrix_input", "bmm_layout", "mm_rows"]  # fmt: skip
 
 
 def operands(name):
@@ -139,6 +140,11 @@ def to_bf16(values):
     return np.where(np.isnan(values), ((bits >> 16) | 0x40).astype(np.uint16), rounded)
 
 
+def result_bf16(values):
+    """The rounded result of arithmetic: every NaN is the positive quiet one."""
+    return np.where(np.isnan(values), 0x7FC0, to_bf16(values)).astype(np.uint16)
+
+
 def double_to_bf16(values):
     """One rounding from double: through a float rounded to odd."""
     values = np.asarray(values, np.float64)
@@ -177,15 +183,15 @@ def sqrt_bf16(bits):
 
 
 def add(a, b):
-    return to_bf16(to_f32(a) + to_f32(b))
+    return result_bf16(to_f32(a) + to_f32(b))
 
 
 def sub(a, b):
-    return to_bf16(to_f32(a) - to_f32(b))
+    return result_bf16(to_f32(a) - to_f32(b))
 
 
 def mul(a, b):
-    return to_bf16(to_f32(a) * to_f32(b))
+    return result_bf16(to_f32(a) * to_f32(b))
 
 
 def larger(a, b):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npu_model_isa import BLEN, HEADS, HLEN, MLEN, NAN, VLEN, ZERO, double_to_bf16, to_bf16, to_f32
+from npu_model_isa import BLEN, HEADS, HLEN, MLEN, NAN, VLEN, ZERO, double_to_bf16, result_bf16, to_f32
 
 
 class Fixed:
@@ -126,7 +126,7 @@ class MatrixUnit:
     @staticmethod
     def rounded(total):
         if not isinstance(total, Window):
-            return to_bf16(total)
+            return result_bf16(total)
         return np.where(total.nan, 0x7FC0, double_to_bf16(total.doubles())).astype(np.uint16)
 
     def write_block(self, name, address, step, shape):
@@ -138,17 +138,17 @@ class MatrixUnit:
         total = self.acc.pop(name, np.zeros((HEADS, rows, self.csr["bmm_cols"]), np.float32))
         if isinstance(total, Window):
             total = total.doubles()
-        rounded = to_bf16(total.astype(np.float32) * self.csr["bmm_scale"])
+        rounded = result_bf16(total.astype(np.float32) * self.csr["bmm_scale"])
         for h in range(HEADS):
             for r in range(rows):
                 at = address + (h * rows + r) * VLEN
                 self.vram[at : at + rounded.shape[2]] = rounded[h, r]
 
     def do_m_mm(self, f):
-        self.product("mm", self.inputs(self.gp[f["rs2"]], BLEN), self.columns(self.gp[f["rs1"]]))
+        self.product("mm", self.inputs(self.gp[f["rs2"]], self.csr["mm_rows"]), self.columns(self.gp[f["rs1"]]))
 
     def do_m_tmm(self, f):
-        self.product("mm", self.inputs(self.gp[f["rs1"]], BLEN), self.transposed(self.gp[f["rs2"]]), MLEN)
+        self.product("mm", self.inputs(self.gp[f["rs1"]], self.csr["mm_rows"]), self.transposed(self.gp[f["rs2"]]), MLEN)
 
     def do_m_mv(self, f):
         self.product("mv", self.inputs(self.gp[f["rs2"]], 1), self.columns(self.gp[f["rs1"]]))
@@ -174,7 +174,7 @@ class MatrixUnit:
 
     def do_m_mm_wo(self, f):
         step = max(1, self.gp[f["rs1"]]) * VLEN
-        self.write_block("mm", self.gp[f["rd"]] + f["imm18"], step, (BLEN, BLEN))
+        self.write_block("mm", self.gp[f["rd"]] + f["imm18"], step, (self.csr["mm_rows"], BLEN))
 
     def do_m_mv_wo(self, f):
         self.write_block("mv", self.gp[f["rd"]] + f["imm18"], 0, (1, BLEN))

@@ -4,6 +4,8 @@
 
 #include "cpu/cpu_backend.h"
 #include "engine/generate.h"
+#include "engine/recording.h"
+#include "engine/replay.h"
 #include "engine/resolve.h"
 #include "random_model.h"
 
@@ -118,6 +120,60 @@ TEST(Speculation, SampledIsAutoregressionWithTheSameSeed) {
   }
   EXPECT_GT(all.tokens, all.rounds + all.rounds / 4)
       << "drafts with the noise of their position should be right at times";
+}
+
+TEST(ModeReplay, FollowsItsRecording) {
+  const Speculation speculation({tiny()});
+  const auto backend = speculation.backend(1);
+  const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9}, other = {9, 8, 7, 6, 5, 4};
+  for (const char* mode : {"ar", "diffusion", "self-speculation"}) {
+    SCOPED_TRACE(mode);
+    const ResolvedOptions resolved = speculation.resolved(mode);
+    const auto recorded = generate(*backend, nullptr, prompt, resolved, nullptr, {}, {});
+    ASSERT_TRUE(recorded);
+    const auto schedule = schedule_of(*recorded);
+    ASSERT_TRUE(schedule) << schedule.error().message();
+    const auto again = generate(*backend, nullptr, other, resolved, nullptr, {}, {}, nullptr, &*schedule);
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_NE(again->ids, recorded->ids) << "the same predictions would prove nothing";
+    EXPECT_TRUE(check_replayed(*again, *schedule));
+    EXPECT_TRUE(check_same_work(*again, *recorded));
+  }
+}
+
+TEST(ModeReplay, RoundsOfATrainedModelAreReplayedAndCut) {
+  const Speculation speculation({tiny()});
+  const auto backend = speculation.backend(1);
+  const ResolvedOptions resolved = speculation.resolved("self-speculation");
+  Generation trained = *generate(*backend, nullptr, {3, 1, 4}, resolved, nullptr, {}, {});
+  std::int32_t position = 0;
+  for (const auto& [pass, tokens] : {std::pair{0, 1}, {2, 5}, {4, 8}, {6, 7}, {8, 3}})
+    for (std::int32_t i = 0; i < tokens; ++i) trained.commit_step[static_cast<std::size_t>(position++)] = pass;
+  ASSERT_EQ(position, 24);
+  trained.stats.nfe = 9;
+  Recording recording;
+  ASSERT_TRUE(add_answer(recording, trained));
+  EXPECT_EQ(recording.options.mode.name, "self-speculation");
+  for (const std::int32_t length : {24, 20, 7}) {
+    const CommitSchedule schedule = *recording.schedule(0, length);
+    GenerateOptions options = recording.replay_options(length);
+    options.exact_length = true;
+    const auto cut = *resolve_options(options, backend->desc());
+    const auto answer = generate(*backend, nullptr, {7, 7, 7}, cut, nullptr, {}, {}, nullptr, &schedule);
+    ASSERT_TRUE(answer) << answer.error().message();
+    const auto followed = check_replayed(*answer, schedule);
+    EXPECT_TRUE(followed) << followed.error().message();
+    EXPECT_EQ(answer->stats.nfe, length == 24 ? 9 : length == 20 ? 7 : 4) << "a last position alone is not drafted";
+  }
+  const CommitSchedule whole = *recording.schedule(0, 24);
+  const auto narrow = speculation.resolved("self-speculation", {{"draft_min", 2}, {"draft_max", 4}});
+  const auto misfit = generate(*backend, nullptr, {7, 7, 7}, narrow, nullptr, {}, {}, nullptr, &whole);
+  ASSERT_TRUE(misfit);
+  EXPECT_EQ(check_replayed(*misfit, whole).error().code, ErrorCode::kMismatch);
+  const auto sure = speculation.resolved("self-speculation", {{"draft_confidence", 0.5}});
+  const auto refused = generate(*backend, nullptr, {7, 7, 7}, sure, nullptr, {}, {}, nullptr, &whole);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, "--draft-confidence");
 }
 
 TEST(Speculation, OptionsAreThoseOfTheMode) {

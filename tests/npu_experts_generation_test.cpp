@@ -7,6 +7,7 @@
 #include "engine/resolve.h"
 #include "npu/backend/npu_backend.h"
 #include "npu/backend/testing/reference_backend.h"
+#include "npu_machine.h"
 #include "random_model.h"
 
 namespace dllm {
@@ -36,16 +37,6 @@ test::RandomModel llada2() {
   return spec;
 }
 
-npu::MachineConfig experts_machine() {
-  npu::MachineConfig m;
-  m.blen = 4, m.mlen = 64, m.vlen = 64, m.hlen = 16;
-  m.vram_elements = std::uint64_t{64} * 4096;
-  m.mram_elements = std::uint64_t{64 * 64} * 32;
-  m.hbm_bytes = std::uint64_t{1} << 26;
-  m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = *mx_format_from_name("mxint8:16:ocp");
-  return m;
-}
-
 struct ExpertsMethod {
   const char* algorithm;
   const char* cache;
@@ -55,7 +46,7 @@ void expect_equal_generations(const test::RandomModel& spec, const ExpertsMethod
   const auto model = *Model::load(test::random_source(spec));
   const auto factory = [&](StepShape shape) { return model->build(shape); };
   const auto npu =
-      npu::NpuBackend::create(model->desc(), factory, model->weights(), experts_machine(), {.positions = 64});
+      npu::NpuBackend::create(model->desc(), factory, model->weights(), test::small_machine(), {.positions = 64});
   ASSERT_TRUE(npu.has_value()) << npu.error().message();
   npu::test::ReferenceBackend reference(model->desc(), factory, model->weights(), (*npu)->layout());
   GenerateOptions options;

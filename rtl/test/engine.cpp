@@ -314,4 +314,20 @@ EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::
                                           : run_on<Vengine64>(machine, memory, device, program, waves);
 }
 
+Halt run_words(const std::vector<std::uint32_t>& words) {
+  constexpr int kLimit = 1000;  // cycles
+  Board<Vengine8> board;
+  for (std::uint32_t i = 0; i < words.size(); ++i) board.write(3, i, [&](auto& data) { data[0] = words[i]; });
+  (*board).length_i = static_cast<std::uint16_t>(words.size());
+  (*board).start_i = 1;
+  board.tick();
+  (*board).start_i = 0;
+  (*board).eval();
+  for (int cycle = 0; (*board).running_o && cycle < kLimit; ++cycle) {
+    board.tick();
+    (*board).eval();
+  }
+  return {(*board).running_o ? -1 : (*board).trap_o, (*board).gp_o[1]};
+}
+
 }  // namespace dllm::rtl

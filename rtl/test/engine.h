@@ -37,6 +37,13 @@ struct EngineResult {
 EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::Device& device,
                         const npu::Program& program, const std::string& waves = "");
 
+/// How the engine of 8 lanes ends a program of these words: its trap (rtl/traps.svh) and gp1.
+struct Halt {
+  int trap = 0;
+  std::uint32_t gp1 = 0;
+};
+Halt run_words(const std::vector<std::uint32_t>& words);
+
 /// The device of the tests: latencies of the shipped profiles, memories of the models.
 npu::Device engine_device();
 npu::MachineConfig engine_config(int vlen);

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
+#include <string_view>
+
+#include "npu/assembler/assembler.h"
+#include "npu/isa/encoding.h"
 
 namespace dllm::rtl {
 namespace {
@@ -53,6 +58,79 @@ TEST_P(RtlSampling, ProgramsInValuesAndTime) {
   expect_exact(result);
   EXPECT_EQ(unexplained(result, 1), 0);
   EXPECT_LE(static_cast<double>(result.cycles), 1.01 * static_cast<double>(result.expected));
+}
+
+// Values of rtl/traps.svh.
+enum class Trap { kNone, kOpcode, kRow, kWord, kLength, kLoop, kOrder };
+
+Trap trap_of(const Halt& halt) { return static_cast<Trap>(halt.trap); }
+
+std::vector<std::uint32_t> words_of(const std::string& text) {
+  const auto program = npu::assemble(text, {.file = "test.asm"});
+  EXPECT_TRUE(program.has_value()) << text;
+  std::vector<std::uint32_t> words;
+  for (const npu::Instruction& one : program->code) words.push_back(*npu::encode(one));
+  return words;
+}
+
+/// gp1 is 7 before the instruction; what follows must not run if it traps.
+Halt halt_at(std::uint32_t word) {
+  std::vector<std::uint32_t> words = words_of("S_ADDI_INT gp1, gp0, 7");
+  words.push_back(word);
+  words.push_back(words_of("S_ADDI_INT gp1, gp0, 9").front());
+  return run_words(words);
+}
+
+/// All 64 opcodes with operands 0. The others are instructions of other units, or none.
+TEST(RtlTraps, InstructionsThatTheEngineLacks) {
+  const std::set<std::string_view> present = {
+      "V_ADD_VV",        "V_ADD_VF",         "V_SUB_VV",         "V_SUB_VF",   "V_EXP_V",       "V_RED_SUM",
+      "V_RED_MAX",       "S_ADD_FP",         "S_SUB_FP",         "S_MAX_FP",   "S_MUL_FP",      "S_EXP_FP",
+      "S_RECI_FP",       "S_LD_FP",          "S_ST_FP",          "S_MAP_V_FP", "S_ADD_INT",     "S_ADDI_INT",
+      "S_SUB_INT",       "S_MUL_INT",        "S_LUI_INT",        "S_LD_INT",   "S_ST_INT",      "C_SET_ADDR_REG",
+      "C_SET_SCALE_REG", "C_SET_STRIDE_REG", "C_SET_V_MASK_REG", "C_BREAK",    "V_RED_MAX_IDX", "V_TOPK_MASK",
+      "V_SELECT_INT",    "S_LI_FP",          "S_MV_FP",          "C_FENCE"};
+  // Loops and transfers are not single instructions.
+  const std::set<std::string_view> elsewhere = {"C_LOOP_START", "C_LOOP_END", "H_PREFETCH_V"};
+  int missing = 0;
+  for (std::uint32_t word = 0; word < 64; ++word) {
+    const auto decoded = npu::decode(word);
+    const std::string_view name = decoded ? npu::info(decoded->op).mnemonic : "none";
+    if (elsewhere.contains(name)) continue;
+    const Halt halt = halt_at(word);
+    if (present.contains(name)) {
+      EXPECT_EQ(trap_of(halt), Trap::kNone) << name;
+      continue;
+    }
+    ++missing;
+    EXPECT_EQ(trap_of(halt), Trap::kOpcode) << "word " << word << ", " << name;
+    EXPECT_EQ(halt.gp1, 7u) << name;
+  }
+  EXPECT_EQ(missing, 64 - 3 - 33);
+}
+
+TEST(RtlTraps, FunctionCodesThatTheEngineLacks) {
+  for (const char* text : {"V_SQRT_V gp0, gp0", "V_RED_SUM_SEG gp0, gp0", "V_RED_MAX_SEG gp0, gp0"})
+    EXPECT_EQ(trap_of(halt_at(words_of(text).front())), Trap::kOpcode) << text;
+  EXPECT_EQ(trap_of(halt_at(0x15u | 2u << 22)), Trap::kOpcode) << "V_RED_SUM with a code that no instruction has";
+}
+
+TEST(RtlTraps, AddressesLengthsAndLoops) {
+  const auto halt = [](const std::string& text) {
+    return run_words(words_of("S_ADDI_INT gp1, gp0, 7\n" + text + "\nS_ADDI_INT gp1, gp0, 9"));
+  };
+  const std::pair<const char*, Trap> wrong[] = {{"li gp2, 4096\nV_EXP_V gp0, gp2", Trap::kRow},
+                                                {"li gp2, 3\nV_EXP_V gp0, gp2", Trap::kRow},
+                                                {"S_LD_INT gp3, gp0, 512", Trap::kWord},
+                                                {"S_ST_FP f1, gp0, 256", Trap::kWord},
+                                                {"li gp2, 9\nS_MAP_V_FP gp0, gp0, gp2", Trap::kLength}};
+  for (const auto& [text, trap] : wrong) {
+    EXPECT_EQ(trap_of(halt(text)), trap) << text;
+    EXPECT_EQ(halt(text).gp1, 7u) << text;
+  }
+  constexpr std::uint32_t kLoopEnd = 0x30u | 2u << 6;  // of gp2, without a start: the assembler refuses it
+  EXPECT_EQ(trap_of(halt_at(kLoopEnd)), Trap::kLoop);
+  EXPECT_EQ(halt("li gp2, 4088\nV_EXP_V gp0, gp2").gp1, 9u);
 }
 
 }  // namespace

@@ -11,14 +11,20 @@ from . import lines
 from .decode import METHODS
 from .evaluate import evaluate, table
 from .export import export_model
+from .gguf import llada_weights
 from .golden import read_items, write_golden, write_half_decodes
 from .model import Llada, ModelConfig
 from .recipes import RECIPES
 from .tokenizer import Tokenizer, train_merges
 from .train import Trainer, load_checkpoint, run
+from .tri import evaluate as tri_evaluate
+from .tri import export as tri_export
+from .tri import golden as tri_golden
+from .tri.adapter import FOLDER, AdapterTrainer, write_adapter
 from .verify import verify
 
 HELD_OUT = 500
+ADAPTER_BUDGET = 1_000_000
 
 
 def make_tasks(args):
@@ -57,23 +63,48 @@ def train(args):
         if os.path.exists(log):
             os.remove(log)
         trainer = Trainer(recipe.config, tokenizer, budget, args.seed, args.bf16, args.recipe)
+        if args.start:
+            trainer.start_from(llada_weights(args.start, recipe.config))
     if not run(trainer, args.out, args.minutes, args.log_every):
         print(f"stopped at {trainer.tokens} of {trainer.budget} tokens; the same command goes on",
               file=sys.stderr)
 
 
-def export(args):
+def trained(args):
+    """(checkpoint, its recipe, its model)"""
     state = load_checkpoint(os.path.join(args.out, "checkpoint.pt"))
     model = Llada(ModelConfig(**state["config"]))
     model.load_state_dict(state["model" if args.raw else "average"])
-    export_model(model, args.out, RECIPES[state.get("recipe", "tiny")].gen_length, block_length=32)
+    return state, RECIPES[state.get("recipe", "tiny")], model.eval()
+
+
+def export(args):
+    _, recipe, model = trained(args)
+    if recipe.modes:
+        tri_export.export_model(model, args.out, recipe.gen_length)
+    else:
+        export_model(model, args.out, recipe.gen_length, block_length=32)
+
+
+def train_adapter(args):
+    _, recipe, model = trained(args)
+    if not recipe.modes:
+        raise ValueError(f"a model of --recipe {recipe.name} makes no drafts; train one with --recipe tri")
+    trainer = AdapterTrainer(model, Tokenizer.load(args.out), args.tokens or ADAPTER_BUDGET, args.seed, args.bf16)
+    trainer.run(args.minutes)
+    write_adapter(trainer.adapted, args.out)
+    tri_export.write_adapter_gguf(trainer.adapted, os.path.join(args.out, f"{FOLDER}.gguf"))
 
 
 def golden(args):
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))
     directory = os.path.join(args.out, "golden")
     recipe = RECIPES[args.recipe]
-    if recipe.golden_runs:
+    if recipe.modes:
+        if args.accuracy_items or args.methods:
+            raise ValueError(f"--recipe {recipe.name} has its modes only: leave --methods and --accuracy-items out")
+        tri_golden.write_golden(args.out, items[:recipe.golden_runs], directory, recipe.gen_length)
+    elif recipe.golden_runs:
         if args.accuracy_items:
             raise ValueError(f"--recipe {recipe.name} has no accuracy table: leave --accuracy-items out, or see evaluate")
         write_half_decodes(args.out, items[:recipe.golden_runs], directory, args.methods or recipe.golden_methods,
@@ -83,19 +114,21 @@ def golden(args):
 
 
 def evaluation(args):
-    state = load_checkpoint(os.path.join(args.out, "checkpoint.pt"))
-    recipe = RECIPES[state.get("recipe", "tiny")]
-    model = Llada(ModelConfig(**state["config"]))
-    model.load_state_dict(state["model" if args.raw else "average"])
+    state, recipe, model = trained(args)
     items = read_items(os.path.join(args.out, "tasks", "validation.jsonl"))[:args.items]
     print(f"after {state['tokens']} tokens, {state['step']} steps, {state['seconds']:.0f} s")
     tokenizer = Tokenizer.load(args.out)
+    if recipe.modes:
+        if args.lines or args.show or args.threshold:
+            raise ValueError(f"--recipe {recipe.name}: leave --lines, --threshold and --show out")
+        print("\n".join(tri_evaluate.table(tri_evaluate.evaluate(model, items, tokenizer))))
+        return
     if args.lines:
         if args.show or args.threshold:
             raise ValueError("--lines decodes nothing: leave --threshold and --show out")
-        print("\n".join(lines.table(lines.evaluate_lines(model.eval(), items, tokenizer))))
+        print("\n".join(lines.table(lines.evaluate_lines(model, items, tokenizer))))
         return
-    outcomes = evaluate(model.eval(), items, tokenizer, recipe.gen_length, threshold=args.threshold or 0.9)
+    outcomes = evaluate(model, items, tokenizer, recipe.gen_length, threshold=args.threshold or 0.9)
     print("\n".join(table(outcomes)))
     if args.show:
         for item, outcome in zip(items, outcomes):
@@ -153,6 +186,8 @@ def parser():
     training.add_argument("--tokens", type=tokens, help="budget (default: the recipe's)")
     training.add_argument("--extend", action="store_true",
                           help="go on from a checkpoint with another budget")
+    training.add_argument("--from", dest="start", metavar="FILE",
+                          help="a GGUF file of the architecture llada whose weights a new run begins with")
     training.add_argument("--minutes", type=positive(float),
                           help="stop after so long; the same command continues from there")
     training.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
@@ -161,6 +196,10 @@ def parser():
     exporting = argparse.ArgumentParser(add_help=False)
     exporting.add_argument("--raw", action="store_true",
                            help="the last weights instead of their moving average")
+    adapting = argparse.ArgumentParser(add_help=False)
+    adapting.add_argument("--tokens", type=tokens, help=f"budget (default {ADAPTER_BUDGET})")
+    adapting.add_argument("--minutes", type=positive(float), help="stop after so long")
+    adapting.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
     methods = argparse.ArgumentParser(add_help=False)
     methods.add_argument("--methods", type=method_list, metavar="A,B",
                          help=f"of {', '.join(METHODS)} (default: all; recipe harder: those with 0.9)")
@@ -186,6 +225,7 @@ def parser():
     add("tokenizer", make_tokenizer, "train the tokenizer", out, seed, recipe, tokenizer)
     add("train", train, "train, or go on training", out, seed, recipe, training)
     add("export", export, "write the Hugging Face files", out, exporting)
+    add("adapter", train_adapter, "train the adapter of a model's drafts, and write it", out, seed, exporting, adapting)
     add("evaluate", evaluation, "accuracy and passes of the checkpoint", out, exporting, looking)
     add("golden", golden, "write golden outputs and the accuracy table", out, recipe, methods, accuracy)
     add("all", everything, "all of these, one after another", out, seed, recipe, tokenizer, training,

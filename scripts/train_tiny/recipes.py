@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import data, schedule, tasks
 from .decode import METHODS
@@ -12,6 +12,8 @@ from .harder import schedule as harder_schedule
 from .harder import tasks as harder_tasks
 from .model import ModelConfig
 from .tokenizer import EOT, MERGES, chat
+from .tri import rows as tri_rows
+from .tri import schedule as tri_schedule
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Recipe:
     # Golden outputs: decodes only, of this many items, with weights rounded to float16; 0: all of golden.py.
     golden_runs: int = 0
     golden_methods: tuple = tuple(METHODS)
+    modes: bool = False     # one set of weights for several ways of decoding (tri/)
 
 
 def tiny_texts(seed, count=30_000):
@@ -56,15 +59,18 @@ def harder_batches(seed, step, now, tokenizer, parts=2):
 
 
 HARDER_MERGES = 28          # all that its words give
+HARDER = Recipe(
+    "harder",
+    ModelConfig(d_model=256, n_layers=6, n_heads=8, mlp_hidden_size=512, vocab_size=256 + HARDER_MERGES + 6,
+                bos_token_id=256 + HARDER_MERGES, eos_token_id=257 + HARDER_MERGES,
+                mask_token_id=261 + HARDER_MERGES),
+    35_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts, harder_schedule.stage,
+    harder_batches, golden_runs=10, golden_methods=("threshold0.9", "prefix_threshold0.9", "dual_threshold0.9"))
 
 RECIPES = {r.name: r for r in (
     Recipe("tiny", ModelConfig(), round(schedule.FULL_RUN * 1e6), MERGES, 64, tasks.held_out,
            tiny_texts, schedule.stage, data.draw_batches),
-    Recipe("harder",
-           ModelConfig(d_model=256, n_layers=6, n_heads=8, mlp_hidden_size=512,
-                       vocab_size=256 + HARDER_MERGES + 6, bos_token_id=256 + HARDER_MERGES,
-                       eos_token_id=257 + HARDER_MERGES, mask_token_id=261 + HARDER_MERGES),
-           35_000_000, HARDER_MERGES, harder_data.CANVAS, harder_tasks.held_out, harder_texts,
-           harder_schedule.stage, harder_batches, golden_runs=10,
-           golden_methods=("threshold0.9", "prefix_threshold0.9", "dual_threshold0.9")),
+    HARDER,
+    replace(HARDER, name="tri", budget=5_000_000, stage=tri_schedule.stage, draw_batches=tri_rows.draw_batches,
+            modes=True),
 )}

@@ -38,6 +38,11 @@ class Trainer:
         self.optimizers = make_optimizers(self.model, low_precision=bf16 and recipe != "tiny")
         self.average = {n: p.detach().clone() for n, p in self.model.named_parameters()}
 
+    def start_from(self, state):
+        """Weights of another model instead of the random ones."""
+        self.model.load_state_dict(state)
+        self.average = {n: p.detach().clone() for n, p in self.model.named_parameters()}
+
     def autocast(self):
         return torch.autocast("cpu", torch.bfloat16) if self.bf16 else nullcontext()
 

@@ -48,11 +48,11 @@ class MakeModel(CliCase):
 
     def test_overrides(self):
         path = self.dir / "cut.gguf"
-        self.ok("make-model", "--shape", "llada-8b", "--layers", "1", "--vocab", "512", "--type", "q4_0", "-o", path)
+        self.ok("make-model", "--shape", "llada-tiny", "--layers", "1", "--vocab", "512", "--type", "q4_0", "-o", path)
         listing = json.loads(self.ok("inspect", path, "-o", "json").stdout)
         shapes = {tensor["name"]: tensor["shape"] for tensor in listing["tensors"]}
-        self.assertEqual(shapes["token_embd.weight"], [4096, 512])
-        self.assertEqual(shapes["blk.0.ffn_up.weight"], [4096, 12288])
+        self.assertEqual(shapes["token_embd.weight"], [256, 512])
+        self.assertEqual(shapes["blk.0.ffn_up.weight"], [256, 512])
         self.assertNotIn("blk.1.ffn_up.weight", shapes)
 
     def test_list(self):
@@ -297,16 +297,19 @@ class Replay(CliCase):
         return json.loads(self.ok("bench", *words, *QUICK, "-o", "json").stdout)
 
     def test_what_is_shipped_was_made_by_the_shipped_model(self):
-        model = self.RECORDINGS.parent / "harder-llada-f16.gguf"
-        for name in ("exact", "balanced"):
-            file = self.recording(name)
+        models = self.RECORDINGS.parent
+        for file in sorted(self.RECORDINGS.glob("*.json")):
+            name = file.stem
+            model = models / ("tri-f16.gguf" if name.startswith("tri-") else "harder-llada-f16.gguf")
             answers = json.loads(file.read_text())["answers"]
-            [record] = self.bench("generate", "-m", model, "--replay", file, "--answers", "2")
-            played = [answers[index] for index in record["replay"]["answers"]]
-            self.assertEqual(len(played), 2)
+            [record] = self.bench("generate", "-m", model, "--replay", file, "--answers", "1")
+            [index] = record["replay"]["answers"]
             for key in ("nfe", "rows_forwarded", "rows_scored", "answer_tokens"):
-                self.assertEqual(record[key], sum(answer[key] for answer in played), (name, key))
-            self.assertEqual(record["options"]["preset"], name)
+                self.assertEqual(record[key], answers[index][key], (name, key))
+            if model.stem == "tri-f16":
+                self.assertEqual(record["options"]["mode"], "ar" if name == "tri-ar" else "self-speculation")
+            else:
+                self.assertEqual(record["options"]["preset"], name.removeprefix("harder-"))
 
     def test_other_models_and_batches(self):
         for shape, prompt in (("llada-tiny", 40), ("dream-tiny", 40), ("llada2-tiny", 64)):
@@ -333,6 +336,24 @@ class Replay(CliCase):
         self.assertIn("no answers are generated",
                       self.fails(2, *words[:2], "--scoring", "likelihood", "--record", file))
         self.fails(3, *words, "--record", self.dir / "no" / "such.json")
+
+    def test_modes(self):
+        path, items, file = self.dir / "modes.gguf", self.dir / "items.jsonl", self.dir / "rounds.json"
+        self.ok("make-model", "--shape", "nemotron-tiny", "-o", path)
+        items.write_text(json.dumps({"prompt": "a b c", "answer": "d"}) + "\n")
+        for mode, words in (("ar", ()), ("self-speculation", ("--draft-min", "4", "--draft-max", "4")),
+                            ("diffusion", ("--block-length", "8"))):
+            self.ok("eval", items, "-m", path, "-n", "16", "--mode", mode, *words, "--record", file)
+            recording = json.loads(file.read_text())
+            self.assertEqual(recording["options"]["mode"], mode)
+            [record] = self.bench("generate", "-m", path, "--replay", file)
+            self.assertEqual(record["nfe"], recording["answers"][0]["nfe"])
+            self.assertEqual("tokens_per_round" in record, mode == "self-speculation")
+        self.assertIn("one way of decoding", self.fails(2, "bench", "generate", "-m", path, *QUICK, "--replay",
+                                                        self.recording("exact")))
+        self.assertIn("--mode", self.fails(2, "bench", "generate", *QUICK, "--replay", file))
+        self.assertIn("--draft-confidence",
+                      self.fails(2, "eval", items, "-m", path, "-n", "16", "--draft-confidence", "0.5", "--record", file))
 
     def test_against_autoregression(self):
         records = self.bench("--against-autoregression", "-p", "64", "-n", "64", "--tokens-per-pass", "2,8",

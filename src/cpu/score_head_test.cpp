@@ -234,7 +234,7 @@ TEST(ScoreHead, MatchesTheNaiveDefinitionOnAdversarialLogits) {
   cases.push_back({7});
   for (const std::vector<float>& z : cases) {
     HeadFixture head;
-    for (ScoreRequest request : requests()) {
+    for (const ScoreRequest& request : requests()) {
       const Scores scores = head.run({z}, request);
       expect_same(scores.rows[0], naive(z, request, 10), describe(request) + " vocab " + std::to_string(z.size()));
       if (::testing::Test::HasFailure()) return;

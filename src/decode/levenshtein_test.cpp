@@ -78,7 +78,7 @@ class LevenshteinPasses {
     std::vector<std::vector<TopToken>> lists;
     std::vector<Candidate> candidates;
     for (Position p : wanted) {
-      LogitRow z = rows[static_cast<std::size_t>(p - canvas.prompt_end())];
+      const LogitRow& z = rows[static_cast<std::size_t>(p - canvas.prompt_end())];
       lists.push_back(best(z, request.top_tokens));
       const bool forbidden = !request.rules.empty();
       const TokenId first = lists.back().front().token;

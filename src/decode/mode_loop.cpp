@@ -20,6 +20,7 @@ ModeLoop::ModeLoop(const ModelDesc& desc, Canvas canvas, std::unique_ptr<Decoder
       window_(options_.mode.draft, options_.latency) {
   assert(canvas_.prompt_end() > 0 && cache_.capacity() >= canvas_.size());
   assert((decoder_ != nullptr) == (options_.mode.mode == DecodingMode::kDiffusion));
+  if (options_.replay) replay_.emplace(*options_.replay, desc_);
 }
 
 bool ModeLoop::finished() const { return canvas_.masked_count() == 0 || (stop_ && !options_.exact_length); }
@@ -152,12 +153,15 @@ Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& ste
   for (const RowScore& row : rows) {
     const Position p = row.position + 1;
     if (row.token < 0) return not_a_number(p, counters_.nfe);
-    const Edit edit{p, row.token, EditKind::kCommit, row.confidence};
+    const Position place = p - canvas_.prompt_end();
+    const TokenId token = replay_ ? replay_->token_at(place, row.token) : row.token;
+    const Edit edit{p, token, EditKind::kCommit, row.confidence};
     if (canvas_.apply(edit)) step.edits.push_back(edit);
     ++accepted;
-    ended = !options_.exact_length && std::ranges::count(options_.stop_ids, row.token) > 0;
+    ended = !options_.exact_length && std::ranges::count(options_.stop_ids, token) > 0;
     const auto next = static_cast<std::size_t>(accepted);
-    if (ended || !verified || next >= draft_.size() || draft_[next] != row.token) break;
+    if (ended || !verified || next >= draft_.size()) break;
+    if (replay_ ? replay_->pass_of(place + 1) != pass_index() : draft_[next] != token) break;
   }
   read_ = verified ? range.begin + accepted : range.end;
   if (read_ < range.end) cache_.invalidate({read_, range.end});
@@ -185,7 +189,8 @@ Expected<void> ModeLoop::draft(std::span<const RowScore> rows) {
 Expected<void> ModeLoop::decide(const Scores& scores, DenoiseStep& step) {
   const std::vector<Candidate> candidates = candidates_of(pass_, scores, KeptFront(0));
   const Position masks = canvas_.masked_count(block_);
-  for (const Edit& edit : decoder_->decode(context(), candidates))
+  for (const Edit& edit : replay_ ? replay_->edits(pass_index(), canvas_.prompt_end(), candidates)
+                                  : decoder_->decode(context(), candidates))
     if (canvas_.apply(edit)) step.edits.push_back(edit);
   ++block_step_;
   if (canvas_.masked_count(block_) < masks || decoder_->keeps_schedule()) return {};

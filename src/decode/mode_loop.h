@@ -12,6 +12,7 @@
 #include "decode/denoise_step.h"
 #include "decode/draft_window.h"
 #include "decode/mode.h"
+#include "decode/replay_decoder.h"
 #include "decode/stop_rule.h"
 #include "dllm/error.h"
 
@@ -28,6 +29,9 @@ struct ModeLoopOptions {
   RngKey rng;
   bool suppress_eos = false;
   const LatencyTable* latency = nullptr;  ///< borrowed
+  /// Which pass commits what, instead of predictions: drafts are made and verified, and the schedule says how many of
+  /// their tokens hold. A draft must be one pass.
+  std::optional<CommitSchedule> replay;
 };
 
 /// The loop of models that were trained for several ways of decoding (Nemotron-Labs-Diffusion), in the manner of
@@ -64,6 +68,8 @@ class ModeLoop {
 
  private:
   bool finished() const;
+  /// Of the pass being absorbed, from 0.
+  std::int32_t pass_index() const { return counters_.nfe - 1; }
   void begin_block();
   bool wants_draft();
   DecodeContext context() const;
@@ -82,6 +88,7 @@ class ModeLoop {
   const StopRule stop_rule_;
   KvCache& cache_;
   DraftWindow window_;
+  std::optional<ScheduledCommits> replay_;
 
   Position read_ = 0;           ///< positions before it are in the cache as causal passes left them
   PositionRange block_{0, 0};   ///< rows of the present round or block; empty: none has begun

@@ -142,6 +142,30 @@ TEST(ModeLoop, SelfSpeculationStopsWhereArDoes) {
   EXPECT_GT(stopped, 3);
 }
 
+TEST(ModeLoop, ReplaysRoundsWhateverIsPredicted) {
+  ModelDesc desc = modes_desc();
+  desc.stop_ids = {6};
+  for (const TokenId kinds : {1, 7, 50}) {  // all drafts are right; some; none
+    FakeBackend backend(desc);
+    limit_tokens(backend, kinds);
+    ModeLoopOptions options = speculate(8, 32);
+    options.exact_length = false;
+    options.stop_ids = desc.stop_ids;
+    CommitSchedule schedule{{0, 2, 2, 2}, 13};
+    schedule.pass_of.resize(12, 4);  // a whole draft, so that the next one is twice as wide
+    schedule.pass_of.resize(14, 6);
+    schedule.pass_of.resize(40, -1);
+    options.replay = schedule;
+    const ModeRun run = run_loop(backend, 40, options);
+    EXPECT_EQ(run.counters.rounds, 3);
+    EXPECT_EQ(run.counters.round_tokens, 13);
+    EXPECT_EQ(run.counters.rows_forwarded, kPromptEnd + 2 * (8 + 8 + 16));
+    ASSERT_EQ(run.stop, kPromptEnd + 13);
+    EXPECT_EQ(run.tokens[kPromptEnd + 13], 6);
+    for (Position p = kPromptEnd; p < kPromptEnd + 13; ++p) EXPECT_NE(run.tokens[static_cast<std::size_t>(p)], 6);
+  }
+}
+
 TEST(ModeLoop, DraftsSeeTheirBlockAndVerificationIsCausal) {
   FakeBackend backend(modes_desc());
   limit_tokens(backend, 1);  // every draft is right

@@ -152,8 +152,9 @@ template <class T>
 OptionRows<T> rows_only(OptionRows<T> rows, const std::string& words, const std::function<bool(const T&)>& holds) {
   for (OptionRow<T>& row : rows) {
     const std::string own = row.info.condition;
+    const std::function<bool(const T&)> read = row.read;
     row = std::move(row).only(own.empty() ? words : words + ", " + own,
-                              [holds, read = row.read](const T& o) { return holds(o) && (!read || read(o)); });
+                              [holds, read](const T& o) { return holds(o) && (!read || read(o)); });
   }
   return rows;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "decode/decoder.h"
@@ -17,12 +18,35 @@ struct CommitSchedule {
   friend bool operator==(const CommitSchedule&, const CommitSchedule&) = default;
 };
 
+/// What the passes of a replay commit: the positions of the schedule, whatever is predicted. Tokens are the predicted
+/// ones, unless they would end the answer at another place than the schedule does. Precondition: a schedule with a stop
+/// needs a model that has stop tokens.
+class ScheduledCommits {
+ public:
+  ScheduledCommits(CommitSchedule schedule, const ModelDesc& desc);
+
+  /// The pass that commits a position of the answer; -1: none does.
+  std::int32_t pass_of(Position p) const {
+    return p < static_cast<Position>(schedule_.pass_of.size()) ? schedule_.pass_of[static_cast<std::size_t>(p)] : -1;
+  }
+  /// The token committed there.
+  TokenId token_at(Position p, TokenId predicted) const;
+  /// Commits of the candidates that belong to a pass. `prompt_end`: where the answer begins.
+  std::vector<Edit> edits(std::int32_t pass, Position prompt_end, std::span<const Candidate> candidates) const;
+  std::int32_t last_pass() const { return last_; }
+
+ private:
+  CommitSchedule schedule_;
+  std::vector<TokenId> stop_ids_;
+  std::optional<TokenId> mask_;
+  TokenId other_ = 0;  ///< the first token that is neither the mask nor a stop token
+  std::int32_t last_ = -1;
+};
+
 /// A decoder that wants what `own` wants and commits what the schedule says, whatever is predicted. So every pass
-/// has the rows, the scored rows and the reduction of the method; only the choice is not the model's. Tokens are
-/// the predicted ones, unless they would end the answer at another place than the schedule does. A scheduled
+/// has the rows, the scored rows and the reduction of the method; only the choice is not the model's. A scheduled
 /// position that is not wanted is left to the progress rule, so that the loop ends; the schedule of the finished
-/// answer then differs. Preconditions: `own` does not revise; a schedule with a stop needs a model that has stop
-/// tokens.
+/// answer then differs. Preconditions: `own` does not revise; that of ScheduledCommits.
 std::unique_ptr<Decoder> make_replay_decoder(std::unique_ptr<Decoder> own, CommitSchedule schedule,
                                              const ModelDesc& desc);
 

@@ -17,7 +17,7 @@ namespace dllm {
 GenerateOptions Recording::replay_options(std::int32_t positions) const {
   GenerateOptions result = options;
   result.length = positions;
-  result.block_length = std::min(block_length, positions);
+  if (!in_order()) result.block_length = std::min(block_length, positions);
   return result;
 }
 
@@ -46,17 +46,22 @@ Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t po
   CommitSchedule schedule{recorded.commit_step};
   if (recorded.stops) schedule.stop = recorded.answer_tokens - 1;
   if (positions == length) return schedule;
-  if (positions > length || positions % block_length != 0)
+  const auto cut = schedule.pass_of.begin() + std::min(positions, length);
+  if (positions > length || (!in_order() && positions % block_length != 0))
     return Error{ErrorCode::kUsage, fmt::format("a recording of {} positions is not one of {}", length, positions),
                  "--predict", fmt::format("give {} or fewer, in whole blocks of {}", length, block_length)};
-  const auto cut = schedule.pass_of.begin() + positions;
   const std::int32_t last = *std::max_element(schedule.pass_of.begin(), cut);
-  if (std::any_of(cut, schedule.pass_of.end(), [last](std::int32_t pass) { return pass >= 0 && pass <= last; }))
+  if (!in_order() &&
+      std::any_of(cut, schedule.pass_of.end(), [last](std::int32_t pass) { return pass >= 0 && pass <= last; }))
     return Error{ErrorCode::kUsage,
                  fmt::format("answer {} of the recording commits positions after the first {} together with these",
                              answer, positions),
                  "--predict", fmt::format("leave it out: the recorded length is {}", length)};
   schedule.pass_of.erase(cut, schedule.pass_of.end());
+  // One position that is left is not drafted: its pass follows the one before at once.
+  auto& passes = schedule.pass_of;
+  if (in_order() && passes.size() > 1 && passes.back() == last && passes[passes.size() - 2] < last)
+    passes.back() = passes[passes.size() - 2] + 1;
   if (schedule.stop && *schedule.stop >= positions) schedule.stop.reset();
   return schedule;
 }
@@ -79,6 +84,8 @@ Expected<void> add_answer(Recording& recording, const Generation& generation) {
   DLLM_TRY(CommitSchedule schedule, schedule_of(generation));
   const ResolvedOptions& options = generation.options;
   if (recording.answers.empty()) {
+    // A default of the recorded model, which need not be the default of another.
+    recording.options.mode.name = options.mode.name;
     recording.length = options.length;
     recording.block_length = options.block_length;
   } else if (options.length != recording.length || options.block_length != recording.block_length) {

@@ -34,13 +34,15 @@ struct Recording {
   GenerateOptions options;  ///< all others given at recording; absent ones take the defaults of the replaying model
   std::vector<RecordedAnswer> answers;
 
-  /// With length and block length, for a replay of `positions` positions.
+  /// Whether the mode decides tokens in their order and has no blocks: `ar` and `self-speculation`.
+  bool in_order() const { return options.mode.name == "ar" || options.mode.name == "self-speculation"; }
+  /// With length and, where the method has them, block length, for a replay of `positions` positions.
   GenerateOptions replay_options(std::int32_t positions) const;
   /// Indices of `count` answers, spread evenly over the answers sorted by tokens per pass; for one: the answer nearest
   /// to the overall tokens per pass. All, if there are fewer.
   std::vector<std::size_t> spread(std::size_t count) const;
   /// The passes of an answer's first `positions` positions. Errors: kUsage unless these are whole blocks that are
-  /// decided before the rest.
+  /// decided before the rest, or the mode is one that decides tokens in order.
   Expected<CommitSchedule> schedule(std::size_t answer, std::int32_t positions) const;
 };
 

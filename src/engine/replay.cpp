@@ -11,8 +11,6 @@ Expected<CommitSchedule> schedule_of(const Generation& generation) {
     return Error{ErrorCode::kCancelled, "the answer was not finished", "", ""};
   if (generation.options.cfg_scale != 0)
     return Error{ErrorCode::kUsage, "passes under guidance are not recorded", "--cfg-scale", "leave the option out"};
-  if (!generation.options.mode.name.empty())
-    return Error{ErrorCode::kUsage, "passes of models of several modes are not recorded", "--mode", ""};
   if (!generation.options.stop.empty())
     return Error{ErrorCode::kUsage, "stop texts do not apply to replayed tokens", "--stop", "leave the option out"};
   CommitSchedule schedule{generation.commit_step};
@@ -38,6 +36,12 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
     return Error{ErrorCode::kUsage, "the recorded answer ends early, and the model names no token that ends one",
                  "--replay", "give a model whose file does"};
   return {};
+}
+
+Expected<void> check_mode_replay(const ModeConfig& mode) {
+  if (mode.mode != DecodingMode::kSelfSpeculation || mode.draft.draft_confidence == 0) return {};
+  return Error{ErrorCode::kUsage, "how many passes such a draft takes depends on predictions", "--draft-confidence",
+               "record drafts of one pass: leave the option out"};
 }
 
 Expected<void> check_replayed(const Generation& replayed, const CommitSchedule& schedule) {

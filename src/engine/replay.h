@@ -1,6 +1,7 @@
 #pragma once
 
 #include "decode/decoder.h"
+#include "decode/mode.h"
 #include "decode/replay_decoder.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
@@ -15,6 +16,9 @@ Expected<CommitSchedule> schedule_of(const Generation& generation);
 /// Whether answers with `resolved` can follow a schedule. `own`: the decoder that is replaced. Errors: kUsage.
 Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolved, const Decoder& own,
                             const CommitSchedule& schedule);
+
+/// Whether rounds of this mode can: a draft of several passes depends on predictions. Errors: kUsage.
+Expected<void> check_mode_replay(const ModeConfig& mode);
 
 /// Whether a replay followed its schedule. Errors: kMismatch, with the first position that differs.
 Expected<void> check_replayed(const Generation& replayed, const CommitSchedule& schedule);

@@ -108,14 +108,16 @@ struct ModeStart {
   const ModelDesc& desc;
   const ResolvedOptions& resolved;
   const LatencyTable* latency;
-  bool replays;
+  const CommitSchedule* replay;
 };
 
 Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas canvas, Method method, KvCache& cache) {
-  if (start.replays)
-    return Error{ErrorCode::kUsage, "recordings hold the passes of models with one way of decoding", "--replay",
-                 "give such a model"};
   DLLM_TRY(ModeLoopOptions options, mode_options(start.resolved, start.desc, start.latency));
+  if (start.replay != nullptr) {
+    DLLM_CHECK_OK(check_replay(start.desc, start.resolved, *method.decoder, *start.replay));
+    DLLM_CHECK_OK(check_mode_replay(options.mode));
+    options.replay = *start.replay;
+  }
   if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
   return std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options),
                                     cache);
@@ -172,7 +174,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency));
   if (!desc.modes.empty()) {
-    const ModeStart start{desc, resolved, latency, replay != nullptr};
+    const ModeStart start{desc, resolved, latency, replay};
     DLLM_TRY(sequence->loop_, start_mode(start, std::move(canvas), std::move(method), *sequence->cache_));
     return sequence;
   }

@@ -28,7 +28,7 @@ Metadata every_type() {
   meta.set("f32", MetaValue::f32(0.1f));
   meta.set("bool", MetaValue::boolean(true));
   meta.set("empty", MetaValue::string(""));
-  meta.set("strings", MetaValue::strings({"", "a\0b", "Ġ"}));
+  meta.set("strings", MetaValue::strings({"", std::string("a\0b", 3), "Ġ"}));
   meta.set("i32s", MetaValue::i32s({-1, 0, 1}));
   meta.set("f32s", MetaValue::f32s({1.5f, -0.0f}));
   meta.set("u8", {MetaType::kU8, MetaType::kBool, std::int64_t{255}});

@@ -42,6 +42,8 @@ Expected<Answers> sum_up(const std::vector<Generation>& generations) {
     sum.nfe += one.stats.nfe;
     sum.rows_forwarded += one.stats.rows_forwarded;
     sum.rows_scored += one.stats.rows_scored;
+    sum.rounds += one.stats.rounds;
+    sum.round_tokens += one.stats.round_tokens;
     answers.hash = generations.size() == 1 ? one.hash : answers.hash * Fnv1a::kPrime ^ one.hash;
   }
   return answers;
@@ -113,6 +115,7 @@ class GenerateBench {
     json["ms_per_step"] = stats.steps > 0 ? median * 1e3 / stats.steps : 0;
     json["ms_per_forward"] = stats.nfe > 0 ? median * 1e3 / stats.nfe : 0;
     json["tokens_per_step"] = stats.steps > 0 ? static_cast<double>(stats.committed_tokens) / stats.steps : 0;
+    if (stats.rounds > 0) json["tokens_per_round"] = static_cast<double>(stats.round_tokens) / stats.rounds;
     json["hash"] = hash_text(answers.hash);
     json["peak_rss_bytes"] = peak_resident_bytes();
     return json;

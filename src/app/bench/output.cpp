@@ -63,6 +63,10 @@ std::string spread(const Json& record) {
 
 std::string method(const Json& record) {
   const Json& o = record.at("options");
+  const std::string mode = o.value("mode", "");
+  if (mode == "self-speculation")
+    return fmt::format("{}, {} to {} rows", mode, o.at("draft_min").get<int>(), o.at("draft_max").get<int>());
+  if (mode == "ar") return mode;
   return fmt::format("{}, {}, block {}", o.at("algorithm").get<std::string>(), o.at("cache").get<std::string>(),
                      o.at("block_length").get<int>());
 }
@@ -185,6 +189,7 @@ constexpr CsvColumn kCsvColumns[] = {
     {"tokens_per_second", "/tokens_per_second"},
     {"ms_per_forward", "/ms_per_forward"},
     {"tokens_per_step", "/tokens_per_step"},
+    {"tokens_per_round", "/tokens_per_round"},
     {"hash", "/hash"},
     {"method", "/method"},
     {"pattern", "/pattern"},

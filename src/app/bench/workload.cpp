@@ -18,6 +18,9 @@ std::vector<TokenId> bench_prompt(const ModelDesc& desc, std::uint64_t seed, std
 
 Expected<Workload> recorded_workload(const ModelDesc& desc, const ReplayRequest& request) {
   DLLM_TRY(const Recording recording, read_recording(request.file));
+  if (recording.options.mode.name.empty() && !desc.modes.empty())
+    return Error{ErrorCode::kUsage, "recorded with a model of one way of decoding, and this one has several",
+                 request.file, "give a recording of a mode: dllm eval --record with such a model"};
   Workload workload;
   workload.file = request.file;
   workload.preset = recording.options.preset;

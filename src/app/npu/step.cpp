@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "npu/analytic/schedule.h"
 #include "npu/timing/memo.h"
+#include "npu/timing/perfetto.h"
 
 namespace dllm::app {
 namespace {
@@ -45,6 +46,11 @@ class NpuStep final : public Verb {
                .default_text = "auto",
                .takes_path = true,
                .apply = into(cache_)});
+    flags.add({.names = {"--perfetto"},
+               .value = "FILE",
+               .help = "write a Chrome JSON trace of the first million events, for ui.perfetto.dev",
+               .takes_path = true,
+               .apply = into(perfetto_)});
     add_output_flag(flags, output_, {"text", "json"});
   }
 
@@ -52,7 +58,12 @@ class NpuStep final : public Verb {
     (void)flags;
     DLLM_TRY(CompiledStep compiled, step_.compile());
     DLLM_CHECK_OK(issue_.resolve(compiled.device));
-    if (analytic_) DLLM_CHECK_OK(check_schedulable());
+    Json analytic;
+    if (analytic_) {
+      DLLM_CHECK_OK(check_schedulable());
+      DLLM_TRY(analytic, scheduled(compiled));
+    }
+    if (!perfetto_.empty()) DLLM_CHECK_OK(write_trace(compiled));
     const auto start = std::chrono::steady_clock::now();
     DLLM_TRY(
         const npu::MemoisedTiming timing,
@@ -68,9 +79,7 @@ class NpuStep final : public Verb {
       json["compile_ms"] = compiled.milliseconds;
       json["simulate_ms"] = simulated.count();
       json["from_cache"] = timing.from_cache;
-      if (analytic_) {
-        DLLM_TRY(json["scheduled"], scheduled(compiled));
-      }
+      if (analytic_) json["scheduled"] = analytic;
       json["timing"] = timing.report;
       session.terminal.out << dump(json) << "\n";
       return kExitOk;
@@ -81,7 +90,6 @@ class NpuStep final : public Verb {
                                         seconds * 1e3)
                          << step_.text(compiled);
     if (analytic_) {
-      DLLM_TRY(const Json analytic, scheduled(compiled));
       const auto cycles = analytic["total_cycles"].get<double>();
       session.terminal.out << fmt::format("as scheduled (analytical): {:.0f} cycles, {:+.2f} % of the simulated\n",
                                           cycles, 100 * (cycles / static_cast<double>(timing.total) - 1));
@@ -115,6 +123,16 @@ class NpuStep final : public Verb {
         return Error{ErrorCode::kUnsupported, fmt::format("the analytical schedule does not support {}", flag),
                      "--analytic", "leave one of them out"};
     return {};
+  }
+
+  /// Simulates every instruction: repeated layers have no events.
+  Expected<void> write_trace(const CompiledStep& compiled) const {
+    npu::TimingOptions options = issue_.options;
+    options.repeat = false;
+    npu::PerfettoTrace trace(compiled.step.program, 1 / compiled.device.clock.ghz, kTraceEvents);
+    DLLM_TRY(const npu::TimingReport report,
+             npu::simulate(compiled.device, compiled.machine, compiled.step.program, options, &trace));
+    return trace.write(perfetto_, report);
   }
 
   Expected<Json> scheduled(const CompiledStep& compiled) const {
@@ -156,7 +174,8 @@ class NpuStep final : public Verb {
 
   StepFlags step_;
   TimingFlags issue_ = repeating();
-  std::string cache_ = "auto", output_;
+  static constexpr std::uint64_t kTraceEvents = 1000000;
+  std::string cache_ = "auto", output_, perfetto_;
   bool analytic_ = false, verbose_ = false;
 };
 

@@ -70,8 +70,7 @@ Expected<CompiledStep> StepFlags::compile() {
   const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
   DLLM_TRY(npu::SplitStep step, npu::compile_split(build, layout, spec, options));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{std::move(shape),  std::move(loaded), std::move(machine),
-                      std::move(layout), std::move(step),   time.count()};
+  return CompiledStep{std::move(shape), std::move(loaded), machine, std::move(layout), std::move(step), time.count()};
 }
 
 void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const {

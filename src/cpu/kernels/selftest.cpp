@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "cpu/kernels/against_oracle.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/test_data.h"
 
@@ -17,7 +18,9 @@ KernelSet kernels();
 
 namespace {
 
+using test::AgainstOracle;
 using test::Random;
+using test::Tested;
 
 // With sanitizers, the kernels and the emulated tiles are thirty times slower: then only every fifth shape of `super`
 // is tested, which still covers every length of K and every number of rows but the largest. Plain builds and qemu test
@@ -28,12 +31,9 @@ constexpr int kEvery = 5;
 constexpr int kEvery = 1;
 #endif
 
-class Check {
+class Check : public AgainstOracle {
  public:
-  Check(const KernelSet& oracle, const KernelSet& set) : oracle_(oracle), set_(set) {}
-
-  int failures() const { return failures_; }
-  int cases() const { return cases_; }
+  using AgainstOracle::AgainstOracle;
 
   void all() {
     for (std::int64_t n : {1, 5, 16, 17, 24, 64, 100, 1040}) rows(n);
@@ -62,28 +62,6 @@ class Check {
   }
 
  private:
-  template <class T>
-  void same(const char* what, const std::vector<T>& expected, const std::vector<T>& actual) {
-    ++cases_;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (std::memcmp(&expected[i], &actual[i], sizeof(T)) == 0) continue;
-      if (expected[i] != expected[i] && actual[i] != actual[i]) continue;  // payloads of NaN may differ
-      if (++failures_ <= 20)
-        std::printf("%s: %s differs at %zu of %zu: %.9g, not %.9g\n", set_.name, what, i, expected.size(),
-                    static_cast<double>(actual[i]), static_cast<double>(expected[i]));
-      return;
-    }
-  }
-
-  /// Runs `body(set, out)` with both sets and compares `size` floats.
-  template <class Body>
-  void compare(const char* what, std::int64_t size, Body body) {
-    std::vector<float> expected(static_cast<std::size_t>(size), 7.f), actual = expected;
-    body(oracle_, expected.data());
-    body(set_, actual.data());
-    same(what, expected, actual);
-  }
-
   void rows(std::int64_t n) {
     const std::vector<float> a = random_floats(random_, n, 3.f), b = random_floats(random_, n, 3.f);
     compare("rms_norm", n, [&](const KernelSet& s, float* out) { s.rms_norm(a.data(), b.data(), 1e-5f, n, out); });
@@ -93,10 +71,11 @@ class Check {
     compare("add", n, [&](const KernelSet& s, float* out) { s.add(a.data(), b.data(), n, out); });
     compare("add_scaled", n, [&](const KernelSet& s, float* out) { s.add_scaled(a.data(), b[0], n, out); });
     compare("exp", n, [&](const KernelSet& s, float* out) { s.exp(a.data(), n, out); });
-    std::vector<std::uint16_t> expected(static_cast<std::size_t>(n)), actual = expected;
-    oracle_.to_half(a.data(), n, expected.data());
-    set_.to_half(a.data(), n, actual.data());
-    same("to_half", expected, actual);
+    compare_result("to_half", [&](const KernelSet& s) {
+      std::vector<std::uint16_t> half(static_cast<std::size_t>(n));
+      s.to_half(a.data(), n, half.data());
+      return half;
+    });
     encode(TensorType::kBF16, a);
     for (bool interleaved : {false, true}) {
       const std::int64_t heads = 3, dim = (n + 1) / 2 * 2 + 4, dims = dim - 4;
@@ -118,55 +97,60 @@ class Check {
       if (random_.below(9) == 0) z[i] = std::numeric_limits<float>::quiet_NaN();
       if (random_.below(9) == 0) z[i] = -std::numeric_limits<float>::infinity();
     }
-    std::vector<std::int64_t> found[2];
-    std::vector<double> sums[2];
     DrawArgs args;
     args.logits = z.data(), args.count = n, args.inverse_temperature = 1.7, args.seed = random_.bits();
     args.first_token = 1024, args.position = 77, args.step = 5, args.stream = 12;
-    for (int i = 0; i < 2; ++i) {
-      const KernelSet& s = i == 0 ? oracle_ : set_;
-      found[i].push_back(s.arg_max(z.data(), n));
+    compare_result("searches", [&](const KernelSet& s) {
+      std::vector<std::int64_t> found = {s.arg_max(z.data(), n)};
       for (float bound : {-amplitude, 0.f, amplitude / 2})
         for (std::int64_t at = s.find_at_least(z.data(), 0, n, bound); at < n;
              at = s.find_at_least(z.data(), at + 1, n, bound))
-          found[i].push_back(at);
+          found.push_back(at);
       for (double bound : {-30.0, 0.0, 5.0, 1.7 * static_cast<double>(amplitude)})
         for (std::int64_t at = s.next_draw(args, 0, bound); at < n; at = s.next_draw(args, at + 1, bound))
-          found[i].push_back(at);
-      sums[i].resize(2);
-      s.exp_sums(z.data(), n, amplitude, 1.3, sums[i].data());
-    }
-    found[0].resize(found[0].size() > found[1].size() ? found[0].size() : found[1].size(), -2);
-    found[1].resize(found[0].size(), -2);
-    same("searches", found[0], found[1]);
-    same("exp_sums", sums[0], sums[1]);
+          found.push_back(at);
+      found.resize(static_cast<std::size_t>(8 * n), -2);
+      return found;
+    });
+    compare_result("exp_sums", [&](const KernelSet& s) {
+      std::vector<double> sums(2);
+      s.exp_sums(z.data(), n, amplitude, 1.3, sums.data());
+      return sums;
+    });
   }
 
   void encode(TensorType type, const std::vector<float>& x) {
-    std::vector<unsigned char> expected(x.size() * 4), actual = expected;
-    const auto n = static_cast<std::int64_t>(x.size());
-    oracle_.encode(type, x.data(), n, reinterpret_cast<std::byte*>(expected.data()));
-    set_.encode(type, x.data(), n, reinterpret_cast<std::byte*>(actual.data()));
-    same(type == TensorType::kBF16 ? "encode bf16" : "encode q8_0", expected, actual);
+    compare_result(type == TensorType::kBF16 ? "encode bf16" : "encode q8_0", [&](const KernelSet& s) {
+      std::vector<unsigned char> bytes(x.size() * 4);
+      s.encode(type, x.data(), static_cast<std::int64_t>(x.size()), reinterpret_cast<std::byte*>(bytes.data()));
+      return bytes;
+    });
   }
 
   void quantize(const std::vector<float>& x) {
     for (bool exact : {false, true}) quantize(x, exact);
   }
   void quantize(const std::vector<float>& x, bool exact) {
-    const auto k = static_cast<std::int64_t>(x.size());
-    std::vector<std::int8_t> q[2];
-    std::vector<float> scales[2];
-    std::vector<std::int32_t> sums[2];
-    for (int i = 0; i < 2; ++i) {
-      q[i].resize(x.size());
-      scales[i].resize(x.size() / 32);
-      sums[i].resize(x.size() / 16);
-      (i == 0 ? oracle_ : set_).quantize_row(x.data(), k, exact, q[i].data(), scales[i].data(), sums[i].data());
+    struct Row {
+      std::vector<std::int8_t> values;
+      std::vector<float> scales;
+      std::vector<std::int32_t> sums;
+    };
+    const auto quantized = [&](const KernelSet& s) {
+      Row row{std::vector<std::int8_t>(x.size()), std::vector<float>(x.size() / 32),
+              std::vector<std::int32_t>(x.size() / 16)};
+      s.quantize_row(x.data(), static_cast<std::int64_t>(x.size()), exact, row.values.data(), row.scales.data(),
+                     row.sums.data());
+      return row;
+    };
+    const Row expected = quantized(oracle_);
+    for (Tested& tested : sets_) {
+      if (tested.only_super) continue;
+      const Row actual = quantized(*tested.set);
+      same(tested, "quantize_row values", expected.values, actual.values);
+      same(tested, "quantize_row scales", expected.scales, actual.scales);
+      same(tested, "quantize_row sums", expected.sums, actual.sums);
     }
-    same("quantize_row values", q[0], q[1]);
-    same("quantize_row scales", scales[0], scales[1]);
-    same("quantize_row sums", sums[0], sums[1]);
   }
 
   /// Rows and groups that fill, and do not fill, every width of query vectors; causal limits of every kind.
@@ -237,30 +221,44 @@ class Check {
     test::TestMatrix matrix(type, weight, n, plain.k);
     const bool bf16 = type == TensorType::kBF16;
     const RowForm form = bf16 ? RowForm::kRounded : RowForm::kFloats;
-    test::TestGroups expected_rows(oracle_, form, x, plain.rows), rows(set_, form, x, plain.rows);
-    test::TestGroups pairs(set_, RowForm::kPairs, x, plain.rows);
+    test::TestGroups expected_rows(oracle_, form, x, plain.rows);
     LinearArgs packed;
     matrix.add_to(packed);
-    packed.k = plain.k, packed.rows = plain.rows, packed.n = n, packed.grouped = {rows.floats(), form};
+    packed.k = plain.k, packed.rows = plain.rows, packed.n = n;
     LinearArgs oracle = plain;
-    if (bf16) oracle = packed, oracle.grouped.groups = expected_rows.floats();
-    compare_rows(oracle, packed, n, "linear (packed floats)");
-    if (!bf16 || !set_.bf16_dots() || plain.k % 2 != 0 || !pairs.regular || !matrix.regular()) return;
-    packed.grouped = {pairs.floats(), RowForm::kPairs};
-    compare_rows(oracle, packed, n, "linear (BF16 pairs)");
+    if (bf16) oracle = packed, oracle.grouped = {expected_rows.floats(), form};
+    compare_rows(oracle, n, [&](Tested& tested, auto check) {
+      if (tested.only_super) return;
+      test::TestGroups rows(*tested.set, form, x, plain.rows);
+      packed.grouped = {rows.floats(), form};
+      check("linear (packed floats)", packed);
+      test::TestGroups pairs(*tested.set, RowForm::kPairs, x, plain.rows);
+      if (!bf16 || !tested.set->bf16_dots() || plain.k % 2 != 0 || !pairs.regular || !matrix.regular()) return;
+      packed.grouped = {pairs.floats(), RowForm::kPairs};
+      check("linear (BF16 pairs)", packed);
+    });
   }
 
-  void compare_rows(const LinearArgs& oracle, const LinearArgs& own, std::int64_t n, const char* what) {
-    for (std::int64_t row : {std::int64_t{0}, own.rows / 2, own.rows - 1}) {
-      bool first = true;  // the reference runs first, and may itself be the tested set
+  /// The product from the first, the middle and the last row on. `run(tested, check)` calls check(what, args) for each
+  /// form of the arguments that the set supports.
+  template <class Run>
+  void compare_rows(const LinearArgs& oracle, std::int64_t n, Run run) {
+    for (std::int64_t row : {std::int64_t{0}, oracle.rows / 2, oracle.rows - 1}) {
       const std::vector<float> bias = random_floats(random_, n);
-      compare(what, (own.rows - row) * n, [&](const KernelSet& s, float* out) {
+      const auto product = [&](const KernelSet& s, const LinearArgs& whole) {
         alignas(64) static unsigned char scratch[kLinearScratchBytes];
-        LinearArgs args = from_row(first ? oracle : own, row);
-        first = false;
-        args.rows = own.rows - row, args.out = out, args.out_stride = n, args.bias = row == 0 ? bias.data() : nullptr;
+        std::vector<float> out(static_cast<std::size_t>((oracle.rows - row) * n), 7.f);
+        LinearArgs args = from_row(whole, row);
+        args.rows = oracle.rows - row, args.out = out.data(), args.out_stride = n;
+        args.bias = row == 0 ? bias.data() : nullptr;
         s.linear(args, 0, n, scratch);
-      });
+        return out;
+      };
+      const std::vector<float> expected = product(oracle_, oracle);
+      for (Tested& tested : sets_)
+        run(tested, [&](const char* what, const LinearArgs& args) {
+          same(tested, what, expected, product(*tested.set, args));
+        });
     }
   }
 
@@ -289,16 +287,22 @@ class Check {
     std::vector<float> x = random_floats(random_, m * k, 5.f);
     if (random_.below(3) == 0) std::fill_n(x.begin(), k < 512 ? k : 512, 0.f);
     if (random_.below(3) == 0) x[static_cast<std::size_t>(random_.below(m * k))] = 1e30f;
-    test::TestSuperRows expected(oracle_, x, m), own(set_, x, m);
-    same("quantize_super values", expected.values(), own.values());
-    same("quantize_super scales", expected.scales(), own.scales());
-    same("quantize_super sums", expected.sums(), own.sums());
+    test::TestSuperRows expected(oracle_, x, m);
     LinearArgs args;
     matrix.add_to(args);
-    args.k = k, args.rows = m, args.n = n, args.super_rows = own.view();
-    LinearArgs oracle = args;
-    oracle.super_rows = expected.view();
-    compare_rows(oracle, args, n, "linear (super)");
+    args.k = k, args.rows = m, args.n = n, args.super_rows = expected.view();
+    const LinearArgs oracle = args;
+    for (Tested& tested : sets_) {
+      test::TestSuperRows own(*tested.set, x, m);
+      same(tested, "quantize_super values", expected.values(), own.values());
+      same(tested, "quantize_super scales", expected.scales(), own.scales());
+      same(tested, "quantize_super sums", expected.sums(), own.sums());
+    }
+    compare_rows(oracle, n, [&](Tested& tested, auto check) {
+      test::TestSuperRows own(*tested.set, x, m);
+      args.super_rows = own.view();
+      check("linear (super)", args);
+    });
   }
 
   void special_values() {
@@ -323,12 +327,13 @@ class Check {
       std::memcpy(&f, &bits, 4);
       if (f == f) halves.push_back(f);
     }
-    std::vector<std::uint16_t> expected(halves.size()), actual(halves.size());
-    oracle_.to_half(halves.data(), static_cast<std::int64_t>(halves.size()), expected.data());
-    set_.to_half(halves.data(), static_cast<std::int64_t>(halves.size()), actual.data());
-    for (std::size_t i = 0; i < halves.size(); ++i)
-      if (halves[i] != halves[i]) expected[i] = actual[i] = 0;
-    same("to_half of special values", expected, actual);
+    compare_result("to_half of special values", [&](const KernelSet& s) {
+      std::vector<std::uint16_t> half(halves.size());
+      s.to_half(halves.data(), static_cast<std::int64_t>(halves.size()), half.data());
+      for (std::size_t i = 0; i < halves.size(); ++i)
+        if (halves[i] != halves[i]) half[i] = 0;
+      return half;
+    });
     encode(TensorType::kBF16, halves);
     // Ties of the rounding to int8: with a maximum of 127 the scale is 1.
     std::vector<float> ties(32, 0.f);
@@ -338,11 +343,7 @@ class Check {
     encode(TensorType::kQ8_0, ties);
   }
 
-  const KernelSet& oracle_;
-  const KernelSet& set_;
   Random random_{20};
-  int failures_ = 0;
-  int cases_ = 0;
 };
 
 }  // namespace
@@ -351,23 +352,21 @@ class Check {
 int main() {
   using namespace dllm::cpu;
   // In addition to this machine's sets, the kernels for matrix tiles over emulated ones.
-  KernelSetEntry listed[kMaxKernelSets];
-  std::vector<KernelSetEntry> entries(listed, listed + list_kernel_sets(listed));
   const KernelSet emulated = amx_emulated::kernels();
-  entries.push_back({&emulated, true});
-  int failures = 0;
-  for (const KernelSetEntry& entry : entries) {
-    if (!entry.available) {
-      std::printf("%-12s not available here\n", entry.set->name);
-      continue;
-    }
-    Check check(*find_kernel_set("scalar"), *entry.set);
-    if (entry.set == &emulated)
-      check.all_super();
+  std::vector<Tested> sets = {{&emulated, true}};
+  KernelSetEntry listed[kMaxKernelSets];
+  const int count = list_kernel_sets(listed);
+  for (int i = 0; i < count; ++i)
+    if (listed[i].available)
+      sets.push_back({listed[i].set, false});
     else
-      check.all();
-    std::printf("%-12s %d cases, %d differ from scalar\n", entry.set->name, check.cases(), check.failures());
-    failures += check.failures();
+      std::printf("%-12s not available here\n", listed[i].set->name);
+  Check check(*find_kernel_set("scalar"), std::move(sets));
+  check.all();
+  int failures = 0;
+  for (const Tested& tested : check.sets()) {
+    std::printf("%-12s %d cases, %d differ from scalar\n", tested.set->name, tested.cases, tested.failures);
+    failures += tested.failures;
   }
   return failures == 0 ? 0 : 1;
 }

@@ -160,6 +160,7 @@ template <int kRowsAtOnce, class Run>
 
 }  // namespace
 
+// One unit per instruction set includes this file. NOLINTNEXTLINE(misc-definitions-in-headers)
 void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) {
   switch (rule.kind) {
     case WindowRule::Kind::kNarrow:

@@ -260,20 +260,17 @@ class Scheduler {
     return false;
   }
 
-  /// Heads of HLEN lanes in groups of four: their sums start every two cycles, as the front end sends four instructions
-  /// for each. Then follow three scalar operations for all four, and the last reciprocal. The next group needs the
-  /// registers.
+  /// All heads of a row at once, four rows interleaved for the sum, then two by two for the factor and the products: a
+  /// pair takes the latencies of its chain, and a cycle in which the second product waits for the pipe.
   bool norm_by_head(const op::RmsNorm& o) {
     if (wide(value(o.x).width / o.groups)) return false;
     settle();
-    const std::int64_t sections = a_.vlen / a_.hlen;
-    double row = static_cast<double>(2 * t_.vector_mul + 2);  // squares, gain, pointers
-    for (std::int64_t first = 0; first < sections; first += 4) {
-      const auto heads = static_cast<double>(std::min<std::int64_t>(4, sections - first));
-      row +=
-          1 + 2 * (heads - 1) + static_cast<double>(t_.vector_sum) + 3 * heads + static_cast<double>(t_.scalar_special);
-    }
-    now_ += row * static_cast<double>(value(o.x).rows) * slabs(o.x);
+    constexpr double kRows = 4, kAccesses = 12, kSquares = 3;  // at once; accesses per row, and those for the squares
+    const double pair = static_cast<double>(3 * t_.vector_mul + t_.vector_add + 2 * t_.vector_reci) + 2;
+    const double sums = std::max(static_cast<double>(t_.vector_mul + t_.vector_sum), kRows * kSquares / ports());
+    const double four = std::max(sums + 2 * pair, kRows * kAccesses / ports());
+    phase_.ports = kAccesses * static_cast<double>(value(o.x).rows) * slabs(o.x);
+    now_ += four / kRows * static_cast<double>(value(o.x).rows) * slabs(o.x);
     return true;
   }
 

@@ -109,11 +109,12 @@ class Checker {
     }
     if (instruction.op != Op::C_SET_CSR) return;
     const auto csr = static_cast<Csr>(instruction.get(Field::kImm18));
-    const bool shape = csr == Csr::kBmmRows || csr == Csr::kBmmCols;
+    const bool shape = csr == Csr::kBmmRows || csr == Csr::kBmmCols, rows = csr == Csr::kMmRows;
     const bool format = csr == Csr::kFormatMatrixInput;
     for (const Space space : {Space::kAccMm, Space::kAccBmm, Space::kAccMv, Space::kAccBmv})
       if (filled_[static_cast<std::size_t>(space)] != 0 &&
-          (format || (shape && (space == Space::kAccBmm || space == Space::kAccBmv))))
+          (format || (rows && space == Space::kAccMm) ||
+           (shape && (space == Space::kAccBmm || space == Space::kAccBmv))))
         report(index_, fmt::format("{} changes while {} holds a partial sum",
                                    csr_table()[static_cast<std::size_t>(csr)].name, name_of(space)));
   }

@@ -46,14 +46,15 @@ struct MatrixUse {
 };
 
 /// Where routing puts its lists in INT_MEM. A node is two words: the next node of the same expert (0: none) and the
-/// row's offset in elements.
+/// address of the row's keys, whose rows follow each other.
 struct ExpertWords {
-  std::uint32_t nodes = 0;    ///< [row][used]
-  std::uint32_t heads = 0;    ///< [experts]: the first node, 0 if no row chose the expert
-  std::uint32_t touched = 0;  ///< the chosen experts plus one, ascending, then 0
-  std::uint32_t state = 0;    ///< kExpertStateWords of op::Experts
+  std::uint32_t nodes = 0;      ///< [row][used]
+  std::uint32_t heads = 0;      ///< [experts]: the first node, 0 if no row chose the expert
+  std::uint32_t touched = 0;    ///< the chosen experts plus one, ascending, then zeros: one per slot of the ring
+  std::uint32_t state = 0;      ///< kExpertStateWords of op::Experts
+  std::uint32_t first_row = 0;  ///< address of the first row's keys
 };
-inline constexpr std::uint32_t kExpertStateWords = 12;
+inline constexpr std::uint32_t kExpertStateWords = 26;
 
 class StepContext {
  public:
@@ -207,6 +208,8 @@ void interleave_rows(StepContext& c, std::int64_t count, std::int64_t group, std
 
 /// Word of INT_MEM that holds the current slab's address during a matrix product.
 inline constexpr std::uint32_t kSlabWord = 0;
+/// Where a product's five registers are saved while a slice of other work uses them.
+inline constexpr std::uint32_t kSpillWord = 11;
 
 /// Where a matrix product's output goes, slab by slab.
 struct MatrixSink {
@@ -232,8 +235,12 @@ struct GatheredProduct {
   std::int64_t part = 0;              ///< which outputs
   std::int64_t x_row = 0, y_row = 0;  ///< VRAM rows of operand and result, slabs `stride` rows apart
   std::int64_t stride = 0;
-  std::uint32_t blocks_word = 0;  ///< INT_MEM word with the number of blocks of BLEN rows
-  /// Emitted after every block of outputs: vector work while the array has tiles queued. Six registers are free.
+  // INT_MEM words.
+  std::uint32_t blocks_word = 0;                          ///< the number of blocks of BLEN rows, may be 0
+  std::uint32_t last_rows_word = 0;                       ///< rows of the last block
+  std::optional<std::uint32_t> slot_word = {};            ///< added to `slot`
+  std::optional<std::uint32_t> x_word = {}, y_word = {};  ///< elements, added to the addresses of x_row and y_row
+  /// Emitted after every block of outputs: vector work while the array has tiles queued. Twelve registers are free.
   std::function<void()> behind = {};
 };
 void lower_gathered(StepContext& c, const GatheredProduct& product);

@@ -177,6 +177,19 @@ void Emitter::when(const Gp& flag, const std::function<void()>& body) {
   forget();
 }
 
+void Emitter::when_else(const Gp& flag, const std::function<void()>& body, const std::function<void()>& other) {
+  const std::uint32_t taken = branch(flag);
+  forget();
+  other();
+  const Gp always = reg(1);
+  const std::uint32_t skipped = branch(always);
+  land(taken);
+  forget();
+  body();
+  land(skipped);
+  forget();
+}
+
 void Emitter::unless(const Gp& flag, const std::function<void()>& body) {
   const std::uint32_t skipped = branch(flag);
   forget();
@@ -305,6 +318,13 @@ void Emitter::set_csr(Csr csr, std::uint32_t value) {
   const Gp source = value == 0 ? Gp() : reg(value);
   Instruction& i = append(Op::C_SET_CSR);
   i.set(Field::kRd, source.index());
+  i.set(Field::kImm18, static_cast<std::uint32_t>(csr));
+}
+
+void Emitter::set_csr(Csr csr, const Gp& value) {
+  csr_[static_cast<std::size_t>(csr)].reset();
+  Instruction& i = append(Op::C_SET_CSR);
+  i.set(Field::kRd, value.index());
   i.set(Field::kImm18, static_cast<std::uint32_t>(csr));
 }
 

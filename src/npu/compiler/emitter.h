@@ -68,6 +68,7 @@ class Emitter {
   void repeat(const std::function<Gp()>& body);
   void when(const Gp& flag, const std::function<void()>& body);    ///< runs the body if `flag` is not 0
   void unless(const Gp& flag, const std::function<void()>& body);  ///< runs the body if `flag` is 0
+  void when_else(const Gp& flag, const std::function<void()>& body, const std::function<void()>& other);
 
   // Instructions by operand form.
   void vector_vv(Op op, const Gp& rd, const Gp& rs1, const Gp& rs2, bool masked = false);
@@ -93,6 +94,7 @@ class Emitter {
 
   // Control state. The last value is remembered, and forgotten at the boundaries of loops.
   void set_csr(Csr csr, std::uint32_t value);
+  void set_csr(Csr csr, const Gp& value);
   void set_address(std::uint32_t a, std::uint64_t bytes);
   void set_scale(std::uint64_t bytes);
   void set_stride(std::uint32_t elements);

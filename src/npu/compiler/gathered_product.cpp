@@ -1,5 +1,7 @@
 // Products with a number of rows known only at run time: a register counts the blocks.
 
+#include <array>
+
 #include "npu/compiler/context.h"
 
 namespace dllm::npu {
@@ -24,25 +26,59 @@ class Gathered {
  private:
   /// `count` outputs from the matrix's row `first` on, to VRAM address `y_at`, for all blocks.
   void columns(std::int64_t first, std::int64_t count, std::int64_t y_at) {
-    const Gp blocks = e_.reg(), x = e_.reg(c_.address(p_.x_row)), y = e_.reg(static_cast<std::uint32_t>(y_at)),
-             w = e_.reg(), to = e_.reg();
+    const Gp blocks = e_.reg();
     e_.load_int(blocks, Gp(), p_.blocks_word);
-    const Step next_block = e_.step(std::int64_t{m_.blen} * m_.mlen),
-               next_rows = e_.step(std::int64_t{m_.blen} * c_.vlen());
-    e_.repeat(blocks, [&] {
-      e_.load(w, static_cast<std::uint32_t>(p_.slot + static_cast<std::uint64_t>(first * m_.mlen)));
-      e_.copy(to, y);
-      e_.loop(count / m_.blen, [&] {
-        contract(x, w);
-        e_.write_out(Op::M_MM_WO, to);
-        e_.advance(w, next_block);
-        e_.add(to, to, m_.blen);
-        if (p_.behind) p_.behind();
+    e_.when(blocks, [&] {
+      const Gp x = e_.reg(c_.address(p_.x_row)), y = e_.reg(static_cast<std::uint32_t>(y_at)), w = e_.reg(),
+               to = e_.reg();
+      add_word(x, p_.x_word, to);
+      add_word(y, p_.y_word, to);
+      const Step next_block = e_.step(std::int64_t{m_.blen} * m_.mlen),
+                 next_rows = e_.step(std::int64_t{m_.blen} * c_.vlen());
+      e_.repeat(blocks, [&] {
+        e_.load(w, static_cast<std::uint32_t>(p_.slot + static_cast<std::uint64_t>(first * m_.mlen)));
+        add_word(w, p_.slot_word, to);
+        set_rows(blocks, to);
+        e_.copy(to, y);
+        e_.loop(count / m_.blen, [&] {
+          contract(x, w);
+          e_.write_out(Op::M_MM_WO, to);
+          e_.advance(w, next_block);
+          e_.add(to, to, m_.blen);
+          if (p_.behind) behind({&blocks, &x, &y, &w, &to});
+        });
+        e_.advance(x, next_rows);
+        e_.advance(y, next_rows);
+        e_.add(blocks, blocks, -1);
       });
-      e_.advance(x, next_rows);
-      e_.advance(y, next_rows);
-      e_.add(blocks, blocks, -1);
     });
+  }
+
+  /// All rows of a block, but those that there are of the last one.
+  void set_rows(const Gp& blocks, const Gp& t) {
+    e_.add(t, blocks, -1);
+    e_.when_else(
+        t, [&] { e_.load(t, static_cast<std::uint32_t>(m_.blen)); }, [&] { e_.load_int(t, Gp(), p_.last_rows_word); });
+    e_.set_csr(Csr::kMmRows, t);
+  }
+
+  void add_word(const Gp& target, std::optional<std::uint32_t> word, const Gp& t) {
+    if (!word) return;
+    e_.load_int(t, Gp(), *word);
+    e_.add(target, target, t);
+  }
+
+  /// Other work, which may use this product's registers.
+  void behind(std::array<const Gp*, 5> mine) {
+    for (std::uint32_t i = 0; i < mine.size(); ++i) {
+      e_.store_int(*mine[i], Gp(), scratch_word(m_, kSpillWord + i));
+      e_.lend(*mine[i]);
+    }
+    p_.behind();
+    for (std::uint32_t i = 0; i < mine.size(); ++i) {
+      e_.reclaim(*mine[i]);
+      e_.load_int(*mine[i], Gp(), scratch_word(m_, kSpillWord + i));
+    }
   }
 
   /// One BLEN x BLEN block: the sum over the K tiles, slab of x by slab.

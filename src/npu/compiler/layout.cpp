@@ -92,8 +92,9 @@ class LayoutBuilder {
     layout_.key_tile = layout_.machine.hlen;
     for (const LaneMap& lanes : layout_.values)
       if (lanes.heads() && lanes.hlen > layout_.machine.hlen) layout_.key_tile = vlen();
-    plan_mram();
+    plan_mram(layout_);
     for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
+    plan_experts(layout_);
     layout_.weight_bytes = hbm_.next();
     const std::uint64_t all = layout_.machine.hbm_bytes;
     layout_.step_base = all / 16 * 15 / kHbmAlign * kHbmAlign;
@@ -110,19 +111,6 @@ class LayoutBuilder {
   std::int64_t vlen() const { return layout_.machine.vlen; }
   const LaneMap& map(ValueId id) const { return layout_.values[static_cast<std::size_t>(id)]; }
   bool present(WeightId id) const { return id != kNoId && present_[static_cast<std::size_t>(id)]; }
-
-  /// Three quarters of matrix SRAM for weights, a quarter for K and V; rows are BLEN-aligned.
-  void plan_mram() {
-    const MachineConfig& m = layout_.machine;
-    const auto rows = static_cast<std::int64_t>(m.mram_elements) / m.mlen;
-    const std::int64_t unit = std::max(m.blen, m.hlen);
-    MramPlan& plan = layout_.mram;
-    plan.weight_rows = rows * 3 / 8 / unit * unit;
-    plan.kv_rows = (rows - 2 * plan.weight_rows) / 2 / unit * unit;
-    std::uint64_t at = 0;
-    for (auto& base : plan.weight) base = at, at += static_cast<std::uint64_t>(plan.weight_rows * m.mlen);
-    for (auto& base : plan.kv) base = at, at += static_cast<std::uint64_t>(plan.kv_rows * m.mlen);
-  }
 
   WeightPlace* reserve(WeightId weight, WeightUse use) {
     if (layout_.find(weight, use) != nullptr) return nullptr;
@@ -244,11 +232,12 @@ class LayoutBuilder {
       const MatrixShape& shape = layout_.find(weight, WeightUse::kMatrix)->matrix;
       rows += shape.n * shape.k_tiles;
     }
-    if (rows > layout_.mram.expert_rows())
+    if (rows > 2 * layout_.mram.weight_rows)
       return Error{ErrorCode::kUsage,
                    fmt::format("one expert of '{}' takes {} rows of matrix SRAM, the buffers for weights have {}",
-                               name(o.gate), rows, layout_.mram.expert_rows()),
+                               name(o.gate), rows, 2 * layout_.mram.weight_rows),
                    "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    layout_.mram.expert_slot_rows = std::max(layout_.mram.expert_slot_rows, rows);
     return {};
   }
   /// One matrix per expert, a panel each. `pack`: outputs may share rows.

@@ -117,9 +117,12 @@ struct KvLayout {
 /// Matrix SRAM: two buffers for weights, two for K and V.
 struct MramPlan {
   std::uint64_t weight[2] = {}, kv[2] = {};   ///< element addresses
-  std::int64_t weight_rows = 0, kv_rows = 0;  ///< rows of MLEN of each
-  /// The weight buffers are adjacent: a layer of experts uses them as one area.
-  std::int64_t expert_rows() const { return 2 * weight_rows; }
+  std::int64_t weight_rows = 0, kv_rows = 0;  ///< rows of MLEN of each; a layout with experts moves weight[1] down
+  /// A layer of experts uses the weight buffers as one area, without the rows that panels of other matrices take, if
+  /// the rest holds two experts (`experts_apart`).
+  std::uint64_t experts = 0;  ///< element address of the first slot
+  std::int64_t expert_slot_rows = 0, expert_slots = 0;
+  bool experts_apart = false;
 };
 
 /// Everything about a model on a device that does not depend on the step.
@@ -141,6 +144,11 @@ struct ModelLayout {
   const WeightPlace* find(WeightId weight, WeightUse use) const;
   std::int64_t slabs(const LaneMap& map) const { return ceil_div(map.used(), machine.vlen); }
 };
+
+/// Three quarters of matrix SRAM for weights, a quarter for K and V; rows are BLEN-aligned.
+void plan_mram(ModelLayout& layout);
+/// Slots for experts after two panels of the largest size, or over them.
+void plan_experts(ModelLayout& layout);
 
 /// `present`: by WeightId, which weights the model has. Errors: kUsage and kUnsupported, naming what does not fit.
 Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,

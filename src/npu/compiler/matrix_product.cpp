@@ -14,8 +14,6 @@ namespace {
 
 // Words of INT_MEM, after kSlabWord: from kOffsetWord on the next panel's element offset per matrix.
 constexpr std::uint32_t kOffsetWord = 1;
-// Where the product's registers are saved while a slice of other work uses them.
-constexpr std::uint32_t kSpillWord = 11;
 
 /// Emits the transfer of one panel; its element offset and target are in registers.
 void prefetch_panel(StepContext& c, const WeightPlace& w, const Gp& slot, const Gp& offset, std::int64_t lanes) {

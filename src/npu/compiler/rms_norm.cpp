@@ -1,7 +1,9 @@
-// RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab.
+// RMSNorm: sum of squares in FP32 (V_RED_SUM keeps it), the factor on the scalar unit, two multiplications per slab. Of
+// heads: sums, factors and products are rows.
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "base/try.h"
@@ -10,7 +12,7 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::int64_t kTurns = 4;                         // rows, or heads, whose sums are computed at once
+constexpr std::int64_t kTurns = 4;                         // rows whose sums are computed at once
 constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // those sums, then constants
 
 /// `group` rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
@@ -62,44 +64,49 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
   });
 }
 
-/// V_MASK restricts sums and products to one head's lanes, because there is no vector square root. Four heads are
-/// interleaved to hide the latencies of sum, root and reciprocal.
-void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& scratch,
-           std::int64_t rows) {
+/// All heads of a row at once: a head's lanes share the sum of their squares. Four rows are interleaved to hide the
+/// latencies of sum, root and reciprocal.
+void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, std::int64_t scratch,
+           std::int64_t first, std::int64_t count, std::int64_t group) {
+  if (count < group) return;
   Emitter& e = c.e;
-  const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), mask = e.reg();
+  struct Row {
+    Gp x, out, t;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t g = 0; g < group; ++g)
+    rows.push_back(
+        {e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)), e.reg(c.address(scratch + g))});
+  const auto each = [&](auto emit) {
+    for (const Row& row : rows) emit(row);
+  };
+  // After the sums two rows alternate: a result of one or two cycles is then read as it leaves its pipe, instead of
+  // through a port of vector SRAM.
+  const auto pairs = [&](auto... emit) {
+    for (std::size_t at = 0; at < rows.size(); at += 2)
+      (std::ranges::for_each(std::span(rows).subspan(at, std::min<std::size_t>(2, rows.size() - at)), emit), ...);
+  };
+  e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(c.machine.hlen));
   e.loop(x.slabs, [&] {
-    e.loop(rows, [&] {
-      e.vector_vv(Op::V_MUL_VV, scratch, px, px);
-      if (px.index() != py.index() && x.row != out.row) e.shift(py, px, Gp(), 1);
-      const std::int64_t sections = c.vlen() / c.machine.hlen;
-      for (std::int64_t first = 0; first < sections; first += kTurns) {
-        const std::int64_t count = std::min(kTurns, sections - first);
-        const auto select = [&](std::int64_t h) {
-          e.load(mask, std::uint32_t{1} << (first + h));
-          e.set_mask(mask);
-        };
-        const auto sum = [](std::int64_t h) { return kSum + static_cast<std::uint32_t>(h); };
-        for (std::int64_t h = 0; h < count; ++h) {
-          select(h);
-          e.load_fp(sum(h), 0);
-          e.reduce(Op::V_RED_SUM, sum(h), scratch, true);
-        }
-        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_MUL_FP, sum(h), sum(h), kInverse);
-        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_ADD_FP, sum(h), sum(h), kEps);
-        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_SQRT_FP, sum(h), sum(h));
-        for (std::int64_t h = 0; h < count; ++h) e.scalar(Op::S_RECI_FP, sum(h), sum(h));
-        for (std::int64_t h = 0; h < count; ++h) {
-          select(h);
-          e.vector_vf(Op::V_MUL_VF, py, py, sum(h), 0, true);
-        }
-      }
-      e.vector_vv(Op::V_MUL_VV, py, py, gain);
-      e.add(px, px, c.vlen());
-      e.add(py, py, c.vlen());
+    e.loop(count / group, [&] {
+      each([&](const Row& r) {
+        e.vector_vv(Op::V_MUL_VV, r.t, r.x, r.x);
+        e.vector_v(Op::V_RED_SUM_SEG, r.t, r.t);
+      });
+      pairs([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.t, r.t, kInverse); },
+            [&](const Row& r) { e.vector_vf(Op::V_ADD_VF, r.t, r.t, kEps); },
+            [&](const Row& r) { e.vector_v(Op::V_SQRT_V, r.t, r.t); },
+            [&](const Row& r) { e.vector_v(Op::V_RECI_V, r.t, r.t); },
+            [&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.x, r.t); },
+            [&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, gain); });
+      each([&](const Row& r) {
+        for (const Gp* p : {&r.x, &r.out}) e.add(*p, *p, group * c.vlen());
+      });
     });
     if (x.slabs == 1) return;
-    for (const Gp* p : {&px, &py}) e.add(*p, *p, (x.stride - rows) * c.vlen());
+    each([&](const Row& r) {
+      for (const Gp* p : {&r.x, &r.out}) e.add(*p, *p, (x.stride - count / group * group) * c.vlen());
+    });
   });
 }
 
@@ -154,21 +161,19 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   const bool by_head = o.groups > 1, by_long_head = by_head && c.map(o.x).hlen > c.machine.hlen;
-  if (by_head && !by_long_head && c.vlen() / c.machine.hlen > 32)
-    return Error{ErrorCode::kUnsupported, "RMSNorm by heads: V_MASK has bits for 32 sections of HLEN", "npu compiler",
-                 ""};
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
-  DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
+  DLLM_TRY(const Buffer scratch, c.acquire(kTurns, "rows of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   norm_constants(c.e, n, o.eps);
-  const Gp g = c.e.reg(c.address(gain.row)), t = c.e.reg(c.address(scratch.row));
-  const std::int64_t rows = c.value_rows(o.x), fours = rows / 4 * 4;
+  const Gp g = c.e.reg(c.address(gain.row)), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
+  const std::int64_t rows = c.value_rows(o.x), fours = rows / kTurns * kTurns;
   if (by_long_head) {
     long_heads(c, x, out, gain, t, rows, c.map(o.x).hlen / c.vlen());
   } else if (by_head) {
-    heads(c, x, out, g, t, rows);
+    heads(c, x, out, g, scratch.row, 0, fours, kTurns);
+    heads(c, x, out, g, scratch.row, fours, rows - fours, 1);
   } else {
-    whole_rows(c, x, out, g, t, 0, fours, 4);
+    whole_rows(c, x, out, g, t, 0, fours, kTurns);
     whole_rows(c, x, out, g, t, fours, rows - fours, 1);
   }
   c.release(scratch);

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
+#include "npu/compiler/expert_matrices.h"
 
 namespace dllm::npu {
 namespace {
@@ -31,9 +31,11 @@ class Router {
 
   Expected<void> run() {
     DLLM_CHECK_OK(plan_words());
+    load_ahead();
     DLLM_TRY(w_, c_.place_output(o_.out));
     DLLM_TRY(scores_, c_.acquire(z_.stride, "scores of experts"));
     DLLM_TRY(keys_, c_.acquire(z_.stride, "keys of experts"));
+    c_.expert_words.first_row = c_.address(keys_.row);
     DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
     DLLM_TRY(limit_, c_.constant_row(lanes(experts_, kInfinity, kLowest)));
     DLLM_TRY(counts_, c_.constant_row(lanes(experts_, kBf16One, 0)));
@@ -56,6 +58,18 @@ class Router {
   static constexpr std::int64_t kScratch = 8;      // rows
   static constexpr std::int64_t kInterleaved = 2;  // rows at a time
 
+  /// Memory would be idle while rows choose.
+  void load_ahead() {
+    for (const dllm::Op& any : c_.graph.ops) {
+      const auto* experts = std::get_if<op::Experts>(&any);
+      if (experts == nullptr || experts->route != o_.out) continue;
+      ExpertMatrices matrices(c_, *experts);
+      for (std::int64_t i = 0; i < matrices.ahead(); ++i)
+        for (const auto matrix : {ExpertMatrices::kGate, ExpertMatrices::kUp, ExpertMatrices::kDown})
+          matrices.fetch(matrix, i, i);
+    }
+  }
+
   std::vector<Bf16> lanes(std::int64_t count, Bf16 value, Bf16 others) const {
     std::vector<Bf16> row(static_cast<std::size_t>(c_.vlen()), others);
     std::fill_n(row.begin(), count, value);
@@ -68,7 +82,8 @@ class Router {
   Expected<void> plan_words() {
     const std::int64_t head = c_.options.head == HeadMode::kReduced ? c_.spec.scored() : 0;
     const std::int64_t nodes = kTokenWords + c_.token_words() + head;
-    const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_, state = touched + experts_ + 1;
+    const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_,
+                       state = touched + experts_ + c_.layout.mram.expert_slots;
     const std::int64_t words = scratch_word(c_.machine, 0);
     if (state + kExpertStateWords > words)
       return Error{ErrorCode::kUsage,
@@ -76,7 +91,7 @@ class Router {
                                o_.used, experts_, state + kExpertStateWords, words),
                    "npu compiler", "fewer rows per step (--batch, --rows), or --set sram.int_words=N with a larger N"};
     c_.expert_words = {static_cast<std::uint32_t>(nodes), static_cast<std::uint32_t>(heads),
-                       static_cast<std::uint32_t>(touched), static_cast<std::uint32_t>(state)};
+                       static_cast<std::uint32_t>(touched), static_cast<std::uint32_t>(state), 0};
     return {};
   }
 
@@ -244,54 +259,52 @@ class Router {
     });
   }
 
-  /// `used` rounds. In the end w is -infinity where chosen, +infinity elsewhere.
+  /// `used` rounds. In the end a key is -infinity where chosen. A round's rows share the row with the chosen lane: it
+  /// goes straight from one pipe to the next.
   void choose() {
-    const Gp chosen = pointer(chosen_), node = e_.reg(c_.expert_words.nodes), offset = e_.reg(0), t = e_.reg();
-    interleave_rows(c_, rows_, kInterleaved, std::array{keys_.row, w_.row}, [&](InterleavedRows rows) {
-      struct Row {
-        Gp lane, out;
-      };
-      std::vector<Row> at;
-      for (std::size_t g = 0; g < rows.size(); ++g)
-        at.push_back({e_.reg(0), pointer(scratch_, static_cast<std::int64_t>(g))});
+    constexpr std::int64_t kRoundRows = 4;  // at a time, while V_RED_MAX_IDX computes
+    const Gp chosen = pointer(chosen_), node = e_.reg(c_.expert_words.nodes), t = e_.reg(), out = pointer(scratch_);
+    interleave_rows(c_, rows_, kRoundRows, std::array{keys_.row}, [&](InterleavedRows rows) {
+      std::vector<Gp> lanes;
+      for (std::size_t g = 0; g < rows.size(); ++g) lanes.push_back(e_.reg(0));
       for (std::int32_t j = 0; j < o_.used; ++j) {
         for (std::size_t g = 0; g < rows.size(); ++g) e_.load_fp(1 + static_cast<std::uint32_t>(g), kMinusInfinity);
         for (std::size_t g = 0; g < rows.size(); ++g) {
           c_.choices.push_back({e_.position(), static_cast<std::uint32_t>(g), j == 0,
                                 static_cast<std::uint32_t>(o_.used), static_cast<std::uint32_t>(experts_)});
-          e_.max_index(at[g].lane, rows[g][0], Gp(), 1 + static_cast<std::uint32_t>(g));
+          e_.max_index(lanes[g], rows[g][0], Gp(), 1 + static_cast<std::uint32_t>(g));
         }
-        for (std::size_t g = 0; g < rows.size(); ++g) e_.shift(at[g].out, chosen, at[g].lane, 1);
-        for (std::size_t g = 0; g < rows.size(); ++g) vv(Op::V_MIN_VV, rows[g][0], rows[g][0], at[g].out);
-        for (std::size_t g = 0; g < rows.size(); ++g)
-          vv(Op::V_MIN_VV, rows[g][1], j == 0 ? at[g].out : rows[g][1], at[g].out);
-        for (std::size_t g = 0; g < rows.size(); ++g)
-          enlist(at[g].lane, node, offset, t, static_cast<std::int64_t>(g) * o_.used + j, static_cast<std::int64_t>(g));
+        for (std::size_t g = 0; g < rows.size(); ++g) {
+          e_.shift(out, chosen, lanes[g], 1);
+          vv(Op::V_MIN_VV, rows[g][0], rows[g][0], out);
+          enlist(lanes[g], rows[g][0], node, t, static_cast<std::uint32_t>(g) * to_word(o_.used) + to_word(j));
+        }
       }
       e_.add(node, node, 2 * static_cast<std::int64_t>(rows.size()) * o_.used);
-      e_.add(offset, offset, static_cast<std::int64_t>(rows.size()) * c_.vlen());
     });
   }
+  static std::uint32_t to_word(std::int32_t count) { return static_cast<std::uint32_t>(count); }
 
-  /// Adds a node at the front of the list of the expert in `lane`.
-  void enlist(const Gp& lane, const Gp& node, const Gp& offset, const Gp& t, std::int64_t index, std::int64_t row) {
-    const auto word = static_cast<std::uint32_t>(2 * index);
+  /// Adds the node at `index` from `node` on at the front of the list of the expert in `lane`.
+  void enlist(const Gp& lane, const Gp& row, const Gp& node, const Gp& t, std::uint32_t index) {
     e_.load_int(t, lane, c_.expert_words.heads);
-    e_.store_int(t, node, word);
-    e_.add(t, offset, row * c_.vlen());
-    e_.store_int(t, node, word + 1);
-    e_.add(t, node, 2 * index);
+    e_.store_int(t, node, 2 * index);
+    e_.store_int(row, node, 2 * index + 1);
+    e_.add(t, node, 2 * std::int64_t{index});
     e_.store_int(t, lane, c_.expert_words.heads);
   }
 
   /// w <- the chosen scores, normalized and scaled; 0 elsewhere.
   void weigh() {
-    constexpr std::uint32_t kSumEpsWord = 5, kScale = 6;
+    constexpr std::uint32_t kSumEpsWord = 5, kScale = 6, kEnd = 7;
     const bool scaled = o_.scale != 1.0f;
     if (o_.normalize) e_.load_fp(kSumEpsWord, f32_to_bf16(kSumEps));
     if (scaled) e_.load_fp(kScale, f32_to_bf16(o_.scale));
-    interleave_rows(c_, rows_, kInterleaved, std::array{w_.row, scores_.row}, [&](InterleavedRows rows) {
-      for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[0], 0, 1);
+    e_.load_fp(kEnd, kLargest);
+    interleave_rows(c_, rows_, kInterleaved, std::array{w_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
+      // minus the key, minus the largest number: infinity where chosen, elsewhere at most 0
+      for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[2], 0, 1);
+      for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[0], kEnd);
       for (const auto& r : rows) vv(Op::V_MIN_VV, r[0], r[0], r[1]);
       for (const auto& r : rows) e_.vector_vf(Op::V_MAX_VF, r[0], r[0], 0);
       if (o_.normalize) {

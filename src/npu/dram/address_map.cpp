@@ -41,7 +41,7 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
   DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
   DLLM_TRY(TomlTable table, root.table(name));
   DLLM_TRY(const std::vector<std::string> order, table.texts("order"));
-  DLLM_TRY(const std::string summary, table.text("summary"));
+  DLLM_CHECK_OK(table.text("summary"));  // for readers of the file
 
   AddressMap map;
   map.name_ = name;

@@ -17,6 +17,7 @@ constexpr double kMib = 1024.0 * 1024.0;
 
 // ASAP7 cells: a flip-flop, and a bit of a two-way multiplexer (assumed: 1.6 NAND2).
 constexpr double kFlopUm2 = 0.292, kMuxUm2 = 0.14;
+constexpr double kSqrtUm2 = 160;  // assumed: V_SQRT_V of a lane, twice rtl/bf16_reciprocal: its table has two binades
 constexpr double kDispatchUm2 = 4000;  // assumed: decoder and scoreboard lookups of one instruction per cycle
 constexpr double kDecodePj = 1.0;      // assumed: decoding and issuing an instruction
 constexpr int kQueues = 6, kQueueBits = 64, kPipes = 11, kLaneBits = 16, kSumBits = 32;
@@ -144,7 +145,9 @@ AreaModel area(const Device& device) {
   const double effort = device.clock.effort;
   model.matrix = device.macs_per_cycle() * kPeUm2 * 1e-6 * effort;
   const auto lanes = static_cast<double>(a.vlen * a.vector_units);
-  model.vector = vector_area_fit().at(static_cast<double>(a.vlen)) * static_cast<double>(a.vector_units) * effort;
+  model.vector = (vector_area_fit().at(static_cast<double>(a.vlen)) * static_cast<double>(a.vector_units) +
+                  lanes * kSqrtUm2 * 1e-6) *
+                 effort;
   model.scalar = kScalarUm2 * 1e-6 * effort;
   const auto results = static_cast<double>(a.blen * a.blen * (issue.accumulators - 1));
   model.issue = (static_cast<double>(issue.width) * kDispatchUm2 +

@@ -26,6 +26,9 @@ constexpr CsrInfo kTable[kCsrCount] = {
     {Csr::kBmmLayout, "bmm_layout", "0 or 1", "0",
      "where M_BMM and M_BMV find the matrices of further heads: 0 below each other, in the next HLEN rows; 1 side by "
      "side, in the next bmm_cols lanes of the same HLEN rows"},
+    {Csr::kMmRows, "mm_rows", "rows", "BLEN",
+     "vector rows of M_MM and M_TMM, which M_MM_WO writes; at most BLEN: a block that is not full takes fewer accesses "
+     "of VRAM"},
 };
 
 }  // namespace

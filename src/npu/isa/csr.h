@@ -26,8 +26,9 @@ enum class Csr : std::uint8_t {
   kFormatVectorKv,
   kFormatMatrixInput,
   kBmmLayout,
+  kMmRows,
 };
-inline constexpr int kCsrCount = static_cast<int>(Csr::kBmmLayout) + 1;
+inline constexpr int kCsrCount = static_cast<int>(Csr::kMmRows) + 1;
 
 struct CsrInfo {
   Csr csr;

@@ -41,6 +41,7 @@ enum class Op : std::uint8_t {
   V_MUL_VF,
   V_EXP_V,
   V_RECI_V,
+  V_SQRT_V,
   V_RED_SUM,
   V_RED_SUM_SEG,
   V_RED_MAX,

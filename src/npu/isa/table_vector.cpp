@@ -64,7 +64,13 @@ constexpr Row kVectorRows[] = {
     row_only(vector(Op::V_EXP_V, "V_EXP_V", 0x13, Latency::kVectorExp))
         .doc("VRAM[gp[rd]] <- exp(VRAM[gp[rs1]])",
              "The argument is clamped to [-88, 88]; the result is correctly rounded."),
-    row_only(vector(Op::V_RECI_V, "V_RECI_V", 0x14, Latency::kVectorReci)).doc("VRAM[gp[rd]] <- 1 / VRAM[gp[rs1]]"),
+    row_only(vector(Op::V_RECI_V, "V_RECI_V", 0x14, Latency::kVectorReci))
+        .variant(kFunctLow, kFunctWidth, 0)
+        .doc("VRAM[gp[rd]] <- 1 / VRAM[gp[rs1]]"),
+    row_only(vector(Op::V_SQRT_V, "V_SQRT_V", 0x14, Latency::kVectorReci))
+        .variant(kFunctLow, kFunctWidth, 1)
+        .doc("VRAM[gp[rd]] <- square root of VRAM[gp[rs1]]",
+             "Extension: norms of heads, which differ from lane to lane. Correctly rounded; NaN below zero."),
     reduction(vector(Op::V_RED_SUM, "V_RED_SUM", 0x15, Latency::kVectorSum))
         .variant(kFunctLow, kFunctWidth, 0)
         .doc("f[rd] <- f[rd] + sum of VRAM[gp[rs1]]",

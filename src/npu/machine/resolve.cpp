@@ -106,7 +106,7 @@ class Resolver {
       case Extent::kRow:
         return rows_of_vram(address, vlen, "VLEN", 1, 0, vlen);
       case Extent::kTileRows:
-        return rows_of_vram(address, mlen, "MLEN", blen, vlen, mlen);
+        return rows_of_vram(address, mlen, "MLEN", state_.control(Csr::kMmRows), vlen, mlen);
       case Extent::kHeadRows:
         return rows_of_vram(address, mlen, "MLEN", state_.control(Csr::kBmmRows), vlen, mlen);
       case Extent::kLaneGroup:
@@ -115,7 +115,7 @@ class Resolver {
         return rows_of_vram(address, blen, "BLEN", 1, 0, blen);
       case Extent::kMmOut: {
         const std::uint64_t stride = std::max<std::uint64_t>(1, gp(Field::kRs1));
-        return rows_of_vram(address, blen, "BLEN", blen, stride * vlen, blen);
+        return rows_of_vram(address, blen, "BLEN", state_.control(Csr::kMmRows), stride * vlen, blen);
       }
       case Extent::kBmmOut:
         return heads_out(address, state_.control(Csr::kBmmRows));

@@ -42,6 +42,7 @@ void MachineState::reset_registers() {
   set(Csr::kBmmGroup, number(config.heads()));
   set(Csr::kBmmHeadStride, 0);
   set(Csr::kBmmLayout, 0);
+  set(Csr::kMmRows, number(config.blen));
   set(Csr::kSegmentLength, number(config.hlen));
   set(Csr::kRouterExperts, 32);
   set(Csr::kRouterTop, 4);
@@ -72,6 +73,9 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
     case Csr::kBmmRows:
     case Csr::kBmmCols:
       fault = limited(config.blen, config.mlen, config.blen);
+      break;
+    case Csr::kMmRows:
+      fault = limited(1, config.blen, 1);
       break;
     case Csr::kBmmGroup:
       if (value == 0 || config.heads() % static_cast<int>(std::min(value, 1u << 20)) != 0)

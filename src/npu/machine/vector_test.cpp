@@ -46,6 +46,9 @@ TEST_F(Vectors, Elementwise) {
   expect_lanes("V_MIN_VV gp3, gp1, gp2", [&](std::size_t i) { return std::min(a_[i], b_[i]); });
   expect_lanes("V_EXP_V gp3, gp1", [&](std::size_t i) { return std::exp(static_cast<double>(a_[i])); });
   expect_lanes("V_RECI_V gp3, gp1, 0", [&](std::size_t i) { return 1.0 / static_cast<double>(a_[i]); });
+  expect_lanes("V_MUL_VV gp3, gp1, gp1\nV_SQRT_V gp3, gp3", [&](std::size_t i) {
+    return std::sqrt(static_cast<double>(test::bf16_round(static_cast<double>(a_[i] * a_[i]))));
+  });
 }
 
 TEST_F(Vectors, MaskedLanesKeepTheFirstSource) {

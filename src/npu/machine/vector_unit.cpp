@@ -53,6 +53,7 @@ constexpr Semantics kVectorSemantics[] = {
     {Op::V_SUB_VF, subtract_scalar},      {Op::V_MUL_VF, row_scalar<bf16_mul>},
     {Op::V_MAX_VF, row_scalar<bf16_max>}, {Op::V_MIN_VF, row_scalar<bf16_min>},
     {Op::V_EXP_V, row_only<bf16_exp>},    {Op::V_RECI_V, row_only<bf16_reciprocal>},
+    {Op::V_SQRT_V, row_only<bf16_sqrt>},
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ std::vector<ExpertsCase> experts_cases() {
       {"narrow_experts", {.routed = softmax([](TinyExperts& r) { r.width = 10; })}, machine([](MachineConfig& m) {
          m.mlen = m.vlen = 64;
        })},
-      {"little_fp_memory", {.routed = kSoftmax}, machine([](MachineConfig& m) { m.fp_words = 8; })},
+      {"little_fp_memory", {.routed = kSoftmax}, machine([](MachineConfig& m) { m.fp_words = 12; })},
       {"bf16", {.routed = kSigmoid}, machine([](MachineConfig& m) {
          m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("bf16");
        })},
@@ -149,10 +149,34 @@ TEST(CompiledExperts, AllRowsChooseTheSame) {
   for (const auto& [weight, experts] : reads_of(bench)) EXPECT_EQ(experts, (std::vector<std::uint64_t>{5}));
 }
 
+/// With 37 rows for two experts both are taken to be chosen and loaded before the choice; here no row chooses one of
+/// them.
+TEST(CompiledExperts, LoadedAheadButNotChosen) {
+  for (const std::size_t chosen : {0u, 1u}) {
+    Bench bench({.routed = with(kSoftmax, [](TinyExperts& r) { r.count = 2, r.used = 1, r.bias = true; })},
+                small_machine(), 64, true, [chosen](TinyWeights& weights) {
+                  weights.fill("router.bias", [chosen](std::size_t e) { return e == chosen ? 50.0f : 0.0f; });
+                });
+    ASSERT_TRUE(bench.layout().mram.experts_apart);
+    for (const auto& [weight, experts] : reads_of(bench)) EXPECT_EQ(experts, (std::vector<std::uint64_t>{0, 1}));
+  }
+}
+
+/// Matrix SRAM that holds one expert, without room for other panels next to it: no ring, nothing ahead.
+TEST(CompiledExperts, OneSlot) {
+  const TinyShape shape{.routed = with(kSoftmax, [](TinyExperts& r) { r.count = 2, r.used = 1, r.width = 56; })};
+  MachineConfig machine = small_machine();
+  machine.mram_elements = std::uint64_t{32 * 32} * 16;
+  Bench bench(shape, machine);
+  EXPECT_FALSE(bench.layout().mram.experts_apart);
+  EXPECT_EQ(bench.layout().mram.expert_slots, 1);
+  three_steps(bench, true);
+}
+
 /// A step reads each touched expert once, even if its rows come in several chunks.
 TEST(CompiledExperts, ChunksKeepTheMatrices) {
   MachineConfig machine = small_machine();
-  machine.fp_words = 8;
+  machine.fp_words = 12;
   Bench bench({.routed = kSoftmax}, machine);
   for (const auto& [weight, experts] : reads_of(bench)) {
     EXPECT_TRUE(std::ranges::is_sorted(experts));

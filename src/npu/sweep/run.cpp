@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "npu/sweep/finished.h"
 
 namespace dllm::npu {
 namespace {
@@ -22,18 +25,21 @@ double cost(const SweepRow& row, std::size_t metric) {
 }  // namespace
 
 void mark_pareto(std::vector<SweepRow>& rows, std::size_t x, std::size_t y) {
-  std::vector<SweepRow*> order;
+  struct Point {
+    double x, y;
+    SweepRow* row;
+  };
+  std::vector<Point> order;
   for (SweepRow& row : rows)
-    if (row.error == 0 && row.over_limit < 0) order.push_back(&row);
-  std::stable_sort(order.begin(), order.end(), [&](const SweepRow* a, const SweepRow* b) {
-    return std::pair(cost(*a, x), cost(*a, y)) < std::pair(cost(*b, x), cost(*b, y));
-  });
-  const SweepRow* last = nullptr;
-  for (SweepRow* row : order) {
-    const bool same = last != nullptr && cost(*row, x) == cost(*last, x) && cost(*row, y) == cost(*last, y);
-    if (last != nullptr && !same && cost(*row, y) >= cost(*last, y)) continue;
-    row->pareto = true;
-    last = row;
+    if (row.error == 0 && row.over_limit < 0) order.push_back({cost(row, x), cost(row, y), &row});
+  std::sort(order.begin(), order.end(),
+            [](const Point& a, const Point& b) { return std::pair(a.x, a.y) < std::pair(b.x, b.y); });
+  const Point* last = nullptr;
+  for (const Point& point : order) {
+    const bool same = last != nullptr && point.x == last->x && point.y == last->y;
+    if (last != nullptr && !same && point.y >= last->y) continue;
+    point.row->pareto = true;
+    last = &point;
   }
 }
 
@@ -127,8 +133,8 @@ Expected<void> SweepRunner::evaluate(SweepRow* rows, std::size_t count, SweepRep
   return {};
 }
 
-std::int16_t SweepRunner::over_limit(const SweepRow& row) const {
-  const std::vector<SweepSpec::Limit>& limits = state_->spec.limits;
+std::int16_t over_limit(const SweepSpec& spec, const SweepRow& row) {
+  const std::vector<SweepSpec::Limit>& limits = spec.limits;
   for (std::size_t l = 0; row.error == 0 && l < limits.size(); ++l) {
     const std::size_t i = metric_index(limits[l].metric);
     const double value = row.metrics[i];
@@ -138,9 +144,9 @@ std::int16_t SweepRunner::over_limit(const SweepRow& row) const {
   return -1;
 }
 
-void SweepRunner::finish(SweepReport& report) const {
-  for (SweepRow& row : report.rows) row.over_limit = over_limit(row);
-  mark_pareto(report.rows, metric_index(state_->spec.plot_x), metric_index(state_->spec.plot_y));
+void finish_sweep(const SweepSpec& spec, SweepReport& report) {
+  for (SweepRow& row : report.rows) row.over_limit = over_limit(spec, row);
+  mark_pareto(report.rows, metric_index(spec.plot_x), metric_index(spec.plot_y));
 }
 
 Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int threads, const SweepProgress& progress,
@@ -150,6 +156,14 @@ Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int th
   if (range.first < 0 || range.count < 1 || range.first > points - range.count)
     return Error{ErrorCode::kUsage,
                  fmt::format("points {} to {} of {}", range.first, range.first + range.count, points), "sweep", ""};
+  const bool whole = range.count == points;
+  if (whole) {
+    DLLM_TRY(std::optional<SweepReport> before, finished_sweep(spec, store, threads));
+    if (before) {
+      if (progress) progress(points, points);
+      return std::move(*before);
+    }
+  }
   DLLM_TRY(SweepRunner runner, SweepRunner::create(spec, store, threads));
   SweepReport report;
   report.rows.resize(static_cast<std::size_t>(range.count));
@@ -162,7 +176,8 @@ Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int th
       return Error{ErrorCode::kCancelled, fmt::format("stopped after {} of {} points", begin + size, range.count), "",
                    "the same command continues from there"};
   }
-  runner.finish(report);
+  if (whole) DLLM_CHECK_OK(keep_finished_sweep(spec, store, report));
+  finish_sweep(spec, report);
   return report;
 }
 

@@ -62,6 +62,11 @@ std::string sweep_svg(const SweepSpec& spec, const SweepReport& report);
 /// Marks the Pareto front among rows without error and within limits. Exposed for tests.
 void mark_pareto(std::vector<SweepRow>& rows, std::size_t x, std::size_t y);
 
+/// Limits and the front of a report; call once at the end.
+void finish_sweep(const SweepSpec& spec, SweepReport& report);
+/// The first limit that a row exceeds; -1: none.
+std::int16_t over_limit(const SweepSpec& spec, const SweepRow& row);
+
 /// Evaluates points batch by batch, each configuration once, and stores new results. For grid and search.
 class SweepRunner {
  public:
@@ -72,10 +77,6 @@ class SweepRunner {
 
   /// Fills in the results of rows whose `point` is set. Errors: of the store.
   Expected<void> evaluate(SweepRow* rows, std::size_t count, SweepReport& report);
-  /// Limits and the front; call once at the end.
-  void finish(SweepReport& report) const;
-  /// The first limit that a row exceeds; -1: none.
-  std::int16_t over_limit(const SweepRow& row) const;
 
  private:
   struct State;

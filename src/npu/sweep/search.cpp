@@ -85,7 +85,7 @@ class Search {
     }
     std::sort(report.rows.begin(), report.rows.end(),
               [](const SweepRow& a, const SweepRow& b) { return a.point < b.point; });
-    runner_.finish(report);
+    finish_sweep(spec_, report);
     return {};
   }
 
@@ -168,7 +168,7 @@ class Search {
       Individual one;
       one.genes = genes[i];
       one.point = row.point;
-      one.feasible = row.error == 0 && runner_.over_limit(row) < 0;
+      one.feasible = row.error == 0 && over_limit(spec_, row) < 0;
       one.cost[0] = sweep_metrics()[x_].larger_is_better ? -row.metrics[x_] : row.metrics[x_];
       one.cost[1] = sweep_metrics()[y_].larger_is_better ? -row.metrics[y_] : row.metrics[y_];
       population_.push_back(std::move(one));

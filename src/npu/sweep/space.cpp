@@ -15,7 +15,7 @@ namespace dllm::npu {
 namespace {
 
 /// Part of every hash: another version of the models gives other results. Increment it when figures change.
-constexpr std::uint64_t kModelVersion = 3;
+constexpr std::uint64_t kModelVersion = 4;
 
 std::uint64_t mix(std::uint64_t x) { return splitmix64(x); }
 std::uint64_t text_hash(std::string_view text) { return Fnv1a().add(text).value(); }
@@ -166,6 +166,13 @@ std::uint64_t SweepSpace::hash(const std::vector<std::uint32_t>& indices) const 
   std::uint64_t hash = base_hash_;
   for (std::size_t i = 0; i < axes_.size(); ++i) hash += axes_[i].values[indices[i]].hash - axes_[i].base_hash;
   return mix(hash);
+}
+
+std::uint64_t SweepSpace::points_hash() const {
+  std::uint64_t hash = base_hash_;
+  for (const Axis& axis : axes_)
+    for (const Value& value : axis.values) hash = mix(hash ^ (value.hash - axis.base_hash));
+  return mix(hash ^ static_cast<std::uint64_t>(spec_.points()));
 }
 
 Expected<void> SweepSpace::set_memory(Device& device) {

@@ -29,6 +29,9 @@ class SweepSpace {
   /// workload, in any sweep, and independent of the order of axes.
   std::uint64_t hash(const std::vector<std::uint32_t>& indices) const;
 
+  /// Of all of them, in their order.
+  std::uint64_t points_hash() const;
+
   /// A point's device and workload. Writes every axis, so that a thread can reuse one pair of objects for all points.
   /// Errors: a value that its key does not accept; validate(); check(workload).
   Expected<void> resolve(const std::vector<std::uint32_t>& indices, Device& device, Workload& workload);

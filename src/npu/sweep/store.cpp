@@ -24,6 +24,13 @@ class Statement {
   void bind(int index, const std::string& text) {
     sqlite3_bind_text(statement_, index, text.c_str(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
   }
+  void bind_bytes(int index, const std::string& bytes) {
+    sqlite3_bind_blob64(statement_, index, bytes.data(), bytes.size(), SQLITE_STATIC);
+  }
+  std::string bytes(int column) const {
+    const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+    return data == nullptr ? "" : std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+  }
   void bind(int index, double value) { sqlite3_bind_double(statement_, index, value); }
   void bind(int index, std::int64_t value) { sqlite3_bind_int64(statement_, index, value); }
   int step() { return sqlite3_step(statement_); }
@@ -64,7 +71,11 @@ Expected<SweepStore> SweepStore::open(const std::string& path) {
   sqlite3_exec(raw, "PRAGMA synchronous = OFF", nullptr, nullptr, nullptr);
   const std::string create = fmt::format(
       "CREATE TABLE IF NOT EXISTS points (hash INTEGER PRIMARY KEY, error TEXT NOT NULL{})", metric_columns(" REAL"));
-  if (sqlite3_exec(raw, create.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
+  constexpr const char* kFinished =
+      "CREATE TABLE IF NOT EXISTS finished (sweep INTEGER, part INTEGER, bytes BLOB NOT NULL, "
+      "PRIMARY KEY (sweep, part))";
+  if (sqlite3_exec(raw, create.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK ||
+      sqlite3_exec(raw, kFinished, nullptr, nullptr, nullptr) != SQLITE_OK)
     return store.error("cannot create the table in " + path);
   if (!Statement(raw, fmt::format("SELECT hash, error{} FROM points", metric_columns(""))))
     return store.error("the table in " + path + " has other columns");
@@ -101,12 +112,41 @@ Expected<void> SweepStore::add(const std::vector<SweepResult>& results) {
     for (std::size_t i = 0; i < kSweepMetrics; ++i) insert.bind(3 + static_cast<int>(i), result.metrics[i]);
     ok = insert.step() == SQLITE_DONE;
   }
-  if (!ok || sqlite3_exec(database_.get(), "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK) {
-    const Error failure = error("cannot write");
-    sqlite3_exec(database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
-    return failure;
+  return commit(ok);
+}
+
+Expected<void> SweepStore::commit(bool ok) {
+  if (ok && sqlite3_exec(database_.get(), "COMMIT", nullptr, nullptr, nullptr) == SQLITE_OK) return {};
+  const Error failure = error("cannot write");
+  sqlite3_exec(database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  return failure;
+}
+
+Expected<void> SweepStore::keep_finished(std::uint64_t sweep, const std::vector<std::string>& parts) {
+  if (sqlite3_exec(database_.get(), "BEGIN; DELETE FROM finished", nullptr, nullptr, nullptr) != SQLITE_OK)
+    return error("cannot write");
+  Statement insert(database_.get(), "INSERT INTO finished (sweep, part, bytes) VALUES (?, ?, ?)");
+  bool ok = static_cast<bool>(insert);
+  for (std::size_t i = 0; ok && i < parts.size(); ++i) {
+    insert.reset();
+    insert.bind(1, static_cast<std::int64_t>(sweep));
+    insert.bind(2, static_cast<std::int64_t>(i));
+    insert.bind_bytes(3, parts[i]);
+    ok = insert.step() == SQLITE_DONE;
   }
-  return {};
+  return commit(ok);
+}
+
+Expected<std::optional<std::vector<std::string>>> SweepStore::finished(std::uint64_t sweep) const {
+  Statement select(database_.get(), "SELECT bytes FROM finished WHERE sweep = ? ORDER BY part");
+  if (!select) return error("cannot read");
+  select.bind(1, static_cast<std::int64_t>(sweep));
+  std::vector<std::string> parts;
+  int code = select.step();
+  for (; code == SQLITE_ROW; code = select.step()) parts.push_back(select.bytes(0));
+  if (code != SQLITE_DONE) return error("cannot read");
+  if (parts.empty()) return std::optional<std::vector<std::string>>();
+  return std::optional(std::move(parts));
 }
 
 }  // namespace dllm::npu

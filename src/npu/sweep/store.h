@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,18 @@ class SweepStore {
   /// All or nothing: a killed sweep loses at most one batch.
   Expected<void> add(const std::vector<SweepResult>& results);
 
+  /// Packed results of a finished sweep, in parts, so that a million points are read as fast as a file. Each replaces
+  /// the one before. nullopt: there is none.
+  Expected<void> keep_finished(std::uint64_t sweep, const std::vector<std::string>& parts);
+  Expected<std::optional<std::vector<std::string>>> finished(std::uint64_t sweep) const;
+
  private:
   struct Close {
     void operator()(sqlite3* database) const;
   };
   explicit SweepStore(std::unique_ptr<sqlite3, Close> database) : database_(std::move(database)) {}
   Error error(const std::string& what) const;
+  Expected<void> commit(bool ok);  ///< or rolls back
   std::unique_ptr<sqlite3, Close> database_;
 };
 

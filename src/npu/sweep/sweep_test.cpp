@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/fuzz_replay.h"
+#include "npu/sweep/finished.h"
 #include "npu/sweep/fuzz_entry.h"
 #include "npu/sweep/run.h"
 
@@ -54,6 +55,43 @@ TEST(Sweep, ThreadsDoNotChangeTheResult) {
   const Database one, four;
   const SweepSpec spec = *parse_sweep(kSpec, "s");
   EXPECT_EQ(sweep_csv(spec, *run(kSpec, one, 1)), sweep_csv(spec, *run(kSpec, four, 4)));
+}
+
+/// The packed copy gives what the points gave, with the limits of the run; a damaged one is not used.
+TEST(Sweep, FinishedSweepsAreReadWhole) {
+  SweepSpec spec = *parse_sweep(kSpec, "s");
+  SweepStore store = *SweepStore::open(":memory:");
+  const auto first = run_sweep(spec, store, 1, {});
+  ASSERT_TRUE(first.has_value()) << first.error().message();
+  const auto copy = finished_sweep(spec, store, 2);
+  ASSERT_TRUE(copy.has_value() && copy->has_value());
+  EXPECT_EQ(sweep_csv(spec, **copy), sweep_csv(spec, *first));
+  EXPECT_EQ((*copy)->duplicates, first->duplicates);
+  EXPECT_EQ((*copy)->invalid, first->invalid);
+  spec.limits = {{"area_mm2", 1.0}};
+  const auto limited = finished_sweep(spec, store, 1);
+  for (const SweepRow& row : (*limited)->rows) EXPECT_TRUE(row.error != 0 || (row.over_limit == 0 && !row.pareto));
+  spec.axes.front().values.pop_back();
+  EXPECT_FALSE(finished_sweep(spec, store, 1)->has_value());
+}
+
+TEST(Sweep, DamagedCopiesAreNotUsed) {
+  const SweepSpec spec = *parse_sweep(kSpec, "s");
+  SweepStore store = *SweepStore::open(":memory:");
+  ASSERT_TRUE(run_sweep(spec, store, 1, {}).has_value());
+  const std::uint64_t key = (*SweepSpace::create(spec))->points_hash();
+  const std::vector<std::string> good = **store.finished(key);
+  for (const int damage : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(damage);
+    std::vector<std::string> parts = good;
+    if (damage == 0) parts.back()[100] = static_cast<char>(parts.back()[100] ^ 1);
+    if (damage == 1) parts.back().pop_back();
+    if (damage == 2) parts.front().resize(8);
+    if (damage == 3) parts.front()[16] = static_cast<char>(parts.front()[16] ^ 1);  // the number of duplicates
+    if (damage == 4) parts.front().insert(parts.front().size() - 1, "x");           // the text of an error
+    ASSERT_TRUE(store.keep_finished(key, parts).has_value());
+    EXPECT_FALSE(finished_sweep(spec, store, 1)->has_value());
+  }
 }
 
 TEST(Sweep, InvalidPointsSayWhy) {

@@ -21,7 +21,7 @@ Cycle LatencyTable::drain(const IssueEvent& event) const {
   const MachineState& state = *event.state;
   switch (event.instruction->op) {
     case Op::M_MM_WO:
-      return machine_.blen;
+      return state.control(Csr::kMmRows);
     case Op::M_BMM_WO:
     case Op::M_BMV_WO: {
       // All sub-arrays drain a row of BLEN lanes per cycle. Heads whose lanes are in one row of VRAM drain together.
@@ -55,7 +55,8 @@ Cost LatencyTable::matrix(const IssueEvent& event) {
   switch (event.info->latency) {
     case Latency::kMatrixTile:
       cost.latency = tiles(1);
-      cost.macs = static_cast<double>(blen * mlen) * static_cast<double>(blen);
+      // An idle row of PEs saves energy and no time: the weights take BLEN cycles.
+      cost.macs = static_cast<double>(blen * mlen) * static_cast<double>(state.control(Csr::kMmRows));
       break;
     case Latency::kMatrixHeads:
       cost.latency = tiles(ceil_div(rows, blen) * ceil_div(cols, blen));

@@ -59,7 +59,7 @@ PeriodicRegions find_periods(const Program& program) {
 }
 
 void RepeatedPeriod::add(std::uint32_t period, TimingSnapshot snapshot) {
-  if (snapshots_.size() == period) snapshots_.push_back(std::move(snapshot));
+  if (snapshots_.size() == period) snapshots_.push_back(snapshot);
 }
 
 bool RepeatedPeriod::settled(std::uint32_t period, std::uint32_t count, double tolerance, Cycle shortest) {

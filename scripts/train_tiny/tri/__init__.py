@@ -1,0 +1,1 @@
+"""The third recipe: one set of weights that decodes autoregressively, by blocks of masks, and by verified drafts."""
