@@ -233,6 +233,24 @@ constexpr std::string_view kNemotron8b = R"({
   "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
     "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}})";
 
+/// Widths and depths of Ministral 3, from which the models were trained; unlike Ministral 3 3B, the head is not tied.
+constexpr std::string_view kNemotron3b = R"({
+  "architectures": ["NemotronLabsDiffusionModel"],
+  "hidden_size": 3072, "num_hidden_layers": 26, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 9216, "vocab_size": 131072, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+  "block_size": 32, "tie_word_embeddings": false,
+  "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
+    "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}})";
+
+constexpr std::string_view kNemotron14b = R"({
+  "architectures": ["NemotronLabsDiffusionModel"],
+  "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 16384, "vocab_size": 131072, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+  "block_size": 32, "tie_word_embeddings": false,
+  "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000000.0, "factor": 16.0, "beta_fast": 32.0,
+    "beta_slow": 1.0, "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1}})";
+
 constexpr std::string_view kNemotronTiny = R"({
   "architectures": ["NemotronLabsDiffusionModel"],
   "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
@@ -265,7 +283,9 @@ const std::vector<ModelShape>& model_shapes() {
        fast_dllm_tokens()},
       {"fast-dllm-v2-7b", "Fast-dLLM v2 7B, the dimensions of Qwen2.5-7B", kFastDllm7b, "qwen2", fast_dllm_tokens()},
       {"diffusion-gemma-26b", "DiffusionGemma-26B-A4B-it", kDiffusionGemma, "qwen2", gemma_tokens()},
+      {"nemotron-labs-diffusion-3b", "Nemotron-Labs-Diffusion-3B", kNemotron3b, "tekken", nemotron_tokens()},
       {"nemotron-labs-diffusion-8b", "Nemotron-Labs-Diffusion-8B", kNemotron8b, "tekken", nemotron_tokens()},
+      {"nemotron-labs-diffusion-14b", "Nemotron-Labs-Diffusion-14B", kNemotron14b, "tekken", nemotron_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},

@@ -37,6 +37,9 @@ TEST(Shape, ParameterCountsAreThePublishedOnes) {
   EXPECT_NEAR(static_cast<double>(parameters(source_of("llada2-mini"))), 16.3e9, 0.06e9);
   // Gemma 4 26B-A4B's card says 25.2; the self-conditioning is 18 million more.
   EXPECT_NEAR(static_cast<double>(parameters(source_of("diffusion-gemma-26b"))), 25.25e9, 0.05e9);
+  // 3.8 and 13.5 billion in listings of the published weights, which do not count the adapters of the drafts.
+  EXPECT_NEAR(static_cast<double>(parameters(source_of("nemotron-labs-diffusion-3b"))), 3.8e9, 0.05e9);
+  EXPECT_NEAR(static_cast<double>(parameters(source_of("nemotron-labs-diffusion-14b"))), 13.5e9, 0.05e9);
   for (const auto& [name, count] : published) EXPECT_EQ(parameters(source_of(name)), count) << name;
   // llada-100m: tied 16384 x 768; 12 layers of 4 x 768^2, 3 x 768 x 2048 and two norms; one norm.
   EXPECT_EQ(parameters(source_of("llada-100m")), 16384 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768);
