@@ -61,7 +61,7 @@ StepPlan full_plan(Position length, TokenId vocab) {
 
 TEST(CpuBackend, FullPassesOfEveryArchitecture) {
   for (const char* architecture : {"llada", "dream", "llama", "llada-moe", "llada2", "rnd1", "sdar", "sdar-moe",
-                                   "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe"})
+                                   "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "mdlm"})
     for (const std::int64_t kv_heads : {1, 2, 4}) {
       Pair pair({.architecture = architecture, .kv_heads = kv_heads});
       EXPECT_LT(pair.compare(full_plan(37, 80)), 1e-5) << architecture << ' ' << kv_heads;

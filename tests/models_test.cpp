@@ -162,6 +162,28 @@ TEST(GoldenModelImport, RopeParametersAreReadOrRefused) {
   EXPECT_EQ(import_error("nemotron", [](Checkpoint& c) { c.set("encoder.layers.0.self_attn.k_scale", {1}); }), "");
 }
 
+TEST(GoldenModelImport, FoldedCheckpointsAreCheckedTensorByTensor) {
+  using Checkpoint = test::HfCheckpoint;
+  const auto error = [](const GoldenModel::Damage& damage) { return import_error("mdlm", damage); };
+  EXPECT_NE(error([](Checkpoint& c) { c.config["time_conditioning"] = true; }).find("time_conditioning"),
+            std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.config["n_heads"] = 3; }).find("not a multiple of n_heads"), std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.config["n_blocks"] = 3; }).find("blocks.2"), std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.config["n_blocks"] = 1; }).find("no such tensor"), std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.erase("backbone.sigma_map.mlp.2.bias"); }).find("sigma_map.mlp.2.bias"),
+            std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.erase("backbone.sigma_map.mlp.0.weight"); }).find("sigma_map.mlp.0.weight"),
+            std::string::npos);
+  EXPECT_NE(error([](Checkpoint& c) { c.set("backbone.blocks.1.mlp.0.weight", {64, 64}); }).find("config.json asks"),
+            std::string::npos);
+  EXPECT_EQ(error([](Checkpoint& c) { c.set("backbone.rotary_emb.inv_freq", {8}); }), "");
+  // Without a key, the mask is the row after the tokenizer's last.
+  const GoldenModel golden("mdlm", [](Checkpoint& c) { c.config.erase("mask_token_id"); });
+  const auto source = source_from_hf(golden.path());
+  ASSERT_TRUE(source) << source.error().message();
+  EXPECT_EQ(*source->metadata.integer("tokenizer.ggml.mask_token_id"), 271);
+}
+
 TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
   const TempDirectory directory;
   test::HfCheckpoint checkpoint = test::make_checkpoint({});
@@ -184,7 +206,7 @@ TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,
                          ::testing::Values("llada-moe", "llada2", "llada2.2", "rnd1", "sdar", "sdar-moe",
-                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron"),
+                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron", "mdlm"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase_if(name, [](unsigned char c) { return !std::isalnum(c); });

@@ -198,7 +198,8 @@ class Pass {
   void apply(const op::Glu& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       std::vector<double> row = value(o.gate)[r];
-      for (std::size_t i = 0; i < row.size(); ++i) row[i] = gate(row[i], o.activation) * value(o.up)[r][i];
+      for (std::size_t i = 0; i < row.size(); ++i)
+        row[i] = gate(row[i], o.activation) * (o.up == kNoId ? 1 : value(o.up)[r][i]);
       value(o.out).push_back(std::move(row));
     }
   }

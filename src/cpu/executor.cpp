@@ -84,6 +84,10 @@ void Executor::decode_vectors(const Graph& graph) {
       const auto slice = static_cast<std::size_t>(graph.values[static_cast<std::size_t>(norm->x)].width / norm->groups);
       if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
     }
+    if (const auto* glu = std::get_if<op::Glu>(&op); glu != nullptr && glu->up == kNoId) {
+      const auto n = static_cast<std::size_t>(graph.values[static_cast<std::size_t>(glu->gate)].width);
+      if (ones_.size() < n) ones_.resize(n, 1.f);
+    }
     if (const auto* scale = std::get_if<op::Scale>(&op)) {
       need(scale->context);
       need(scale->canvas);
@@ -342,7 +346,7 @@ void Executor::run(const op::Experts& o) {
 void Executor::row(const op::Glu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
   const auto gated = o.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
-  gated(value(o.gate) + r * n, value(o.up) + r * n, n, value(o.out) + r * n);
+  gated(value(o.gate) + r * n, o.up == kNoId ? ones_.data() : value(o.up) + r * n, n, value(o.out) + r * n);
 }
 
 void Executor::row(const op::Scale& o, std::int64_t r) {

@@ -158,7 +158,7 @@ class Executor {
   ExpertRunner experts_;
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
-  std::vector<float> ones_;                  ///< the gain of norms without one
+  std::vector<float> ones_;                  ///< the gain of norms without one, and what an activation alone multiplies
 
   std::optional<ExecutionPlan> plan_;
   Buffer arena_;

@@ -23,6 +23,7 @@ class GraphBuilder {
   void store_kv(ValueId k, ValueId v, std::int32_t layer);
   /// `spec.q` and `spec.out` are ignored.
   ValueId attention(ValueId q, op::Attention spec, std::string name);
+  /// `up` may be kNoId.
   ValueId glu(ValueId gate, ValueId up, std::string name, Activation activation = Activation::kSilu);
   ValueId add(ValueId a, ValueId b, std::string name);
   /// `spec.x` and `spec.out` are ignored.

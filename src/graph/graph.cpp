@@ -21,7 +21,11 @@ std::string_view op_name(const Op& op) {
       Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
                  [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
                  [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
-                 [](const op::Glu& o) { return o.activation == Activation::kSilu ? "swiglu" : "geglu"; },
+                 [](const op::Glu& o) {
+                   const bool silu = o.activation == Activation::kSilu;
+                   if (o.up == kNoId) return silu ? "silu" : "gelu";
+                   return silu ? "swiglu" : "geglu";
+                 },
                  [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
                  [](const op::Select&) { return "select"; }, [](const op::Route&) { return "route"; },
                  [](const op::Experts&) { return "experts"; }, [](const op::GatherScored&) { return "gather_scored"; },
@@ -36,7 +40,10 @@ std::string_view beyond_plain(const Op& op) {
                  },
                  [](const op::RmsNorm& o) { return o.gain == kNoId ? "a norm without gain" : ""; },
                  [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
-                 [](const op::Glu& o) { return o.activation != Activation::kSilu ? "GELU" : ""; },
+                 [](const op::Glu& o) {
+                   if (o.activation != Activation::kSilu) return "GELU";
+                   return o.up == kNoId ? "an activation without a gated product" : "";
+                 },
                  [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
                  [](const op::Route& o) { return o.expert_scale != kNoId ? "a scale per expert" : ""; },
                  [](const op::Experts& o) { return o.activation != Activation::kSilu ? "GELU" : ""; },
@@ -48,14 +55,15 @@ std::string_view beyond_plain(const Op& op) {
 std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
   return std::visit(
-      Overloaded{
-          [](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-          [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
-          [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
-          [](const op::Glu& o) { return Ids{o.gate, o.up}; }, [](const op::Add& o) { return Ids{o.a, o.b}; },
-          [](const op::Scale& o) { return Ids{o.x}; }, [](const op::Select& o) { return Ids{o.canvas, o.context}; },
-          [](const op::Route& o) { return Ids{o.logits}; }, [](const op::Experts& o) { return Ids{o.x, o.route}; },
-          [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
+      Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
+                 [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
+                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
+                 [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
+                 [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
+                 [](const op::Select& o) { return Ids{o.canvas, o.context}; },
+                 [](const op::Route& o) { return Ids{o.logits}; },
+                 [](const op::Experts& o) { return Ids{o.x, o.route}; },
+                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
       op);
 }
 
@@ -121,7 +129,7 @@ class Validator {
   bool fits(const op::Attention& o) const {
     return same(o.q, o.out) && o.heads * o.head_dim == value(o.q).width && o.heads % o.kv_heads == 0 && o.window >= 0;
   }
-  bool fits(const op::Glu& o) const { return same(o.gate, o.up) && same(o.gate, o.out); }
+  bool fits(const op::Glu& o) const { return (o.up == kNoId || same(o.gate, o.up)) && same(o.gate, o.out); }
   bool fits(const op::Add& o) const { return same(o.a, o.b) && same(o.a, o.out); }
   bool fits(const op::Scale& o) const { return same(o.x, o.out) && bias_fits(o.context, 1) && bias_fits(o.canvas, 1); }
   bool fits(const op::Select& o) const { return same(o.canvas, o.context) && same(o.canvas, o.out); }

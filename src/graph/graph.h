@@ -141,10 +141,11 @@ struct Attention {
   std::int32_t window = 0;  ///< W; 0: none
 };
 
-/// Gated linear unit: out = activation(gate) * up. With SiLU it is SwiGLU, with GELU GEGLU (Shazeer 2020).
+/// Gated linear unit: out = activation(gate) * up. With SiLU it is SwiGLU, with GELU GEGLU (Shazeer 2020). Without `up`
+/// it is the activation alone.
 struct Glu {
   ValueId gate;
-  ValueId up;
+  ValueId up;  ///< or kNoId
   ValueId out;
   Activation activation = Activation::kSilu;
 };

@@ -71,5 +71,20 @@ TEST(Graph, ValidateChecksRegionsAndFactors) {
   for (const Op& op : small_graph().ops) EXPECT_EQ(beyond_plain(op), "");
 }
 
+TEST(Graph, AnActivationMayBeAlone) {
+  for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh}) {
+    GraphBuilder b({4, 2});
+    const WeightId table = b.weight("token_embd.weight", {8, 16});
+    b.score_head(b.gather_scored(b.glu(b.embed(table, "x"), kNoId, "act", activation), "scored"), table);
+    Graph graph = b.take();
+    EXPECT_EQ(validate(graph), "");
+    EXPECT_EQ(inputs(graph.ops[1]), std::vector<ValueId>{0});
+    EXPECT_EQ(op_name(graph.ops[1]), activation == Activation::kSilu ? "silu" : "gelu");
+    EXPECT_NE(beyond_plain(graph.ops[1]), "");
+    graph.values[1].width = 7;
+    EXPECT_NE(validate(graph), "");
+  }
+}
+
 }  // namespace
 }  // namespace dllm

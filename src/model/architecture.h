@@ -7,6 +7,7 @@
 
 #include "dllm/error.h"
 #include "format/metadata.h"
+#include "format/safetensors.h"
 #include "model/hf_config.h"
 #include "model/model_desc.h"
 
@@ -25,6 +26,7 @@ struct TensorRename {
 struct GeneratedTensor {
   std::string name;
   std::vector<float> values;
+  Shape shape{};  ///< empty: a vector
 };
 
 class KeyReader;
@@ -56,6 +58,9 @@ struct Architecture {
   /// Ends of the Hugging Face names of what other programs keep in the checkpoint and the model does not read.
   std::vector<std::string_view> derived{};
   std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&)> generate{};
+  /// For checkpoints whose tensors are not the model's own, but determine them (constants that are computed once):
+  /// makes all of the model's tensors, and `renames`, `left_out`, `derived` and `generate` are not used.
+  std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&, const Safetensors&)> fold{};
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
   bool permute_qk = false;
 };

@@ -26,7 +26,9 @@ class DenseBuilder {
     x = b_.gather_scored(x, "scored");
     x = b_.rms_norm(x, b_.weight("output_norm.weight", {desc_.width}), desc_.norm_eps, "output_norm");
     const WeightId head = desc_.tied_embeddings ? table : b_.weight("output.weight", {desc_.width, desc_.vocab});
-    b_.score_head(x, head, b_.optional_weight("output.bias", {desc_.vocab}));
+    const Shape biases{desc_.vocab};
+    b_.score_head(x, head,
+                  desc_.plain_ffn ? b_.weight("output.bias", biases) : b_.optional_weight("output.bias", biases));
     return b_.take();
   }
 
@@ -99,6 +101,11 @@ class DenseBuilder {
   }
 
   ValueId dense(ValueId x, std::int64_t layer) {
+    if (desc_.plain_ffn) {
+      const ValueId wide = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width, true);
+      const ValueId act = b_.glu(wide, kNoId, name(layer, "ffn_act"), Activation::kGeluTanh);
+      return linear(act, layer, "ffn_down", desc_.ffn_width, desc_.width, true);
+    }
     const ValueId gate = linear(x, layer, "ffn_gate", desc_.width, desc_.ffn_width);
     const ValueId up = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width);
     return linear(b_.glu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);

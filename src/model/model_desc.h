@@ -73,6 +73,7 @@ struct ModelDesc {
   float norm_eps = 1e-5f;
   bool qkv_bias = false;         ///< q, k, v carry biases (Dream, Qwen2)
   bool qk_norm = false;          ///< q and k of each head are normalized before RoPE (Qwen3, LLaDA-MoE, LLaDA2)
+  bool plain_ffn = false;        ///< down(gelu(up x)) with biases, in place of a gated unit (MDLM)
   bool tied_embeddings = false;  ///< no output.weight: the embedding is the head
 
   ExpertsDesc experts;

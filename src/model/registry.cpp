@@ -22,13 +22,14 @@ Architecture qwen3_architecture();
 Architecture qwen3moe_architecture();
 Architecture diffusion_gemma_architecture();
 Architecture nemotron_architecture();
+Architecture mdlm_architecture();
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = {
       llada_architecture(),    dream_architecture(),           llama_architecture(),    llada_moe_architecture(),
       llada2_architecture(),   bailingmoe2_architecture(),     rnd1_architecture(),     sdar_architecture(),
       sdar_moe_architecture(), fast_dllm_v2_architecture(),    qwen2_architecture(),    qwen3_architecture(),
-      qwen3moe_architecture(), diffusion_gemma_architecture(), nemotron_architecture(),
+      qwen3moe_architecture(), diffusion_gemma_architecture(), nemotron_architecture(), mdlm_architecture(),
   };
   return all;
 }

@@ -259,6 +259,20 @@ constexpr std::string_view kNemotronTiny = R"({
   "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
     "original_max_position_embeddings": 256, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}})";
 
+std::vector<ShapeToken> gpt2_tokens() {
+  return {{"bos", 50256, "<|endoftext|>"}, {"eos", 50256, "<|endoftext|>"}, {"mask", 50257, "[MASK]"}};
+}
+
+constexpr std::string_view kMdlmOwt = R"({
+  "architectures": ["MDLM"],
+  "hidden_dim": 768, "n_blocks": 12, "n_heads": 12, "cond_dim": 128, "vocab_size": 50258, "model_length": 1024,
+  "time_conditioning": false})";
+
+constexpr std::string_view kMdlmTiny = R"({
+  "architectures": ["MDLM"],
+  "hidden_dim": 256, "n_blocks": 2, "n_heads": 8, "cond_dim": 32, "vocab_size": 1024, "model_length": 1024,
+  "time_conditioning": false})";
+
 constexpr std::string_view kQwen3Tiny = R"({
   "architectures": ["Qwen3ForCausalLM"],
   "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
@@ -286,6 +300,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"nemotron-labs-diffusion-3b", "Nemotron-Labs-Diffusion-3B", kNemotron3b, "tekken", nemotron_tokens()},
       {"nemotron-labs-diffusion-8b", "Nemotron-Labs-Diffusion-8B", kNemotron8b, "tekken", nemotron_tokens()},
       {"nemotron-labs-diffusion-14b", "Nemotron-Labs-Diffusion-14B", kNemotron14b, "tekken", nemotron_tokens()},
+      {"mdlm-owt", "MDLM trained on OpenWebText, its conditioning folded in", kMdlmOwt, "gpt-2", gpt2_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},
@@ -300,6 +315,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"fast-dllm-v2-tiny", "a Fast-dLLM v2 with a tied head, for tests", kFastDllmTiny, "qwen2", fast_dllm_tokens()},
       {"diffusion-gemma-tiny", "a DiffusionGemma for tests", kDiffusionGemmaTiny, "qwen2", gemma_tokens()},
       {"nemotron-tiny", "a Nemotron-Labs-Diffusion for tests", kNemotronTiny, "tekken", nemotron_tokens()},
+      {"mdlm-tiny", "an MDLM for tests", kMdlmTiny, "gpt-2", gpt2_tokens()},
       {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };

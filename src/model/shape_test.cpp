@@ -41,6 +41,10 @@ TEST(Shape, ParameterCountsAreThePublishedOnes) {
   EXPECT_NEAR(static_cast<double>(parameters(source_of("nemotron-labs-diffusion-3b"))), 3.8e9, 0.05e9);
   EXPECT_NEAR(static_cast<double>(parameters(source_of("nemotron-labs-diffusion-14b"))), 13.5e9, 0.05e9);
   for (const auto& [name, count] : published) EXPECT_EQ(parameters(source_of(name)), count) << name;
+  // mdlm-owt: embedding and head with a bias; 12 layers of q, k, v with biases, an output, two norms and the unit of
+  // 4 x 768 with biases; one norm. The published 169.6 million hold conditioning, which is folded into the biases.
+  EXPECT_EQ(parameters(source_of("mdlm-owt")),
+            2 * 50258 * 768 + 50258 + 12 * (4 * 768 * 768 + 5 * 768 + 8 * 768 * 768 + 5 * 768) + 768);
   // llada-100m: tied 16384 x 768; 12 layers of 4 x 768^2, 3 x 768 x 2048 and two norms; one norm.
   EXPECT_EQ(parameters(source_of("llada-100m")), 16384 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768);
 }

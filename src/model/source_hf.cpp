@@ -289,6 +289,8 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
     return Error{ErrorCode::kInvalidFile, "the checkpoint has no embedding matrix", source.name, ""};
   ModelDesc defaults;
   architecture.set_defaults(defaults);
+  DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
+  if (mask) defaults.mask = static_cast<TokenId>(*mask);
   DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
@@ -320,12 +322,14 @@ struct CheckpointBytes {
 
 Expected<void> add_generated(const Architecture& architecture, const HfConfig& config, CheckpointBytes& bytes,
                              std::vector<SourceTensor>& tensors) {
-  if (!architecture.generate) return {};
-  DLLM_TRY(bytes.generated, architecture.generate(config));
+  if (architecture.fold) {
+    DLLM_TRY(bytes.generated, architecture.fold(config, *bytes.files));
+  } else if (architecture.generate) {
+    DLLM_TRY(bytes.generated, architecture.generate(config));
+  }
   for (const GeneratedTensor& tensor : bytes.generated)
-    tensors.push_back({tensor.name,
-                       TensorType::kF32,
-                       {static_cast<std::int64_t>(tensor.values.size())},
+    tensors.push_back({tensor.name, TensorType::kF32,
+                       tensor.shape.empty() ? Shape{static_cast<std::int64_t>(tensor.values.size())} : tensor.shape,
                        std::as_bytes(std::span(tensor.values))});
   return {};
 }
@@ -349,7 +353,9 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
   owner->files = std::make_shared<const Safetensors>(std::move(files));
   source.owner = owner;
   source.files = owner->files->files();
-  DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
+  if (!architecture->fold) {
+    DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
+  }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
   DLLM_CHECK_OK(drop_tied_head(config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));

@@ -18,6 +18,7 @@ import math
 import pathlib
 import sys
 
+import mdlm
 import numpy as np
 import torch
 
@@ -378,6 +379,7 @@ def models():
     del nemotron_config["rope_theta"]
     yield "nemotron", nemotron_config, lambda ck, ties, c, ids: nemotron(ck, c, ids, 0)
     yield "qwen3moe", config_of("Qwen3MoeForCausalLM", **QWEN_MOE), qwen_moe(1)
+    yield "mdlm", mdlm.CONFIG | {"vocab_size": ROWS} | mask, lambda ck, ties, c, ids: mdlm.forward(ck, c, ids, ROWS)
 
 
 def compare_with_transformers():
