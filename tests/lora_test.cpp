@@ -181,6 +181,51 @@ TEST(Lora, TheDraftAdapterOfACheckpointIsForDrafts) {
   EXPECT_EQ(with->generate_ids(prompt, options)->ids, without->generate_ids(prompt, options)->ids);
 }
 
+// The cache is of the model: what the first adapter wrote serves the model alone, and another adapter.
+TEST(Lora, OneWeightCacheServesEveryAdapter) {
+  const GoldenModel golden("nemotron");
+  const TempDirectory directory;
+  write_peft(directory.file("peft"));
+  const std::string path = golden.write_gguf("Q8_0"), peft = directory.file("peft");
+  std::string cache;
+  for (const std::vector<std::string>& lora : {std::vector{peft}, {}, {peft + ":0.5", peft}}) {
+    LoadOptions options;
+    options.threads = 2;
+    options.lora = lora;
+    const auto plain = LanguageModel::load(path, options);
+    options.weight_cache = directory.file("cache");
+    const auto with = LanguageModel::load(path, options);
+    ASSERT_TRUE(plain && with) << with.error().message();
+    EXPECT_EQ(*with->logits(golden.ids(), false), *plain->logits(golden.ids(), false));
+    const std::string bytes = test::read_file(options.weight_cache);
+    EXPECT_TRUE(cache.empty() || bytes == cache) << "it was written again";
+    cache = bytes;
+  }
+}
+
+TEST(Lora, RunsInANumericsProfile) {
+  const GoldenModel golden("nemotron");
+  const TempDirectory directory;
+  write_peft(directory.file("peft"));
+  LoadOptions options;
+  options.threads = 2;
+  const auto logits = [&](const char* numerics, const std::vector<std::string>& lora) {
+    options.numerics = numerics;
+    options.lora = lora;
+    const auto model = LanguageModel::load(golden.path(), options);
+    if (!model) return ADD_FAILURE() << model.error().message(), std::vector<float>{};
+    return *model->logits(golden.ids(), false);
+  };
+  const std::string peft = directory.file("peft");
+  EXPECT_LT(deviation(logits("f32", {peft}), golden_array("nemotron-lora")), 1e-4);
+  EXPECT_LT(deviation(logits("bf16", {peft}), golden_array("nemotron-lora")), 0.05);
+  EXPECT_EQ(logits("w8a8kv8", {peft + ":0"}), logits("w8a8kv8", {}));
+  EXPECT_NE(logits("w8a8kv8", {peft}), logits("w8a8kv8", {}));
+  options.lora = {};
+  options.lora_draft = {peft};
+  EXPECT_NE(load_error(golden.path(), options).find("drafts alone"), std::string::npos);
+}
+
 TEST(Lora, WhatDoesNotFitIsRefused) {
   const GoldenModel golden("nemotron");
   const TempDirectory directory;
@@ -214,12 +259,8 @@ TEST(Lora, WhatDoesNotFitIsRefused) {
   says(error("nowhere.gguf"), "nowhere.gguf");
   test::write_file(directory.file("llama.gguf"), gguf_adapter("llama", 32));
   says(error("llama.gguf"), "general.architecture");
-  LoadOptions cached;
-  write_peft(directory.file("peft"));
-  cached.lora = {directory.file("peft")};
-  cached.weight_cache = directory.file("cache");
-  says(load_error(golden.path(), cached), "--weight-cache");
   LoadOptions drafts;
+  write_peft(directory.file("peft"));
   drafts.lora_draft = {directory.file("peft")};
   says(load_error("", drafts), "makes no drafts");
 }

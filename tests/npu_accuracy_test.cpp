@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cpu/cpu_backend.h"
 #include "engine/embedded_model.h"
 #include "engine/load.h"
@@ -67,6 +69,48 @@ TEST_P(Numerics, EqualTheFunctionalMachine) {
     ASSERT_EQ(got.size(), 2u);
     EXPECT_EQ(got, expected) << architecture;
   }
+}
+
+/// A model whose products have low-rank ones added: of heads, of the residual stream, and inside the feed-forward part.
+struct Adapted {
+  std::shared_ptr<const Model> model = *Model::load(test::random_source({.architecture = "llada"}));
+  std::vector<Adapter> adapters = {{.name = "test", .drafts_only = false, .parts = {}}};
+  std::vector<std::vector<float>> values;
+  Weights weights = model->weights();
+
+  Adapted() {
+    const Graph graph = model->build({1, 1});
+    for (const char* name :
+         {"blk.0.attn_q.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight", "blk.1.ffn_down.weight"}) {
+      const auto decl = std::ranges::find(graph.weights, name, &WeightDecl::name);
+      const SourceTensor a = tensor(std::string(name) + ".lora_a", {decl->shape[0], 8});
+      const SourceTensor b = tensor(std::string(name) + ".lora_b", {8, decl->shape[1]});
+      for (const SourceTensor& half : {a, b}) weights.push_back({half.type, half.shape, half.data});
+      adapters.front().parts.push_back({name, 1.f, a, b});
+    }
+  }
+
+  SourceTensor tensor(std::string name, const Shape& shape) {
+    std::vector<float>& own = values.emplace_back();
+    for (std::int64_t i = 0; i < element_count(shape); ++i)
+      own.push_back(static_cast<float>((i * 37 + static_cast<std::int64_t>(values.size()) * 11) % 65 - 32) / 128.f);
+    return {std::move(name), TensorType::kF32, shape, std::as_bytes(std::span(own))};
+  }
+
+  auto graph() const {
+    return [this](StepShape shape) { return with_adapters(model->build(shape), adapters); };
+  }
+};
+
+TEST_P(Numerics, EqualTheFunctionalMachineWithAnAdapter) {
+  const NumericsProfile profile = profile_of(GetParam());
+  const Adapted adapted;
+  const auto simulated = *AccuracyBackend::create(adapted.model->desc(), adapted.graph(), adapted.weights, profile, 2);
+  const auto machine = *npu::NpuBackend::create(adapted.model->desc(), adapted.graph(), adapted.weights,
+                                                *profile.machine(), {.positions = 16});
+  const auto got = logits_of(*simulated);
+  EXPECT_EQ(got, logits_of(*machine));
+  EXPECT_NE(got, logits_of(*simulate(adapted.model, profile)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));

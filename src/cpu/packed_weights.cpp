@@ -43,24 +43,54 @@ void pack_into(PackedWeight& weight, const WeightView& view, std::uint8_t* to, T
   weight.regular = regular;
 }
 
+void drop(const WeightView& view) {
+  if (view.mapped) MappedFile::drop_pages(view.data);
+}
+
 }  // namespace
 
-bool PackedWeights::map(const WeightCacheOptions& cache, const std::vector<std::size_t>& order,
-                        std::span<const CachedTensor> tensors, ThreadPool& pool) {
-  auto loaded = load_panels(cache, tensors, pool);
+void PackedWeights::want(const WeightDecl& decl, const WeightView& view, std::size_t id, bool super, Stretch& stretch) {
+  if (!view.present() || by_id_[id].format != nullptr || packed_format(view.type) == nullptr) return;
+  PackedWeight& weight = by_id_[id] = describe(view, super);
+  stretch.order.push_back(id);
+  const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.panel_bytes());
+  stretch.tensors.push_back({decl.name, view.type, weight.k, weight.n * weight.experts, stretch.bytes, size, view.data,
+                             weight.super ? PackedFor::kSuper : PackedFor::kExact});
+  constexpr std::uint64_t kPage = 4096;
+  stretch.bytes += (size + kPage - 1) / kPage * kPage;
+}
+
+bool PackedWeights::map(const WeightCacheOptions& cache, const Stretch& stretch, ThreadPool& pool) {
+  auto loaded = load_panels(cache, stretch.tensors, pool);
   if (!loaded) {
     std::error_code ignored;
     // The first load of a model finds no cache: nothing to report.
     if (std::filesystem::exists(cache.path, ignored)) cache.log.warning("{}", loaded.error().message());
     return false;
   }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    PackedWeight& weight = by_id_[order[i]];
-    weight.panels = reinterpret_cast<const std::uint8_t*>(loaded->payload.data()) + tensors[i].offset;
+  for (std::size_t i = 0; i < stretch.order.size(); ++i) {
+    PackedWeight& weight = by_id_[stretch.order[i]];
+    weight.panels = reinterpret_cast<const std::uint8_t*>(loaded->payload.data()) + stretch.tensors[i].offset;
     weight.regular = loaded->regular[i];
   }
   file_ = std::move(loaded->file);
   return true;
+}
+
+std::vector<bool> PackedWeights::pack(const Stretch& stretch, PageMemory& memory, const Weights& weights,
+                                      ThreadPool& pool, const std::function<bool(double)>& progress) {
+  memory = PageMemory(stretch.bytes);
+  std::vector<bool> regular;
+  for (std::size_t i = 0; i < stretch.order.size(); ++i) {
+    const std::uint64_t offset = stretch.tensors[i].offset;
+    if (progress && !progress(static_cast<double>(offset) / static_cast<double>(stretch.bytes))) throw PackingStopped();
+    const WeightView& view = weights[stretch.order[i]];
+    PackedWeight& weight = by_id_[stretch.order[i]];
+    pack_into(weight, view, reinterpret_cast<std::uint8_t*>(memory.data()) + offset, pool);
+    regular.push_back(weight.regular);
+    drop(view);
+  }
+  return regular;
 }
 
 PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
@@ -68,20 +98,11 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
                                   bool super) {
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
-  std::vector<std::size_t> order;
-  std::vector<CachedTensor> tensors;
-  std::uint64_t bytes = 0;
+  Stretch model, adapters;
   const auto want = [&](WeightId id, bool expert = false) {
     const auto i = static_cast<std::size_t>(id);
-    const WeightView& view = weights[i];
-    if (!view.present() || packed.by_id_[i].format != nullptr || packed_format(view.type) == nullptr) return;
-    PackedWeight& weight = packed.by_id_[i] = describe(view, super && !expert);
-    order.push_back(i);
-    const auto size = static_cast<std::uint64_t>(weight.panel_count() * weight.panel_bytes());
-    tensors.push_back({graph.weights[i].name, view.type, weight.k, weight.n * weight.experts, bytes, size, view.data,
-                       weight.super ? PackedFor::kSuper : PackedFor::kExact});
-    constexpr std::uint64_t kPage = 4096;
-    bytes += (size + kPage - 1) / kPage * kPage;
+    const WeightDecl& decl = graph.weights[i];
+    packed.want(decl, weights[i], i, super && !expert, decl.adapter ? adapters : model);
   };
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
@@ -89,31 +110,17 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
     if (const auto* experts = std::get_if<op::Experts>(&op))
       for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id, true);
   }
-  const bool cached = !cache.path.empty() && !tensors.empty();
-  const auto drop = [&](std::size_t i) {
-    if (weights[i].mapped) MappedFile::drop_pages(weights[i].data);
-  };
-  if (cached && packed.map(cache, order, tensors, pool)) {
-    // The fingerprint has touched a few pages, and the system maps their neighbours too.
-    for (const std::size_t i : order) drop(i);
-    return packed;
-  }
-  packed.memory_ = PageMemory(bytes);
-  std::vector<bool> regular;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (progress && !progress(static_cast<double>(tensors[i].offset) / static_cast<double>(bytes)))
-      throw PackingStopped();
-    PackedWeight& weight = packed.by_id_[order[i]];
-    pack_into(weight, weights[order[i]], reinterpret_cast<std::uint8_t*>(packed.memory_.data()) + tensors[i].offset,
-              pool);
-    regular.push_back(weight.regular);
-    drop(order[i]);
-  }
-  if (cached) {
-    if (const auto stored = store_panels(cache, tensors, regular, {packed.memory_.data(), bytes}, pool); !stored)
+  if (!adapters.order.empty()) packed.pack(adapters, packed.adapters_, weights, pool, {});
+  const bool cached = !cache.path.empty() && !model.tensors.empty();
+  if (!cached || !packed.map(cache, model, pool)) {
+    const std::vector<bool> regular = packed.pack(model, packed.memory_, weights, pool, progress);
+    if (!cached) return packed;
+    if (const auto stored = store_panels(cache, model.tensors, regular, {packed.memory_.data(), model.bytes}, pool);
+        !stored)
       cache.log.warning("{}; going on without", stored.error().message());
-    for (const std::size_t i : order) drop(i);
   }
+  // The fingerprint has touched a few pages, and the system maps their neighbours too.
+  for (const std::size_t i : model.order) drop(weights[i]);
   return packed;
 }
 

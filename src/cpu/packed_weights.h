@@ -48,7 +48,7 @@ class PackedWeights {
   /// row look-ups (Embed) are not packed, since a look-up touches only a few of their rows; a tied table is both. With
   /// a cache, maps its contents; otherwise packs and writes it, and reports why. `progress` gets the fraction done, by
   /// bytes. `super`: uses that arithmetic for types that support it, except for stacks of experts. Throws
-  /// std::bad_alloc, PackingStopped.
+  /// std::bad_alloc, PackingStopped. A cache holds the model: it serves any adapter, whose matrices every load packs.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
                             bool super = false);
@@ -60,20 +60,31 @@ class PackedWeights {
   }
   /// "exact", "super", or "super, exact for ..." with the weights that are packed for `exact`.
   std::string arithmetic() const;
-  /// Memory of the panels packed here; 0 if they are in the cache's file.
-  std::size_t bytes() const { return memory_.size(); }
+  /// Memory of the panels packed here, not of those in the cache's file.
+  std::size_t bytes() const { return memory_.size() + adapters_.size(); }
   /// Whether the panels are in the cache's file.
   bool mapped() const { return file_ != nullptr; }
   /// Whether the cache's file is unchanged. Errors: kIo.
   Expected<void> check() const { return file_ == nullptr ? Expected<void>() : file_->check(); }
 
  private:
-  bool map(const WeightCacheOptions& cache, const std::vector<std::size_t>& order,
-           std::span<const CachedTensor> tensors, ThreadPool& pool);
+  /// Weights to be packed into one stretch of memory.
+  struct Stretch {
+    std::vector<std::size_t> order;  ///< ids of weights
+    std::vector<CachedTensor> tensors;
+    std::uint64_t bytes = 0;
+  };
+
+  void want(const WeightDecl& decl, const WeightView& view, std::size_t id, bool super, Stretch& stretch);
+  bool map(const WeightCacheOptions& cache, const Stretch& stretch, ThreadPool& pool);
+  /// Returns which are regular.
+  std::vector<bool> pack(const Stretch& stretch, PageMemory& memory, const Weights& weights, ThreadPool& pool,
+                         const std::function<bool(double)>& progress);
 
   std::vector<PackedWeight> by_id_;
   PageMemory memory_;                       ///< of the panels packed here
   std::shared_ptr<const MappedFile> file_;  ///< or of those that were packed before
+  PageMemory adapters_;                     ///< of adapters, which a cache never holds
 };
 
 /// One matrix in separate memory, for tests and benchmarks.

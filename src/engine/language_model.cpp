@@ -30,10 +30,6 @@ Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& option
       DLLM_TRY(AdapterRequest request, parse_adapter_request(text, drafts_only));
       requests.push_back(std::move(request));
     }
-  // A weight cache is known by the model alone.
-  if (!requests.empty() && !options.weight_cache.empty())
-    return Error{ErrorCode::kUsage, "a weight cache holds the model without adapters", "--weight-cache",
-                 "leave the option out"};
   return requests;
 }
 

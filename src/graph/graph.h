@@ -31,6 +31,7 @@ struct WeightDecl {
   std::string name;
   Shape shape;           ///< according to the metadata; a file with another shape is an error
   bool required = true;  ///< if an optional one (bias, factors) is missing, the operator skips it
+  bool adapter = false;  ///< of an adapter, not of the model: what is kept of the model between loads leaves it out
 };
 
 /// RoPE pairs: half-split (j, j + dims/2) as in Hugging Face checkpoints, or interleaved (2j, 2j+1) as in GGUFs whose

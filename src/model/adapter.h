@@ -17,8 +17,8 @@ namespace dllm {
 /// W x + scale * B (A x), of one matrix W.
 struct AdapterPart {
   std::string weight;  ///< "blk.0.attn_output.weight"
-  float scale = 1.f;
-  SourceTensor a, b;  ///< {inputs, rank} and {rank, outputs}; their names are those that with_adapters() declares
+  float scale = 1.f;   ///< multiplies B's elements when the model is loaded
+  SourceTensor a, b;   ///< {inputs, rank} and {rank, outputs}; their names are those that with_adapters() declares
 };
 
 /// A low-rank adapter (LoRA, arXiv 2106.09685): products added to those of the model, whose weights do not change.
@@ -58,7 +58,8 @@ Expected<Adapter> take_draft_adapter(const Metadata& metadata, std::vector<Sourc
 Expected<Adapter> add_draft_adapter(const std::string& directory, const Architecture& architecture, Metadata& metadata,
                                     std::vector<SourceTensor>& tensors);
 
-/// The graph with two small products, a scaling and a sum after each adapted one. Weight ids of the model stay.
+/// The graph with two small products and a sum after each adapted one, and a choice of rows if the adapter is for
+/// drafts. B is expected to be scaled. Weight ids of the model stay.
 Graph with_adapters(Graph graph, std::span<const Adapter> adapters);
 
 /// Whether every part finds a product of its shape. Errors: kInvalidFile, kUnsupported; the place is adapter and

@@ -13,7 +13,6 @@ namespace {
 struct BoundPart {
   WeightId a, b;
   std::int64_t rank;
-  float scale;
   bool drafts_only;
 };
 
@@ -22,8 +21,7 @@ class AdapterInserter {
   AdapterInserter(Graph graph, std::span<const Adapter> adapters) : graph_(std::move(graph)) {
     for (const Adapter& adapter : adapters)
       for (const AdapterPart& part : adapter.parts)
-        parts_.emplace(part.weight,
-                       BoundPart{declare(part.a), declare(part.b), part.a.shape[1], part.scale, adapter.drafts_only});
+        parts_.emplace(part.weight, BoundPart{declare(part.a), declare(part.b), part.a.shape[1], adapter.drafts_only});
   }
 
   Graph run() {
@@ -47,7 +45,7 @@ class AdapterInserter {
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
   WeightId declare(const SourceTensor& tensor) {
-    graph_.weights.push_back({tensor.name, tensor.shape, true});
+    graph_.weights.push_back({.name = tensor.name, .shape = tensor.shape, .required = true, .adapter = true});
     return static_cast<WeightId>(graph_.weights.size()) - 1;
   }
 
@@ -60,16 +58,15 @@ class AdapterInserter {
     return value(fmt::format("{}.{}", from.name, what), from.rows, from.width);
   }
 
-  /// out = sum + scale * B (A x), for the rows that have the adapter; the last addition writes what the model reads.
+  /// out = sum + B (A x), for the rows that have the adapter; the last addition writes what the model reads.
   ValueId add(const BoundPart& part, ValueId x, ValueId sum, ValueId out, bool last) {
     const Value from = graph_.values[index(out)];
     const ValueId small = value(fmt::format("{}.lora", from.name), from.rows, part.rank);
-    const ValueId wide = like(out, "lora_b"), scaled = like(out, "lora_scaled");
+    const ValueId wide = like(out, "lora_b");
     const ValueId added = last && !part.drafts_only ? out : like(out, "lora_sum");
     graph_.ops.push_back(op::Linear{x, part.a, kNoId, small});
     graph_.ops.push_back(op::Linear{small, part.b, kNoId, wide});
-    graph_.ops.push_back(op::Scale{wide, part.scale, kNoId, kNoId, scaled});
-    graph_.ops.push_back(op::Add{sum, scaled, added});
+    graph_.ops.push_back(op::Add{sum, wide, added});
     if (!part.drafts_only) return added;
     const ValueId chosen = last ? out : like(out, "lora_region");
     graph_.ops.push_back(op::Select{added, sum, chosen});

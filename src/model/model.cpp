@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "model/describe.h"
 #include "model/tensor_check.h"
+#include "numerics/tensor_type.h"
 
 namespace dllm {
 
@@ -120,11 +121,24 @@ Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
   return check_adapters(architecture_->build(desc_, {1, 1}), adapters_);
 }
 
+/// The tensor times `scale`, in F32; itself if that changes nothing.
+SourceTensor Model::scaled(const SourceTensor& tensor, float scale) {
+  if (scale == 1.f) return tensor;
+  const std::int64_t count = element_count(tensor.shape);
+  std::vector<std::byte> reordered;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  codec(tensor.type).dequantize(tensor_bytes(tensor, reordered).data(), values.data(), count);
+  for (float& value : values) value *= scale;
+  const auto bytes = std::as_bytes(std::span(values));
+  owned_.push_back(std::make_unique<std::vector<std::byte>>(bytes.begin(), bytes.end()));
+  return {tensor.name, TensorType::kF32, tensor.shape, *owned_.back()};
+}
+
 Expected<void> Model::bind_weights() {
   const Graph graph = build({1, 1});
   DLLM_TRY(auto tensors, split_fused(source_.tensors, desc_.heads * desc_.head_dim, desc_.kv_heads * desc_.head_dim));
   for (const Adapter& adapter : adapters_)
-    for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, part.b});
+    for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, scaled(part.b, part.scale)});
   DLLM_CHECK_OK(check_tensors(graph, tensors));
   for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,11 @@ class Model {
   Expected<const Tokenizer*> require_tokenizer() const;
   const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
 
+  /// Whether drafts have an adapter that other passes have not.
+  bool adapts_drafts() const {
+    return std::ranges::any_of(adapters_, [](const Adapter& adapter) { return adapter.drafts_only; });
+  }
+
   Graph build(StepShape shape) const { return with_adapters(architecture_->build(desc_, shape), adapters_); }
 
  private:
@@ -48,6 +54,7 @@ class Model {
   Expected<void> load_text(const Log& log);
   Expected<void> open_adapters(std::span<const AdapterRequest> requests);
   Expected<void> bind_weights();
+  SourceTensor scaled(const SourceTensor& tensor, float scale);
   WeightView bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors);  ///< after check_tensors()
 
   ModelSource source_;

@@ -23,6 +23,9 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
       return Error{ErrorCode::kUsage,
                    "the simulated device takes its arithmetic from its profile, and runs on one thread", one.flag,
                    "leave it out, or change the profile with --set"};
+  if (model.adapts_drafts())
+    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
+                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
   std::vector<npu::Override> overrides;
   for (const std::string& text : options.device_changes) {
     DLLM_TRY(npu::Override change, npu::parse_override(text));

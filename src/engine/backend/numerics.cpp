@@ -43,6 +43,9 @@ Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& 
     if (one.given)
       return Error{ErrorCode::kUsage, "the numerics profile says how the model is computed", one.flag,
                    "leave it out, or leave --numerics out"};
+  if (model.adapts_drafts())
+    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
+                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
   if (options.threads < 0 || options.threads > 1024)
     return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
                  ""};

@@ -252,7 +252,7 @@ void Executor::run(const op::Glu& o) {
 }
 
 void Executor::run(const op::Add& o) {
-  const std::int64_t n = map(o.out).width;
+  const std::int64_t n = map(o.out).used();  // lanes: a head may have more than it has columns
   for (std::int64_t r = 0; r < value(o.out).rows; ++r) {
     const float *a = value(o.a).row(r), *b = value(o.b).row(r);
     float* out = value(o.out).row(r);

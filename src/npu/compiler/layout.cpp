@@ -310,6 +310,8 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
       DLLM_TRY(at(kv->k), head_map(found->second->kv_heads, found->second->head_dim, 1, machine));
       at(kv->v) = at(kv->k);
       at(kv->k).interleaved = of_keys[kv->layer] = interleaved[kv->k];
+    } else if (const auto* sum = std::get_if<op::Add>(&*any); sum != nullptr && at(sum->out).heads()) {
+      at(sum->a) = at(sum->b) = at(sum->out);  // a product that attention reads, and what an adapter adds to it
     } else if (const auto* rope = std::get_if<op::Rope>(&*any)) {
       at(rope->x) = at(rope->out);
       if (!at(rope->x).heads()) return unsupported("RoPE on a value that is not made of heads");
