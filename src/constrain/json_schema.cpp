@@ -1,0 +1,274 @@
+#include "constrain/json_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/try.h"
+#include "constrain/exclusive.h"
+#include "constrain/json_text.h"
+#include "constrain/regex.h"
+#include "constrain/schema_node.h"
+
+namespace dllm::constrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int32_t kMostLength = 100'000;
+constexpr std::size_t kMostProperties = 512;
+constexpr int kMostNesting = 64;
+
+/// Keywords that say nothing about which values are valid, or that are read only where a $ref names them.
+constexpr std::string_view kAnnotations[] = {"title",    "description", "default",     "examples",
+                                             "$schema",  "$id",         "$comment",    "deprecated",
+                                             "readOnly", "writeOnly",   "definitions", "$defs"};
+
+class SchemaReader {
+ public:
+  explicit SchemaReader(const Json& root) : root_(root) {}
+
+  Expected<PatternPtr> read(const SchemaNode& node) {
+    if (++depth_ > kMostNesting) return node.bad(fmt::format("more than {} levels", kMostNesting));
+    auto result = any_of(node);
+    --depth_;
+    return result;
+  }
+
+ private:
+  Expected<PatternPtr> any_of(const SchemaNode& node) {
+    if (!node.json.is_object()) return node.bad("a schema is an object", "write {\"type\": ...}");
+    if (node.json.contains("$ref")) return reference(node);
+    if (node.json.contains("const")) {
+      DLLM_CHECK_OK(only(node, {"const", "type"}));
+      DLLM_CHECK_OK(node.check_type(node.json["const"], "const"));
+      return json_value(node.json["const"]);
+    }
+    if (node.json.contains("enum")) return enumeration(node);
+    for (const char* key : {"anyOf", "oneOf"})
+      if (node.json.contains(key)) return branches(node, key);
+    return typed(node);
+  }
+
+  /// An error for the first keyword that is none of these.
+  Expected<void> only(const SchemaNode& node, const std::set<std::string_view>& known) const {
+    for (const auto& [key, value] : node.json.items())
+      if (!known.contains(key) && std::ranges::count(kAnnotations, key) == 0)
+        return node.at(key).bad("the keyword is not supported here", "docs/guide/structure.md lists those that are");
+    return {};
+  }
+
+  Expected<PatternPtr> reference(const SchemaNode& node) {
+    DLLM_CHECK_OK(only(node, {"$ref"}));
+    DLLM_TRY(const SchemaNode target, node.resolve(root_));
+    const std::string name = node.json["$ref"].get<std::string>();
+    if (const auto known = references_.find(name); known != references_.end()) {
+      if (!known->second)
+        return node.at("$ref").bad("the schema contains itself", "values nested without end are no regular language");
+      return known->second;
+    }
+    references_[name] = nullptr;
+    DLLM_TRY(PatternPtr pattern, read(target));
+    references_[name] = pattern;
+    return pattern;
+  }
+
+  Expected<PatternPtr> enumeration(const SchemaNode& node) const {
+    DLLM_CHECK_OK(only(node, {"enum", "type"}));
+    const Json& values = node.json["enum"];
+    if (!values.is_array() || values.empty()) return node.at("enum").bad("it must be a list of values");
+    std::vector<PatternPtr> ways;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      DLLM_CHECK_OK(node.check_type(values[i], fmt::format("enum[{}]", i)));
+      ways.push_back(json_value(values[i]));
+    }
+    return either(std::move(ways));
+  }
+
+  Expected<PatternPtr> branches(const SchemaNode& node, const char* key) {
+    DLLM_CHECK_OK(only(node, {key}));
+    const Json& list = node.json[key];
+    if (!list.is_array() || list.empty()) return node.at(key).bad("it must be a list of schemas");
+    std::vector<PatternPtr> ways;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      DLLM_TRY(PatternPtr way, read({list[i], fmt::format("{}.{}[{}]", node.path, key, i)}));
+      ways.push_back(std::move(way));
+      for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
+        if (!exclude_each_other(list[i], list[j], root_))
+          return node.at(key).bad(fmt::format("a value may fit schemas {} and {}, and must fit one", j, i),
+                                  "give anyOf, or different types, or a required property with different constants");
+    }
+    return either(std::move(ways));
+  }
+
+  Expected<PatternPtr> typed(const SchemaNode& node) {
+    DLLM_CHECK_OK(only(node, keywords_of({"string", "integer", "array", "object"})));
+    DLLM_TRY(const std::vector<std::string> types, node.types());
+    DLLM_CHECK_OK(only(node, keywords_of(types)));
+    std::vector<PatternPtr> ways;
+    for (const std::string& type : types) {
+      DLLM_TRY(PatternPtr way, of_type(node, type));
+      ways.push_back(std::move(way));
+    }
+    return either(std::move(ways));
+  }
+
+  static std::set<std::string_view> keywords_of(const std::vector<std::string>& types) {
+    std::set<std::string_view> known = {"type"};
+    for (const std::string& type : types) {
+      if (type == "string") known.insert({"minLength", "maxLength", "pattern"});
+      if (type == "integer") known.insert({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"});
+      if (type == "array") known.insert({"items", "minItems", "maxItems"});
+      if (type == "object") known.insert({"properties", "required", "additionalProperties"});
+    }
+    return known;
+  }
+
+  Expected<PatternPtr> of_type(const SchemaNode& node, const std::string& type) {
+    if (type == "string") return string(node);
+    if (type == "integer") return integer(node);
+    if (type == "number") return json_number();
+    if (type == "boolean") return json_boolean();
+    if (type == "null") return literal("null");
+    if (type == "array") return array(node);
+    return object(node);
+  }
+
+  struct Bounds {
+    std::int32_t least = 0, most = Pattern::kUnbounded;
+  };
+
+  static Expected<Bounds> bounds(const SchemaNode& node, const char* least, const char* most) {
+    DLLM_TRY(const auto from, node.integer(least, 0, kMostLength));
+    DLLM_TRY(const auto to, node.integer(most, 0, kMostLength));
+    if (from && to && *to < *from) return node.at(most).bad(fmt::format("it is less than {}", least));
+    return Bounds{static_cast<std::int32_t>(from.value_or(0)),
+                  static_cast<std::int32_t>(to.value_or(Pattern::kUnbounded))};
+  }
+
+  static Expected<PatternPtr> string(const SchemaNode& node) {
+    DLLM_TRY(const Bounds length, bounds(node, "minLength", "maxLength"));
+    if (!node.json.contains("pattern")) return json_string(length.least, length.most);
+    const SchemaNode own = node.at("pattern");
+    if (!own.json.is_string()) return own.bad("it must be a text");
+    for (const char* key : {"minLength", "maxLength"})
+      if (node.json.contains(key))
+        return node.at(key).bad("it is not supported next to a pattern", "write it as {m,n}");
+    auto content = parse_regex(own.json.get_ref<const std::string&>(), RegexScope::kSearch);
+    if (!content) return own.bad(content.error().where + ": " + content.error().what, content.error().hint);
+    return json_string_of(*content);
+  }
+
+  static Expected<PatternPtr> integer(const SchemaNode& node) {
+    std::int64_t limit = 1;
+    for (std::int32_t i = 0; i < kMostDigits; ++i) limit *= 10;
+    DLLM_TRY(auto low, node.integer("minimum", -limit + 1, limit - 1));
+    DLLM_TRY(auto high, node.integer("maximum", -limit + 1, limit - 1));
+    DLLM_TRY(const auto above, node.integer("exclusiveMinimum", -limit, limit - 2));
+    DLLM_TRY(const auto below, node.integer("exclusiveMaximum", -limit + 2, limit));
+    if (above) low = std::max(low.value_or(*above + 1), *above + 1);
+    if (below) high = std::min(high.value_or(*below - 1), *below - 1);
+    if (low && high && *low > *high) return node.bad("no integer is within the bounds");
+    return json_integer(low, high);
+  }
+
+  Expected<PatternPtr> array(const SchemaNode& node) {
+    DLLM_TRY(const Bounds count, bounds(node, "minItems", "maxItems"));
+    if (!node.json.contains("items")) return json_array(json_any(kOpenLevels - 1), count.least, count.most);
+    DLLM_TRY(const PatternPtr item, read(node.at("items")));
+    return json_array(item, count.least, count.most);
+  }
+
+  Expected<std::set<std::string>> required(const SchemaNode& node, const Json& properties) const {
+    std::set<std::string> names;
+    if (!node.json.contains("required")) return names;
+    const SchemaNode own = node.at("required");
+    if (!own.json.is_array()) return own.bad("it must be a list of names");
+    for (std::size_t i = 0; i < own.json.size(); ++i) {
+      const SchemaNode name{own.json[i], fmt::format("{}[{}]", own.path, i)};
+      if (!name.json.is_string()) return name.bad("it must be a name");
+      if (!properties.contains(name.json.get<std::string>()))
+        return name.bad("the schema's properties lack it", "declare it there");
+      names.insert(name.json.get<std::string>());
+    }
+    return names;
+  }
+
+  Expected<PatternPtr> object(const SchemaNode& node) {
+    const bool more = !node.json.contains("additionalProperties") || node.json["additionalProperties"] == Json(true);
+    if (!more && node.json["additionalProperties"] != Json(false))
+      return node.at("additionalProperties").bad("it must be true or false", "name the properties");
+    const Json none = Json::object();
+    const Json& properties = node.json.contains("properties") ? node.json["properties"] : none;
+    if (!properties.is_object()) return node.at("properties").bad("it must be an object");
+    if (properties.size() > kMostProperties)
+      return node.at("properties").bad(fmt::format("more than {} properties", kMostProperties));
+    DLLM_TRY(const auto needed, required(node, properties));
+    if (properties.empty()) return more ? json_any_object(kOpenLevels) : literal("{}");
+    std::vector<Member> members;
+    for (const auto& [name, schema] : properties.items()) {
+      DLLM_TRY(const PatternPtr value, read({schema, fmt::format("{}.properties.{}", node.path, name)}));
+      members.push_back({sequence({literal(Json(name).dump()), json_colon(), value}), needed.contains(name)});
+    }
+    return sequence({literal("{"), in_order(members), literal("}")});
+  }
+
+  struct Member {
+    PatternPtr text;
+    bool required;
+  };
+
+  /// The members in their order, separated by commas, each optional one present or not. Tails are shared.
+  static PatternPtr in_order(const std::vector<Member>& members) {
+    PatternPtr first = sequence({}), later = first;  // what follows, if nothing was written yet, or something was
+    for (auto one = members.rbegin(); one != members.rend(); ++one) {
+      const PatternPtr begins = sequence({one->text, later});
+      const PatternPtr follows = sequence({json_comma(), one->text});
+      first = one->required ? begins : either({begins, first});
+      later = sequence({one->required ? follows : maybe(follows), later});
+    }
+    return first;
+  }
+
+  const Json& root_;
+  std::map<std::string, PatternPtr> references_;  ///< null: being read
+  int depth_ = 0;
+};
+
+/// Parses JSON; the keys of an object stay in order.
+Expected<Json> parse_ordered(std::string_view text) {
+  const auto bad = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "$", ""}; };
+  std::vector<std::set<std::string>> open;
+  std::string twin;
+  int deepest = 0;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    deepest = std::max(deepest, depth);
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      twin = parsed.get<std::string>();
+    return true;
+  };
+  Json json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return bad("the schema is not JSON");
+  if (!twin.empty()) return bad(fmt::format("the key '{}' occurs twice", twin));
+  return json;
+}
+
+}  // namespace
+
+Expected<PatternPtr> schema_pattern(const Json& schema) { return SchemaReader(schema).read({schema, "$"}); }
+
+Expected<PatternPtr> parse_schema(std::string_view text) {
+  DLLM_TRY(const Json schema, parse_ordered(text));
+  return schema_pattern(schema);
+}
+
+}  // namespace dllm::constrain

@@ -1,0 +1,105 @@
+#include "constrain/nfa.h"
+
+namespace dllm::constrain {
+namespace {
+
+/// Builds backwards: each pattern is given the state that follows it. A pattern that occurs twice before the same state
+/// exists once, so that the optional members of an object cost as many states as they are, and not their square.
+class NfaBuilder {
+ public:
+  explicit NfaBuilder(std::int32_t most) : most_(most) {}
+
+  std::optional<Nfa> run(const Pattern& pattern) {
+    nfa_.accepting = add();
+    nfa_.start = entry(pattern, nfa_.accepting);
+    if (full_) return std::nullopt;
+    return std::move(nfa_);
+  }
+
+ private:
+  std::int32_t add() {
+    if (static_cast<std::int32_t>(nfa_.states.size()) >= most_) {
+      full_ = true;
+      return 0;
+    }
+    nfa_.states.emplace_back();
+    return static_cast<std::int32_t>(nfa_.states.size()) - 1;
+  }
+  Nfa::State& state(std::int32_t i) { return nfa_.states[static_cast<std::size_t>(i)]; }
+
+  /// The state from which `pattern`, then `next` is matched.
+  std::int32_t entry(const Pattern& pattern, std::int32_t next) {
+    if (full_) return 0;
+    const auto key = std::pair(&pattern, next);
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    const std::int32_t made = make(pattern, next);
+    known_.emplace(key, made);
+    return made;
+  }
+
+  std::int32_t make(const Pattern& pattern, std::int32_t next) {
+    switch (pattern.kind) {
+      case Pattern::Kind::kChars:
+        return chars(pattern.chars, next);
+      case Pattern::Kind::kSequence:
+        for (auto part = pattern.parts.rbegin(); part != pattern.parts.rend(); ++part) next = entry(**part, next);
+        return next;
+      case Pattern::Kind::kEither: {
+        const std::int32_t fork = add();
+        for (const PatternPtr& part : pattern.parts) {
+          const std::int32_t branch = entry(*part, next);
+          state(fork).silent.push_back(branch);
+        }
+        return fork;
+      }
+      case Pattern::Kind::kRepeat:
+        return repeats(pattern, next);
+    }
+    return next;
+  }
+
+  std::int32_t chars(const CharSet& set, std::int32_t next) {
+    const std::int32_t from = add();
+    for (const ByteRanges& ranges : utf8_ranges(set)) {
+      std::int32_t to = next;
+      for (std::size_t i = ranges.size(); i-- > 1 && !full_;) {
+        const std::int32_t between = add();
+        state(between).edges.push_back({ranges[i].first, ranges[i].second, to});
+        to = between;
+      }
+      state(from).edges.push_back({ranges[0].first, ranges[0].second, to});
+    }
+    return from;
+  }
+
+  std::int32_t repeats(const Pattern& pattern, std::int32_t next) {
+    const Pattern& part = *pattern.parts.front();
+    if (pattern.most == Pattern::kUnbounded) {
+      const std::int32_t loop = add();
+      const std::int32_t body = entry(part, loop);
+      state(loop).silent = {body, next};
+      next = loop;
+    } else {
+      const std::int32_t end = next;
+      for (std::int32_t i = pattern.least; i < pattern.most && !full_; ++i) {
+        const std::int32_t fork = add();
+        const std::int32_t body = entry(part, next);
+        state(fork).silent = {body, end};
+        next = fork;
+      }
+    }
+    for (std::int32_t i = 0; i < pattern.least && !full_; ++i) next = entry(part, next);
+    return next;
+  }
+
+  std::int32_t most_;
+  bool full_ = false;
+  Nfa nfa_;
+  std::map<std::pair<const Pattern*, std::int32_t>, std::int32_t> known_;
+};
+
+}  // namespace
+
+std::optional<Nfa> build_nfa(const Pattern& pattern, std::int32_t most) { return NfaBuilder(most).run(pattern); }
+
+}  // namespace dllm::constrain

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "constrain/char_set.h"
+
+namespace dllm::constrain {
+
+struct Pattern;
+/// Patterns are immutable, and parts may be shared: compilation uses this to keep automata small.
+using PatternPtr = std::shared_ptr<const Pattern>;
+
+/// A regular expression over characters, as a tree.
+struct Pattern {
+  enum class Kind : std::uint8_t {
+    kChars,     ///< one character of a set; the empty set matches nothing
+    kSequence,  ///< all parts, one after another; no parts: the empty text
+    kEither,    ///< one of the parts; no parts: nothing
+    kRepeat,    ///< the part, `least` to `most` times
+  };
+  static constexpr std::int32_t kUnbounded = -1;  ///< of `most`
+
+  Kind kind = Kind::kSequence;
+  CharSet chars{};
+  std::vector<PatternPtr> parts{};
+  std::int32_t least = 0, most = kUnbounded;
+};
+
+PatternPtr one_of(CharSet chars);
+/// The text itself. Precondition: it is UTF-8.
+PatternPtr literal(std::string_view text);
+PatternPtr sequence(std::vector<PatternPtr> parts);
+PatternPtr either(std::vector<PatternPtr> parts);
+PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most);
+inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }
+
+/// The pattern with every set of characters replaced by what `replace` makes of it. Parts stay shared.
+PatternPtr replace_chars(const PatternPtr& pattern, const std::function<PatternPtr(const CharSet&)>& replace);
+
+}  // namespace dllm::constrain

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+
+#include "text/utf8.h"
+
+namespace dllm::constrain::test {
+
+/// Whether a value is valid under a JSON Schema, for the keywords that tests use: a reading of the specification that
+/// shares nothing with the automata. `root`: for references.
+inline bool validates(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
+                      const nlohmann::ordered_json& root);
+
+namespace detail {
+
+using Json = nlohmann::ordered_json;
+
+inline bool has_type(const Json& value, const std::string& type) {
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  return value.type_name() == type;
+}
+
+inline bool type_fits(const Json& value, const Json& schema) {
+  if (!schema.contains("type")) return true;
+  const Json& type = schema["type"];
+  if (type.is_string()) return has_type(value, type.get<std::string>());
+  return std::ranges::any_of(type, [&](const Json& one) { return has_type(value, one.get<std::string>()); });
+}
+
+inline bool number_fits(const Json& value, const Json& schema) {
+  const auto holds = [&](const char* key, auto compare) {
+    return !schema.contains(key) || compare(value.get<double>(), schema[key].get<double>());
+  };
+  return holds("minimum", std::greater_equal<>()) && holds("maximum", std::less_equal<>()) &&
+         holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
+}
+
+inline std::int64_t length(const std::string& text) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < text.size(); i += utf8_at(text, i).size) ++count;
+  return count;
+}
+
+inline bool within(std::int64_t count, const Json& schema, const char* least, const char* most) {
+  return count >= schema.value(least, std::int64_t{0}) && count <= schema.value(most, std::int64_t{1} << 40);
+}
+
+inline bool text_fits(const Json& value, const Json& schema) {
+  const auto text = value.get<std::string>();
+  if (schema.contains("pattern") && !std::regex_search(text, std::regex(schema["pattern"].get<std::string>())))
+    return false;
+  return within(length(text), schema, "minLength", "maxLength");
+}
+
+inline bool object_fits(const Json& value, const Json& schema, const Json& root) {
+  for (const Json& name : schema.value("required", Json::array()))
+    if (!value.contains(name.get<std::string>())) return false;
+  for (const auto& [name, member] : value.items()) {
+    if (schema.contains("properties") && schema["properties"].contains(name)) {
+      if (!validates(member, schema["properties"][name], root)) return false;
+    } else if (!schema.value("additionalProperties", true)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace detail
+
+inline bool validates(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
+                      const nlohmann::ordered_json& root) {
+  using nlohmann::ordered_json;
+  const auto fits = [&](const ordered_json& one) { return validates(value, one, root); };
+  if (schema.contains("$ref"))
+    return fits(root.at(ordered_json::json_pointer(schema["$ref"].get<std::string>().substr(1))));
+  if (schema.contains("const") && value != schema["const"]) return false;
+  if (schema.contains("enum") && std::ranges::count(schema["enum"], value) == 0) return false;
+  if (schema.contains("anyOf") && std::ranges::none_of(schema["anyOf"], fits)) return false;
+  if (schema.contains("oneOf") && std::ranges::count_if(schema["oneOf"], fits) != 1) return false;
+  if (!detail::type_fits(value, schema)) return false;
+  if (value.is_number() && !detail::number_fits(value, schema)) return false;
+  if (value.is_string() && !detail::text_fits(value, schema)) return false;
+  if (value.is_object() && !detail::object_fits(value, schema, root)) return false;
+  if (!value.is_array()) return true;
+  return detail::within(static_cast<std::int64_t>(value.size()), schema, "minItems", "maxItems") &&
+         (!schema.contains("items") ||
+          std::ranges::all_of(value, [&](const auto& one) { return validates(one, schema["items"], root); }));
+}
+
+}  // namespace dllm::constrain::test

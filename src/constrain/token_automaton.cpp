@@ -1,0 +1,156 @@
+#include "constrain/token_automaton.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/try.h"
+
+namespace dllm::constrain {
+namespace {
+
+constexpr std::size_t kMostPairs = 16'000'000;  ///< of all functions together: 128 MB
+
+using Function = TokenAutomaton::Function;
+
+/// The functions of texts, each with a number; 0 is that of the empty text.
+class Functions {
+ public:
+  static constexpr std::int32_t kUnknown = -1;
+
+  explicit Functions(const Dfa& dfa) : dfa_(dfa) {
+    Function same;
+    for (std::int32_t s = 0; s < dfa.states; ++s) same.emplace_back(s, s);
+    number(std::move(same));
+  }
+
+  bool full() const { return pairs_ > kMostPairs; }
+  const Function& function(std::int32_t f) const { return *functions_[static_cast<std::size_t>(f)]; }
+  bool dead(std::int32_t f) const { return function(f).empty(); }
+
+  std::int32_t after(std::int32_t f, std::uint8_t byte) {
+    const std::size_t slot =
+        static_cast<std::size_t>(f) * static_cast<std::size_t>(dfa_.classes) + dfa_.byte_class[byte];
+    if (then_[slot] == kUnknown) {
+      Function made;
+      for (const auto& [from, to] : function(f))
+        if (const std::int32_t end = dfa_.step(to, byte); end != Dfa::kDead) made.emplace_back(from, end);
+      const std::int32_t name = number(std::move(made));  // may move then_
+      then_[slot] = name;
+    }
+    return then_[slot];
+  }
+
+ private:
+  std::int32_t number(Function function) {
+    const std::size_t size = function.size();
+    const auto [place, fresh] = numbers_.try_emplace(std::move(function), static_cast<std::int32_t>(functions_.size()));
+    if (fresh) {
+      functions_.push_back(&place->first);
+      pairs_ += size + static_cast<std::size_t>(dfa_.classes);
+      then_.resize(then_.size() + static_cast<std::size_t>(dfa_.classes), kUnknown);
+    }
+    return place->second;
+  }
+
+  const Dfa& dfa_;
+  std::map<Function, std::int32_t> numbers_;
+  std::vector<const Function*> functions_;
+  std::vector<std::int32_t> then_;  ///< [function][class of bytes]
+  std::size_t pairs_ = 0;
+};
+
+Error too_complex() {
+  return {ErrorCode::kUsage, "too complex for this vocabulary", "",
+          "fewer alternatives and smaller bounded lengths make it simpler"};
+}
+
+}  // namespace
+
+Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const std::string_view> tokens,
+                                               std::span<const TokenId> stops) {
+  TokenAutomaton result;
+  result.accepting_ = dfa.accepting;
+  const std::int32_t ended = dfa.states;
+  result.accepting_.push_back(1);
+  result.class_of_.assign(tokens.size(), kNoClass);
+  Functions functions(dfa);
+  std::vector<const Function*> classes = {nullptr};
+  std::map<std::int32_t, std::int32_t> class_of_function;
+  std::size_t pairs = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    if (tokens[t].empty() || std::ranges::count(stops, static_cast<TokenId>(t)) > 0) continue;
+    std::int32_t f = 0;
+    for (std::size_t i = 0; i < tokens[t].size() && !functions.dead(f); ++i)
+      f = functions.after(f, static_cast<std::uint8_t>(tokens[t][i]));
+    if (functions.full()) return too_complex();
+    if (functions.dead(f)) continue;
+    const auto [place, fresh] = class_of_function.try_emplace(f, static_cast<std::int32_t>(classes.size()));
+    if (fresh) {
+      classes.push_back(&functions.function(f));
+      pairs += classes.back()->size();
+    }
+    result.class_of_[t] = place->second;
+  }
+  if (pairs > kMostPairs) return too_complex();
+
+  Function stop;
+  for (std::int32_t s = 0; s <= ended; ++s)
+    if (result.accepts(s)) stop.emplace_back(s, ended);
+  bool stops_exist = false;
+  for (const TokenId id : stops) {
+    if (id < 0 || static_cast<std::size_t>(id) >= tokens.size()) continue;
+    result.class_of_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(classes.size());
+    stops_exist = true;
+  }
+  if (stops_exist) classes.push_back(&stop);
+  result.classes_ = static_cast<std::int32_t>(classes.size());
+
+  result.set_moves(classes);
+  result.set_successors();
+  return result;
+}
+
+void TokenAutomaton::set_moves(const std::vector<const Function*>& classes) {
+  first_move_.assign(accepting_.size() + 1, 0);
+  for (std::size_t c = 1; c < classes.size(); ++c)
+    for (const auto& [from, to] : *classes[c]) ++first_move_[static_cast<std::size_t>(from) + 1];
+  for (std::size_t s = 1; s < first_move_.size(); ++s) first_move_[s] += first_move_[s - 1];
+  moves_.resize(first_move_.back());
+  std::vector<std::size_t> fill(first_move_.begin(), first_move_.end() - 1);
+  for (std::size_t c = 1; c < classes.size(); ++c)
+    for (const auto& [from, to] : *classes[c])
+      moves_[fill[static_cast<std::size_t>(from)]++] = {static_cast<std::int32_t>(c), to};
+}
+
+void TokenAutomaton::set_successors() {
+  first_successor_ = {0};
+  for (std::int32_t s = 0; s < states(); ++s) {
+    std::vector<std::int32_t> next;
+    for (const Move& move : moves(s)) next.push_back(move.to);
+    std::sort(next.begin(), next.end());
+    next.erase(std::unique(next.begin(), next.end()), next.end());
+    successors_.insert(successors_.end(), next.begin(), next.end());
+    first_successor_.push_back(successors_.size());
+  }
+}
+
+std::span<const TokenAutomaton::Move> TokenAutomaton::moves(std::int32_t state) const {
+  const auto s = static_cast<std::size_t>(state);
+  return std::span(moves_).subspan(first_move_[s], first_move_[s + 1] - first_move_[s]);
+}
+
+std::span<const std::int32_t> TokenAutomaton::successors(std::int32_t state) const {
+  const auto s = static_cast<std::size_t>(state);
+  return std::span(successors_).subspan(first_successor_[s], first_successor_[s + 1] - first_successor_[s]);
+}
+
+std::int32_t TokenAutomaton::next(std::int32_t state, TokenId token) const {
+  if (token < 0 || static_cast<std::size_t>(token) >= class_of_.size()) return kDead;
+  const std::int32_t wanted = class_of_[static_cast<std::size_t>(token)];
+  const auto all = moves(state);
+  const auto found = std::ranges::lower_bound(all, wanted, {}, &Move::token_class);
+  return wanted != kNoClass && found != all.end() && found->token_class == wanted ? found->to : kDead;
+}
+
+}  // namespace dllm::constrain

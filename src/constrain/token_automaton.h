@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "constrain/dfa.h"
+#include "dllm/error.h"
+
+namespace dllm::constrain {
+
+/// An automaton over tokens: which sequences spell an accepted text, then end with stop tokens or with the canvas.
+///
+/// Tokens that lead every state to the same place share a class, so that the vocabulary need not be searched: 126 000
+/// tokens have some hundred classes. A token is a function from states to states, and the functions of its prefixes are
+/// looked up byte by byte (the automaton's transition monoid, as far as the vocabulary reaches it).
+class TokenAutomaton {
+ public:
+  static constexpr std::int32_t kDead = -1;
+  static constexpr std::int32_t kNoClass = 0;  ///< of tokens that no state allows
+
+  /// `tokens`: their bytes by id; empty ones are never allowed. `stops`: ids that end the text; only stop tokens follow
+  /// them. Errors: kUsage (too complex).
+  static Expected<TokenAutomaton> build(const Dfa& dfa, std::span<const std::string_view> tokens,
+                                        std::span<const TokenId> stops);
+
+  /// Pairs (from, to) by ascending first; states that are not listed have no successor.
+  using Function = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+  /// What tokens of a class do in a state.
+  struct Move {
+    std::int32_t token_class = kNoClass;
+    std::int32_t to = 0;
+  };
+
+  std::int32_t states() const { return static_cast<std::int32_t>(accepting_.size()); }
+  std::int32_t start() const { return 0; }
+  /// Whether the text may end here: it matches, or a stop token has ended it.
+  bool accepts(std::int32_t state) const { return accepting_[static_cast<std::size_t>(state)] != 0; }
+  std::int32_t classes() const { return classes_; }
+  std::span<const std::int32_t> class_of() const { return class_of_; }  ///< by token
+  std::span<const Move> moves(std::int32_t state) const;                ///< by ascending class
+  /// The states after one token, whichever.
+  std::span<const std::int32_t> successors(std::int32_t state) const;
+  std::int32_t next(std::int32_t state, TokenId token) const;
+
+ private:
+  void set_moves(const std::vector<const Function*>& classes);
+  void set_successors();
+
+  std::int32_t classes_ = 1;
+  std::vector<std::uint8_t> accepting_;
+  std::vector<std::int32_t> class_of_;
+  std::vector<Move> moves_;
+  std::vector<std::size_t> first_move_;  ///< by state, and the end
+  std::vector<std::int32_t> successors_;
+  std::vector<std::size_t> first_successor_;
+};
+
+}  // namespace dllm::constrain
