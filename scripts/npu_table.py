@@ -4,6 +4,7 @@
     scripts/npu_table.py --dllm build/release/dllm [--profile NAME ...] [--model NAME ...] [--cache DIR]
     scripts/npu_table.py --kv none --kv prefix --kv dual          # caches of keys and values
     scripts/npu_table.py --profile dart-2048 --gpus               # and the rooflines of GPUs, with ratios
+    scripts/npu_table.py --modes                                  # a model of three modes, with recorded passes
 
 A block of every sequence is decoded with a cache of all positions that is filled once per block (--kv dual): one warm
 step over all positions, then steps over the block's rows, each followed by one-pass sampling. With --kv prefix steps
@@ -11,10 +12,15 @@ run the block and everything after it, with --kv none all positions. Warm steps 
 run in parts of as many sequences as fit. Steps are simulated cycle by cycle (`dllm npu step`), energy comes from the
 simulated traffic; if there is no program for a step, it is taken from the analytical model (`dllm npu analyze`, units
 overlapped) and marked.
+
+--modes is the table of Nemotron-Labs-Diffusion-8B: one token after the other, blocks of masks, and drafts with their
+verification, each with the passes of recorded answers (models/recordings/tri-*.json). A round of drafts is two steps
+over its rows; all but the first row of the draft are scored, and every row of the verification. Prompts are left out.
 """
 
 import argparse
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -31,6 +37,10 @@ PROFILES: dict[str, dict[str, int | bool]] = {
     "mobile-v81-mx": SINGLE,
 }
 MODELS = ["llada-8b", "llada-moe"]  # others by --model
+TRI_MODEL = "nemotron-labs-diffusion-8b"
+TRI_VOCABULARY = 131072
+RECORDINGS = pathlib.Path(__file__).parent.parent / "models" / "recordings"
+TRI = ["tri-ar", "tri-diffusion", "tri-drafts-8", "tri-drafts-16", "tri-drafts-32"]
 GPUS = ["a6000", "h100-pcie", "h100-sxm", "h200"]
 
 
@@ -121,6 +131,42 @@ def line(run, device, model, w, vocab):
     return text, (tokens / seconds, tokens / joules)
 
 
+def recorded_round(name):
+    """(mode, [(rows, scored) of each of its steps], tokens that they bring to a sequence) of a recording."""
+    recording = json.loads((RECORDINGS / f"{name}.json").read_text())
+    mode, rows = recording["options"]["mode"], recording["options"].get("draft_max", 1)
+    assert rows == recording["options"].get("draft_min", 1), "drafts of one width"
+    if mode == "diffusion":
+        rows = recording["block_length"]
+    steps = [(rows, rows - 1), (rows, rows)] if mode == "self-speculation" else [(rows, rows)]
+    # The prompt's pass brings the first token.
+    tokens = sum(answer["answer_tokens"] - 1 for answer in recording["answers"])
+    passes = sum(answer["nfe"] - 1 for answer in recording["answers"])
+    return mode, steps, tokens / passes * len(steps)
+
+
+def mode_line(run, device, name, w):
+    mode, steps, tokens = recorded_round(name)
+    seconds = joules = 0.0
+    for rows, scored in steps:
+        step = run.step(device, TRI_MODEL, w["batch"], rows, w["context"], scored)
+        sampling = run.sampling(device, {**w, "block": scored}, TRI_VOCABULARY)
+        if not step or not sampling:
+            return f"| {device} | {mode} | {w['batch']} | {rows} | refused | | | |"
+        seconds, joules = seconds + step[0] + sampling[0], joules + step[1] + sampling[1]
+    tokens *= w["batch"]
+    return (f"| {device} | `{mode}` | {w['batch']} | {steps[0][0]} | {tokens / w['batch']:.2f} | {seconds * 1e3:.2f} ms | "
+            f"{tokens / seconds:.1f} | {tokens / joules:.2f} |")
+
+
+def mode_table(run, profiles):
+    print("| profile | mode | batch | rows | tokens per round | round | tokens/s | tokens/J |")
+    print("|---|---|---|---|---|---|---|---|")
+    for profile in profiles:
+        for name in TRI:
+            print(mode_line(run, profile, name, PROFILES[profile]), flush=True)
+
+
 def gpu_lines(run, device, model, w, ours):
     """A line per GPU: its roofline, and how many times its figures the device has."""
     for gpu in run.gpus(device, model, w):
@@ -138,8 +184,11 @@ def main():
     parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
     parser.add_argument("--kv", action="append", choices=["none", "prefix", "dual"], help="default: dual")
     parser.add_argument("--gpus", action="store_true", help="also rooflines of GPUs")
+    parser.add_argument("--modes", action="store_true", help=f"only the table of {TRI_MODEL} in its modes")
     args = parser.parse_args()
     run = Commands(args.dllm, args.cache)
+    if args.modes:
+        return mode_table(run, args.profile or ["dart-2048", "mobile-v75-mx"])
     print("| profile | model | batch | cache | step | warm step | sampling | tokens/s | tokens/J |")
     print("|---|---|---|---|---|---|---|---|---|")
     vocabularies = {"llada-8b": 126464, "dream-7b": 152064, "llada-moe": 157184, "llada2-mini": 157184}

@@ -307,7 +307,8 @@ class Replay(CliCase):
             for key in ("nfe", "rows_forwarded", "rows_scored", "answer_tokens"):
                 self.assertEqual(record[key], answers[index][key], (name, key))
             if model.stem == "tri-f16":
-                self.assertEqual(record["options"]["mode"], "ar" if name == "tri-ar" else "self-speculation")
+                mode = name.removeprefix("tri-")
+                self.assertEqual(record["options"]["mode"], mode if mode in ("ar", "diffusion") else "self-speculation")
             else:
                 self.assertEqual(record["options"]["preset"], name.removeprefix("harder-"))
 
