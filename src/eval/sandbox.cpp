@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -27,7 +26,9 @@
 
 #include "base/system_error.h"
 #include "base/try.h"
+#include "eval/process_memory.h"
 #include "eval/sandbox_child.h"
+#include "eval/sandbox_filter.h"
 #include "eval/sandbox_python.h"
 #include "eval/sandbox_runner.h"
 
@@ -41,6 +42,9 @@ using sandbox::Step;
 
 constexpr std::size_t kMostVerdict = 1 << 16;
 constexpr uid_t kInsideUser = 1000;
+/// ms between looks at the memory of all processes. Pages are cleared at a few GB/s, so what is allocated between two
+/// looks is at most a few hundred MB.
+constexpr long kMemoryStep = 20;
 constexpr const char* kUnsafeHint =
     "--run-code=unsafe runs them without it: with your files, your network and your rights";
 
@@ -101,107 +105,6 @@ Expected<std::array<Descriptor, 2>> pipe_ends() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot create", errno, "pipe");
   return std::array<Descriptor, 2>{Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
-/// Forbidden system calls: those that create or join namespaces and mounts, trace or change other processes, or reach
-/// kernel devices that no evaluated program needs. All others are allowed, since interpreters differ.
-constexpr const char* kForbidden[] = {"unshare",
-                                      "setns",
-                                      "mount",
-                                      "umount2",
-                                      "pivot_root",
-                                      "chroot",
-                                      "open_tree",
-                                      "move_mount",
-                                      "fsopen",
-                                      "fsconfig",
-                                      "fsmount",
-                                      "fspick",
-                                      "mount_setattr",
-                                      "ptrace",
-                                      "process_vm_readv",
-                                      "process_vm_writev",
-                                      "process_madvise",
-                                      "kcmp",
-                                      "pidfd_getfd",
-                                      "bpf",
-                                      "perf_event_open",
-                                      "userfaultfd",
-                                      "io_uring_setup",
-                                      "io_uring_enter",
-                                      "io_uring_register",
-                                      "keyctl",
-                                      "add_key",
-                                      "request_key",
-                                      "kexec_load",
-                                      "kexec_file_load",
-                                      "init_module",
-                                      "finit_module",
-                                      "delete_module",
-                                      "reboot",
-                                      "swapon",
-                                      "swapoff",
-                                      "acct",
-                                      "syslog",
-                                      "quotactl",
-                                      "name_to_handle_at",
-                                      "open_by_handle_at",
-                                      "settimeofday",
-                                      "clock_settime",
-                                      "adjtimex",
-                                      "clock_adjtime",
-                                      "personality",
-                                      "fanotify_init",
-                                      "lookup_dcookie",
-                                      "mknod",
-                                      "mknodat",
-                                      "iopl",
-                                      "ioperm",
-                                      "vhangup",
-                                      "sethostname",
-                                      "setdomainname",
-                                      "nfsservctl",
-                                      "move_pages",
-                                      "migrate_pages",
-                                      "mbind",
-                                      "set_mempolicy"};
-
-Expected<std::vector<sock_filter>> forbidden_calls() {
-  constexpr std::uint64_t kNewSpaces =
-      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-  const std::unique_ptr<void, void (*)(void*)> filter(seccomp_init(SCMP_ACT_ALLOW),
-                                                      [](void* f) { seccomp_release(f); });
-  const auto failed = [](int code) {
-    return system_error("the filter of system calls cannot be made", -code, "libseccomp");
-  };
-  if (!filter) return failed(-ENOMEM);
-  for (const char* name : kForbidden) {
-    const int call = seccomp_syscall_resolve_name(name);
-    if (call == __NR_SCMP_ERROR) continue;  // the library is older than the call
-    if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0); code != 0) return failed(code);
-  }
-  // clone3 passes its flags through a pointer, so they cannot be filtered; the C library falls back to clone.
-  if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0); code != 0)
-    return failed(code);
-  for (std::uint64_t flag = 1; flag <= kNewSpaces; flag <<= 1)
-    if ((kNewSpaces & flag) != 0)
-      if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                                            SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
-          code != 0)
-        return failed(code);
-  // Sockets that a network namespace does not confine: virtual machines, key rings, raw packets.
-  for (const int family : {AF_NETLINK, AF_PACKET, AF_KEY, AF_ALG, AF_VSOCK, AF_BLUETOOTH, AF_CAN, AF_TIPC, AF_XDP})
-    if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                                          SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
-        code != 0)
-      return failed(code);
-  const Descriptor file(memfd_create("dllm-filter", MFD_CLOEXEC));
-  if (file.get() < 0) return failed(-errno);
-  if (const int code = seccomp_export_bpf(filter.get(), file.get()); code != 0) return failed(code);
-  const off_t size = lseek(file.get(), 0, SEEK_END);
-  std::vector<sock_filter> result(static_cast<std::size_t>(size) / sizeof(sock_filter));
-  if (pread(file.get(), result.data(), static_cast<std::size_t>(size), 0) != size) return failed(-EIO);
-  return result;
 }
 
 /// Whether the calling process's own namespace has `id`.
@@ -266,7 +169,8 @@ Error missing(Step step, int code) {
 /// The processes of one run, seen from outside.
 class Run {
  public:
-  Run(Plan& plan, double seconds) : plan_(plan), seconds_(seconds) {}
+  Run(Plan& plan, const SandboxOptions& options)
+      : plan_(plan), seconds_(options.seconds), memory_(options.total_memory_mb << 20) {}
   ~Run() { end(); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -299,8 +203,9 @@ class Run {
     for (bool told = false; !told;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       if (left <= 0) return SandboxResult{false, "timeout"};
+      if (processes_exceed(child_, memory_)) return SandboxResult{false, "too much memory in all processes together"};
       pollfd sources[] = {{report_fd, POLLIN, 0}, {verdict_fd, POLLIN, 0}};
-      if (poll(sources, 2, static_cast<int>(std::min<long>(left, 60000))) < 0 && errno != EINTR)
+      if (poll(sources, 2, static_cast<int>(std::min<long>(left, kMemoryStep))) < 0 && errno != EINTR)
         return system_error("cannot wait for the sandbox", errno, "poll");
       read_verdict(sources[1], verdict_fd, verdict);
       if (sources[0].revents == 0) continue;
@@ -358,6 +263,7 @@ class Run {
 
   Plan& plan_;
   double seconds_;
+  std::int64_t memory_;
   Descriptor go_;
   pid_t child_ = -1;
 };
@@ -369,7 +275,7 @@ Expected<SandboxResult> run_python(const std::string& program, const std::string
   Plan plan;
   plan.isolated = !options.unsafe;
   if (plan.isolated) {
-    DLLM_TRY(plan.filter, forbidden_calls());
+    DLLM_TRY(plan.filter, sandbox::forbidden_calls());
   }
   plan.python = python.executable;
   plan.runner = kSandboxRunner;
@@ -407,8 +313,7 @@ Expected<SandboxResult> run_python(const std::string& program, const std::string
   plan.program = hand_over(std::move(program_file));
   plan.test = hand_over(std::move(test_file));
   plan.null = hand_over(Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
-  return Run(plan, options.seconds)
-      .judge(std::move(go[1]), std::move(report[0]), std::move(verdict[0]), std::move(theirs));
+  return Run(plan, options).judge(std::move(go[1]), std::move(report[0]), std::move(verdict[0]), std::move(theirs));
 }
 
 }  // namespace dllm

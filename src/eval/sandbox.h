@@ -10,9 +10,11 @@ namespace dllm {
 struct SandboxOptions {
   double seconds = 10;           ///< wall clock; the CPU time of a process is limited to the next whole second
   std::int64_t memory_mb = 512;  ///< address space of a process
-  std::int64_t disk_mb = 64;     ///< of the in-memory file system, the only writable one; 16 per file
-  int processes = 16;            ///< and threads, of program and test together
-  bool unsafe = false;           ///< without namespaces: see run_python()
+  /// Of all processes together. Looked at fifty times a second, so for a moment it may be a few hundred MB more.
+  std::int64_t total_memory_mb = 1024;
+  std::int64_t disk_mb = 64;  ///< of the in-memory file system, the only writable one; 16 per file
+  int processes = 16;         ///< and threads, of program and test together
+  bool unsafe = false;        ///< without namespaces: see run_python()
 };
 
 struct SandboxResult {

@@ -98,6 +98,16 @@ TEST_P(Sandbox, LimitsTimeAndMemory) {
   EXPECT_EQ(run("open('x', 'wb').write(bytes(1 << 25))\n").reason.substr(0, 7), "OSError");
 }
 
+TEST_P(Sandbox, LimitsTheMemoryOfAllProcessesTogether) {
+  const auto fork = [this](const std::string& before, const std::string& inside) {
+    return dllm::run("import os, time\n" + before + "\nfor _ in range(5):\n  if os.fork() == 0:\n    " + inside +
+                         "\n    time.sleep(60)\n    os._exit(0)\ntime.sleep(0.3)\n",
+                     "", {.seconds = 60, .memory_mb = 256, .total_memory_mb = 256, .unsafe = GetParam()});
+  };
+  EXPECT_EQ(fork("", "x = bytearray(100 << 20)").reason, "too much memory in all processes together");
+  EXPECT_TRUE(fork("x = bytearray(100 << 20)", "x[0]").passed);  // pages that the processes share
+}
+
 TEST_P(Sandbox, HasNoInputAndNoEnvironment) {
   setenv("DLLM_SANDBOX_TEST", "secret", 1);
   EXPECT_TRUE(run("import os, sys\nassert not {'DLLM_SANDBOX_TEST', 'HOME'} & set(os.environ)\n"
@@ -202,6 +212,14 @@ TEST_F(Isolation, IsAnUnprivilegedUserWithoutSight) {
           "  assert c.unshare(flags) == -1\n"
           "assert c.setns(0, 0) == -1 and c.mount(b'x', b'/tmp', b'tmpfs', 0, None) == -1\n"
           "assert c.ptrace(16, os.getppid(), 0, 0) == -1 and c.chroot(b'/tmp') == -1 and c.setuid(0) == -1\n");
+  EXPECT_TRUE(calls.passed || calls.reason.starts_with("ModuleNotFoundError")) << calls.reason;
+}
+
+TEST_F(Isolation, GrantsNoMemoryThatBelongsToNoProcess) {
+  const SandboxResult calls =
+      run("import ctypes, os\nc = ctypes.CDLL(None, use_errno=True)\n"
+          "assert c.shmget(0, 1 << 20, 0o1600) == -1 and c.msgget(0, 0o1600) == -1 and c.semget(0, 1, 0o1600) == -1\n"
+          "assert c.memfd_create(b'x', 0) == -1\n");
   EXPECT_TRUE(calls.passed || calls.reason.starts_with("ModuleNotFoundError")) << calls.reason;
 }
 
