@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 RTL_WAVE ?= build/sampling.vcd
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
-# Thread pool, backends that share it, the engine's batches, the second path.
+# Thread pool, backends that share it, the engine's batches, the second path; and the server, by its own tests.
 TSAN_PROGRAMS = dllm_base_test dllm_cpu_test dllm_decode_test dllm_engine_test
 TSAN_FILTER = ThreadPool.*:OutputFiles.ManyWriters*:CpuBackend.*Thread*:CpuBackend.*Batch*:CpuBackend.ABackend*:Experts.*Thread*:\
 Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:SchedulerTest.*
@@ -82,9 +82,10 @@ lint:  ## shellcheck, ruff, mypy, and clang-tidy on the sources that differ from
 tsan:  ## the thread sanitizer over everything that runs on several threads
 	@scripts/setup
 	@cmake --preset tsan --log-level=WARNING
-	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_PROGRAMS)
+	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_PROGRAMS) dllm
 	@set -e; for t in $(TSAN_PROGRAMS); do build/tsan/$$(cd build/tsan && find . -name $$t -type f) \
 	  --gtest_brief=1 --gtest_filter='$(TSAN_FILTER)'; done
+	@set -e; for t in serve serve_limits; do python3 -B src/app/$${t}_test.py build/tsan/dllm; done
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix

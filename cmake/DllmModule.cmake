@@ -10,6 +10,10 @@ set(DLLM_WARNINGS -Wall -Wextra -Wconversion -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # False alarms of GCC 12 at -O3 inside std::string and std::optional (GCC bugs 105329, 105562).
   list(APPEND DLLM_WARNINGS -Wno-restrict -Wno-maybe-uninitialized)
+else()
+  # std::stable_sort of libstdc++ 12 calls a function that C++17 deprecates, which clang reports where it is instantiated.
+  # Its -Wconversion includes changes of sign; GCC's does not.
+  list(APPEND DLLM_WARNINGS -Wno-deprecated-declarations -Wno-sign-conversion)
 endif()
 # Contraction is off so that every kernel set rounds where the source says, and nowhere else (bit-identical ISAs).
 set(DLLM_OPTIONS -ffp-contract=off)
@@ -85,6 +89,9 @@ function(dllm_sources target)
   if(DLLM_UNITY GREATER 1 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC treats the included sources as headers, whose classes should use nothing of an anonymous namespace.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  elseif(DLLM_UNITY GREATER 1)
+    # A function's own name for a type is also another file's.
+    target_compile_options(${target} PRIVATE -Wno-shadow)
   endif()
 endfunction()
 
