@@ -65,7 +65,7 @@ Position Denoiser::settled() const {
   if (!decoder_->revises()) return open;
   Position revisable = canvas_.size();
   if (const Reviser* reviser = decoder_->reviser()) {
-    revisable = reviser->revisable_from(context());
+    revisable = reviser->first_revisable(context());
   } else if (cursor_.begun()) {
     revisable = decoder_->revisable_from(context(), !window_finished());
   }

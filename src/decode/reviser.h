@@ -16,7 +16,7 @@ class Reviser {
   virtual ~Reviser() = default;
 
   /// The first position whose token may still change; the canvas's size: none.
-  virtual Position revisable_from(const DecodeContext& context) const = 0;
+  virtual Position first_revisable(const DecodeContext& context) const = 0;
 
   /// The token that the model reads at a wanted position in the next pass; nullopt: the canvas's.
   virtual std::optional<TokenId> shown(Position position) const = 0;

@@ -211,7 +211,7 @@ class Revision : public Decoder, public Reviser {
     return edits;
   }
 
-  Position revisable_from(const DecodeContext& context) const override {
+  Position first_revisable(const DecodeContext& context) const override {
     return visible_.empty() ? context.canvas.size() : visible_.begin()->first;
   }
 

@@ -20,7 +20,7 @@ constexpr std::size_t kRenewals = 64;
 class Generator {
  public:
   Generator(const StreamSpec& spec, std::uint64_t footprint)
-      : spec_(spec), footprint_(footprint), state_(spec.seed), slots_(footprint / spec.request_bytes) {}
+      : spec_(spec), state_(spec.seed), slots_(footprint / spec.request_bytes) {}
 
   std::uint64_t next(bool write) {
     if (spec_.pattern == Pattern::kRandom) return spec_.base + splitmix64(state_) % slots_ * spec_.request_bytes;
@@ -43,7 +43,7 @@ class Generator {
 
  private:
   const StreamSpec& spec_;
-  std::uint64_t footprint_, state_, slots_;
+  std::uint64_t state_, slots_;
   std::uint64_t offsets_[2] = {0, 0};
 };
 
