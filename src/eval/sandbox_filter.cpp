@@ -108,13 +108,13 @@ Expected<std::vector<sock_filter>> forbidden_calls() {
   for (std::uint64_t flag = 1; flag <= kNewSpaces; flag <<= 1)
     if ((kNewSpaces & flag) != 0)
       if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                                            SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
+                                            scmp_arg_cmp{0, SCMP_CMP_MASKED_EQ, flag, flag});
           code != 0)
         return failed(code);
   // Sockets that a network namespace does not confine: virtual machines, key rings, raw packets.
   for (const int family : {AF_NETLINK, AF_PACKET, AF_KEY, AF_ALG, AF_VSOCK, AF_BLUETOOTH, AF_CAN, AF_TIPC, AF_XDP})
     if (const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                                          SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
+                                          scmp_arg_cmp{0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(family), 0});
         code != 0)
       return failed(code);
   const int file = memfd_create("dllm-filter", MFD_CLOEXEC);

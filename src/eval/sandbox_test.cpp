@@ -99,7 +99,7 @@ TEST_P(Sandbox, LimitsTimeAndMemory) {
 }
 
 TEST_P(Sandbox, LimitsTheMemoryOfAllProcessesTogether) {
-  const auto fork = [this](const std::string& before, const std::string& inside) {
+  const auto fork = [](const std::string& before, const std::string& inside) {
     return dllm::run("import os, time\n" + before + "\nfor _ in range(5):\n  if os.fork() == 0:\n    " + inside +
                          "\n    time.sleep(60)\n    os._exit(0)\ntime.sleep(0.3)\n",
                      "", {.seconds = 60, .memory_mb = 256, .total_memory_mb = 256, .unsafe = GetParam()});
