@@ -110,7 +110,7 @@ void PrintTo(const Mode& mode, std::ostream* out) { *out << mode.file; }
 
 class GoldenDecode : public ::testing::TestWithParam<Mode> {};
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef DLLM_SANITIZED
 constexpr bool kSanitized = true;  // thirty times slower
 #else
 constexpr bool kSanitized = false;

@@ -21,7 +21,7 @@ using nlohmann::json;
 const std::string kModel = DLLM_SOURCE_DIR "/models/tri-f16.gguf";
 const std::string kAdapter = DLLM_SOURCE_DIR "/models/tri-draft-lora.gguf";
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef DLLM_SANITIZED
 constexpr bool kSanitizedRun = true;  // thirty times slower
 #else
 constexpr bool kSanitizedRun = false;

@@ -100,7 +100,7 @@ TEST(MappedFile, ARewrittenFileIsFoundAReplacedOneKept) {
 }
 
 TEST(MappedFile, OtherFaultsEndTheProcess) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef DLLM_SANITIZED
   GTEST_SKIP() << "the sanitizer reports the fault in its own way";
 #endif
   EXPECT_EXIT(

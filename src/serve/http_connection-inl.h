@@ -129,8 +129,12 @@ class BeastExchange final : public Exchange {
  public:
   BeastExchange(std::shared_ptr<Connection> connection, std::uint64_t number, HttpRequest request)
       : connection_(std::move(connection)), number_(number), request_(std::move(request)) {}
+  /// The connection's last owner destroys it, which only the server's thread may do: so the reference goes there too.
   ~BeastExchange() override {
-    if (!ended_) in_thread([n = number_](Connection& c) { c.dropped(n); });
+    const auto executor = connection_->executor();
+    asio::post(executor, [c = std::move(connection_), n = number_, dropped = !ended_] {
+      if (dropped) c->dropped(n);
+    });
   }
 
   const HttpRequest& request() const override { return request_; }

@@ -25,7 +25,7 @@ using test::Tested;
 // With sanitizers, the kernels and the emulated tiles are thirty times slower: then only every fifth shape of `super`
 // is tested, which still covers every length of K and every number of rows but the largest. Plain builds and qemu test
 // all.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef DLLM_SANITIZED
 constexpr int kEvery = 5;
 #else
 constexpr int kEvery = 1;

@@ -44,15 +44,20 @@ inline F32 set1(float x) {
 inline I32 set1(std::int32_t x) {
   return map_int([=](int) { return x; });
 }
+// As vector instructions do, these and transpose16() access memory whatever the type of what was written there.
 inline F32 load(const float* p) {
-  return map([=](int i) { return p[i]; });
+  F32 r;
+  __builtin_memcpy(r.lane, p, sizeof r.lane);
+  return r;
 }
 inline F32 load_n(const float* p, int n) {
-  return map([=](int i) { return i < n ? p[i] : 0.f; });
+  F32 r{};
+  __builtin_memcpy(r.lane, p, static_cast<std::size_t>(n) * sizeof(float));
+  return r;
 }
 inline void store(float* p, const F32& a) { __builtin_memcpy(p, a.lane, sizeof a.lane); }
 inline void store_n(float* p, const F32& a, int n) {
-  for (int i = 0; i < n; ++i) p[i] = a.lane[i];
+  __builtin_memcpy(p, a.lane, static_cast<std::size_t>(n) * sizeof(float));
 }
 
 inline F32 add(const F32& a, const F32& b) {
@@ -227,7 +232,7 @@ inline I32 dot4(const I32& acc, const U8& w, std::int32_t a) {
 /// dst[j][i] = src[i][j] for 16 x 16 words; rows of src are `stride` words apart.
 inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::uint32_t* dst) {
   for (int i = 0; i < 16; ++i)
-    for (int j = 0; j < 16; ++j) dst[16 * j + i] = src[i * stride + j];
+    for (int j = 0; j < 16; ++j) __builtin_memcpy(dst + 16 * j + i, src + i * stride + j, sizeof *dst);
 }
 
 /// 128 nibbles as bytes: byte i of `low` is the entry of code codes[i] & 15 in the table at offsets[i / 32], byte i of

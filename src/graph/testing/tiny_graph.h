@@ -28,8 +28,11 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
   for (std::int64_t l = 0; l < m.layers; ++l) {
     const std::string p = "blk." + std::to_string(l) + ".";
     const ValueId a = b.rms_norm(x, b.weight(p + "norm1", {m.width}), 1e-5f, p + "a");
-    ValueId q = b.linear(a, b.weight(p + "q", {m.width, qw}), p + "q", m.bias(b, p + "q.bias", qw));
-    ValueId k = b.linear(a, b.weight(p + "k", {m.width, kw}), p + "k", m.bias(b, p + "k.bias", kw));
+    // Weights in an order of ours: that of a call's arguments is the compiler's choice.
+    const WeightId q_bias = m.bias(b, p + "q.bias", qw);
+    ValueId q = b.linear(a, b.weight(p + "q", {m.width, qw}), p + "q", q_bias);
+    const WeightId k_bias = m.bias(b, p + "k.bias", kw);
+    ValueId k = b.linear(a, b.weight(p + "k", {m.width, kw}), p + "k", k_bias);
     const ValueId v = b.linear(a, b.weight(p + "v", {m.width, kw}), p + "v");
     if (m.head_norms) {
       q = b.rms_norm(q, b.weight(p + "q_norm", {m.head_dim}), 1e-5f, p + "qn", static_cast<std::int32_t>(m.heads));
@@ -58,7 +61,8 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
   }
   x = b.gather_scored(x, "scored");
   x = b.rms_norm(x, b.weight("norm", {m.width}), 1e-5f, "n");
-  b.score_head(x, b.weight("head", {m.width, m.vocab}), m.bias(b, "head.bias", m.vocab));
+  const WeightId head_bias = m.bias(b, "head.bias", m.vocab);
+  b.score_head(x, b.weight("head", {m.width, m.vocab}), head_bias);
   return b.take();
 }
 
