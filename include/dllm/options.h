@@ -52,6 +52,9 @@ struct GenerateOptions {
   std::optional<std::int32_t> context = {};  ///< limit of prompt plus canvas; absent: the model's context
   /// Stop texts: the answer ends before the first one. Only final text is searched.
   std::vector<std::string> stop = {};
+  /// What the answer must match, for models that fill masks or predict next tokens; at most one, at temperature 0. A
+  /// regular expression for the whole text, or a JSON Schema as text (docs/guide/structure.md).
+  std::optional<std::string> regex = {}, json_schema = {};
   std::optional<bool> compat = {};  ///< exact upstream behaviour where it differs from ours (docs/guide/decoding.md)
 
   MethodChoice decoder = {};    ///< which predictions become tokens
@@ -82,6 +85,7 @@ struct ResolvedOptions {
   std::uint64_t seed = 0;
   std::int32_t context = 0;  ///< limit of prompt plus canvas; at most the model's context
   std::vector<std::string> stop;
+  std::string regex, json_schema;  ///< empty: none
   bool compat = false;
   MethodChoice decoder, window, cache, suffix, smoothing;  ///< options: all that the method reads
   MethodChoice mode;                                       ///< no name: the model has one way of decoding

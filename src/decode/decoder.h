@@ -93,6 +93,10 @@ class Decoder {
   /// For decoders that review tokens before the window; nullptr: this one does not.
   virtual Reviser* reviser() { return nullptr; }
 
+  /// True if every edit commits a candidate's own token to its masked position, so that a constraint on the answer
+  /// holds (ConstraintGuide). Default: for decoders that do not revise.
+  virtual bool commits_candidates() const { return !revises(); }
+
   /// True if the decoder is defined for arg-max predictions only (temperature 0).
   virtual bool greedy() const { return false; }
 };

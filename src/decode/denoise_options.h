@@ -6,6 +6,7 @@
 #include "backend/latency_table.h"
 #include "base/rng.h"
 #include "base/types.h"
+#include "decode/constraint_guide.h"
 #include "decode/second_path.h"
 #include "decode/soft_masks.h"
 #include "decode/suffix.h"
@@ -26,7 +27,8 @@ struct DenoiseOptions {
   const LatencyTable* latency = nullptr;  ///< borrowed, for policies; nullptr: unknown
   Suffix suffix{};
   SmoothConfig smooth{};
-  SecondPathConfig second{};  ///< for decoders with a Reviser; not under guidance
+  ConstraintConfig constraint{};  ///< the window must not draft, and the decoder commits its candidates only
+  SecondPathConfig second{};      ///< for decoders with a Reviser; not under guidance
 };
 
 }  // namespace dllm

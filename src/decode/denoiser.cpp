@@ -41,9 +41,11 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       decoder_(std::move(method.decoder)),
       cursor_(std::move(method.window)),
       planner_(desc, std::move(method.cache), options_),
-      front_(planner_.keeps_front() ? desc.logit_shift : 0),
+      // A constraint needs the logits of every pass.
+      front_(planner_.keeps_front() && !options_.constraint.automaton ? desc.logit_shift : 0),
       drafts_(cursor_.drafts()),
       soft_masks_(options_.smooth),
+      guide_(options_.constraint),
       refresh_(options_.second, rules_) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
@@ -177,6 +179,7 @@ ScoreRequest Denoiser::request() const {
   if (without_mask_) request.rules.push_back({*desc_.mask, false, true});
   decoder_->configure(request);
   soft_masks_.configure(request);
+  guide_.configure(request);
   for (const TokenQuery& query : pass_.queries)
     request.queries.push_back({pass_.score_of(query.position), query.token});
   return request;
@@ -189,7 +192,8 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   }
   const PositionRange window = cursor_.range();
   front_.keep(pass_, window, scores[0]);
-  const std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
+  std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
+  DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
   const auto candidates = std::span(all).first(pass_.decided), drafted = std::span(all).subspan(pass_.decided);
   DenoiseStep step;
   step.window = window;

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "decode/cache_policy.h"
 #include "decode/canvas.h"
+#include "decode/constraint_guide.h"
 #include "decode/decoder.h"
 #include "decode/denoise_options.h"
 #include "decode/denoise_pass.h"
@@ -37,7 +38,7 @@ struct Method {
 /// many masks as before: decoders may also revise or mask again.
 ///
 /// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
-/// KeptFront, Drafts, SoftMasks and RefreshPath do nothing unless an option enables them.
+/// KeptFront, Drafts, SoftMasks, ConstraintGuide and RefreshPath do nothing unless an option enables them.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
@@ -88,6 +89,7 @@ class Denoiser {
   KeptFront front_;
   Drafts drafts_;
   SoftMasks soft_masks_;
+  ConstraintGuide guide_;
   RefreshPath refresh_;
 
   DenoisePass pass_;                    ///< the current one

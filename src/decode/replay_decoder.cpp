@@ -18,6 +18,7 @@ class ReplayDecoder final : public Decoder {
   std::vector<Position> wanted(const DecodeContext& context) override { return own_->wanted(context); }
   std::vector<TokenQuery> queries(const DecodeContext& context) override { return own_->queries(context); }
   bool greedy() const override { return own_->greedy(); }
+  bool commits_candidates() const override { return false; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     std::vector<Candidate> masked;

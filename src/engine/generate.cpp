@@ -16,8 +16,10 @@ std::uint64_t hash_ids(const std::vector<TokenId>& ids) {
 
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
                               const ResolvedOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
-                              std::stop_token stop, PassRunner* second, const CommitSchedule* replay) {
-  DLLM_TRY(const auto sequence, Sequence::start(backend, tokenizer, prompt, resolved, latency, second, {}, replay));
+                              std::stop_token stop, PassRunner* second, const CommitSchedule* replay,
+                              const ConstraintPtr& constraint) {
+  DLLM_TRY(const auto sequence,
+           Sequence::start(backend, tokenizer, prompt, resolved, latency, second, {.constraint = constraint}, replay));
   const auto start = std::chrono::steady_clock::now();
   bool cancelled = false;
   for (;;) {

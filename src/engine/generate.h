@@ -11,18 +11,19 @@
 #include "decode/second_path.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
+#include "engine/constraint.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
 /// One request on one backend: builds the method, runs the loop, reports every step. May be null: `tokenizer` (no
 /// text), `latency` (the cost of steps is unknown), `second` (no second path) and `replay` (the method chooses what is
-/// committed; otherwise see check_replayed()). `resolved` comes from resolve_options(). Errors: kUsage (too long for
-/// the context), kResource.
+/// committed; otherwise see check_replayed()). `resolved` comes from resolve_options(). `constraint`: of
+/// `resolved` (Constraints::get). Errors: kUsage (too long for the context), kResource.
 Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
                               const ResolvedOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
                               std::stop_token stop, PassRunner* second = nullptr,
-                              const CommitSchedule* replay = nullptr);
+                              const CommitSchedule* replay = nullptr, const ConstraintPtr& constraint = {});
 
 /// Many requests, at most `batch` of them in one forward pass: finished ones leave and the next ones join. Each answer
 /// equals generate()'s, because no sequence's results depend on the others in its batch. `on_answer` is called for each
@@ -34,7 +35,8 @@ Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokeniz
                                                  const ResolvedOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
                                                  std::stop_token stop, PassRunner* second = nullptr,
-                                                 std::span<const CommitSchedule> replays = {});
+                                                 std::span<const CommitSchedule> replays = {},
+                                                 const ConstraintPtr& constraint = {});
 
 /// FNV-1a over the little-endian ids: the hash in the final line.
 std::uint64_t hash_ids(const std::vector<TokenId>& ids);

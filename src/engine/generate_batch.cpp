@@ -91,13 +91,14 @@ Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokeniz
                                                  const ResolvedOptions& resolved, const LatencyTable* latency,
                                                  std::int32_t batch, const AnswerCallback& on_answer,
                                                  std::stop_token stop, PassRunner* second,
-                                                 std::span<const CommitSchedule> replays) {
+                                                 std::span<const CommitSchedule> replays,
+                                                 const ConstraintPtr& constraint) {
   Batch rounds(backend, on_answer, prompts.size());
   std::size_t next = 0;
   while (!stop.stop_requested() && !rounds.ended()) {
     for (; next < prompts.size() && rounds.active() < static_cast<std::size_t>(batch); ++next) {
-      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency, second, {},
-                                      replays.empty() ? nullptr : &replays[next]);
+      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency, second,
+                                      {.constraint = constraint}, replays.empty() ? nullptr : &replays[next]);
       if (!sequence) return with_index(std::move(sequence).error(), next);
       rounds.join(next, *std::move(sequence));
     }

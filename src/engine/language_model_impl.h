@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "dllm/model.h"
 #include "engine/backends.h"
+#include "engine/constraint.h"
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/method.h"
@@ -33,6 +34,7 @@ struct LanguageModel::Impl {
   bool special_content = false;  ///< see set_special_content()
   std::mutex mutex;              ///< a backend runs one forward at a time
   Log log;
+  Constraints constraints;
   std::map<int, std::unique_ptr<PassRunner>> second_paths;  ///< by threads; guarded by mutex
   std::map<std::string, LatencyTable, std::less<>>
       latency_tables;  ///< by the window option `latency`; guarded by mutex
@@ -57,11 +59,12 @@ struct LanguageModel::Impl {
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
+    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
     DLLM_TRY(PassRunner* const second, second_path(resolved));
     return checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency, on_step,
-                                  std::move(stop), second));
+                                  std::move(stop), second, nullptr, constraint));
   }
 
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
@@ -82,11 +85,12 @@ struct LanguageModel::Impl {
                                                    const AnswerCallback& on_answer, std::stop_token stop) {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
+    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
     DLLM_TRY(PassRunner* const second, second_path(resolved));
     return checked(dllm::generate_batch(*running.backend, model->tokenizer(), prompts, resolved, latency, batch,
-                                        on_answer, std::move(stop), second));
+                                        on_answer, std::move(stop), second, {}, constraint));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.

@@ -54,7 +54,8 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
     DLLM_CHECK_OK(
         Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
-    made.push_back({0, std::move(requests[i]), std::move(resolved)});
+    DLLM_TRY(ConstraintPtr constraint, model.constraints.get(resolved, model.model->desc(), model.model->tokenizer()));
+    made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
   // A request slot that is free in the next round does not add to the queue's capacity.
@@ -162,8 +163,9 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   const std::lock_guard lock(model.mutex);
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
   DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
-  DLLM_TRY(job.sequence, Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt,
-                                         job.resolved, latency, second, {job.request.suffix, job.request.form}));
+  DLLM_TRY(job.sequence,
+           Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt, job.resolved, latency,
+                           second, {job.request.suffix, job.request.form, job.constraint}));
   return {};
 }
 

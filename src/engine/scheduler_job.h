@@ -14,6 +14,7 @@ struct SchedulerJob {
   RequestId id = 0;
   ScheduledRequest request;
   ResolvedOptions resolved;
+  ConstraintPtr constraint{};  ///< null: none
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
   std::unique_ptr<Sequence> sequence{};  ///< null while waiting
   std::size_t first = 0, count = 0;      ///< its steps in the round's batch

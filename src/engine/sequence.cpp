@@ -63,7 +63,7 @@ Position needed_capacity(const ModelDesc& desc, std::size_t prompt, const Resolv
 }
 
 /// What a form asks of the options. Its given tokens are checked as a suffix is.
-Expected<void> check_form(const ResolvedOptions& resolved, const GivenTokens& given) {
+Expected<void> check_form(const ResolvedOptions& resolved, const Given& given) {
   if (static_cast<std::size_t>(resolved.length) != given.form.size())
     return Error{
         ErrorCode::kUsage,
@@ -72,6 +72,7 @@ Expected<void> check_form(const ResolvedOptions& resolved, const GivenTokens& gi
   if (!given.suffix.empty()) return Error{ErrorCode::kUsage, "a form ends with its own text", "suffix", ""};
   if (std::count(given.form.begin(), given.form.end(), -1) == 0)
     return Error{ErrorCode::kUsage, "the form has nothing to fill", "form", ""};
+  if (is_constrained(resolved)) return constraint_error(resolved, "a form says by itself how the answer looks");
   if (!resolved.stop.empty())
     return Error{ErrorCode::kUsage, "a form is filled to its end", "--stop", "leave the option out"};
   if (resolved.defer_eos)
@@ -80,7 +81,7 @@ Expected<void> check_form(const ResolvedOptions& resolved, const GivenTokens& gi
 }
 
 /// Whether text can be given: the model must see it, and the method must not change it.
-Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolved, const GivenTokens& given) {
+Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolved, const Given& given) {
   std::vector<TokenId> suffix = given.suffix;
   if (!given.form.empty()) DLLM_CHECK_OK(check_form(resolved, given));
   std::copy_if(given.form.begin(), given.form.end(), std::back_inserter(suffix), [](TokenId id) { return id != -1; });
@@ -126,8 +127,9 @@ Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas ca
 }  // namespace
 
 Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
-                               const ResolvedOptions& resolved, const GivenTokens& given) {
+                               const ResolvedOptions& resolved, const Given& given) {
   DLLM_CHECK_OK(check_request(desc, prompt, resolved, given.suffix.size()));
+  DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (!given.suffix.empty() || !given.form.empty()) DLLM_CHECK_OK(check_given(desc, resolved, given));
   const Position capacity = needed_capacity(desc, prompt.size(), resolved, given.suffix.size());
   if (capacity <= desc.context_length) return {};
@@ -139,8 +141,8 @@ Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>
 
 Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
                                                     const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
-                                                    const LatencyTable* latency, PassRunner* second,
-                                                    const GivenTokens& given, const CommitSchedule* replay) {
+                                                    const LatencyTable* latency, PassRunner* second, const Given& given,
+                                                    const CommitSchedule* replay) {
   const ModelDesc& desc = backend.desc();
   DLLM_CHECK_OK(check(desc, prompt, resolved, given));
   const std::vector<TokenId>& suffix = given.suffix;
@@ -183,6 +185,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     method.decoder = make_replay_decoder(std::move(method.decoder), *replay, desc);
   }
   DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency));
+  DLLM_TRY(denoise.constraint, constraint_config(resolved, given.constraint, replay != nullptr));
   // Text may be given after any token.
   if (!given.form.empty()) denoise.stop_ids.clear();
   if (const auto path = second_path_of(*method.decoder); path && second != nullptr) {
@@ -294,7 +297,8 @@ Generation Sequence::finish(bool cancelled, double seconds) {
     result_.text.resize(std::min(stop_text->at, result_.text.size()));
     result_.stop_text = *stop_text->text;
   }
-  const bool filled = !form_.empty() && canvas.masked_count() == 0;
+  // A constrained answer is complete wherever it ends.
+  const bool filled = (!form_.empty() || is_constrained(result_.options)) && canvas.masked_count() == 0;
   const bool stops = filled || stop_text.has_value() || (stop_position() && *stop_position() < asked);
   if (!form_.empty()) result_.slots = slot_texts();
   result_.finish = stops && (!cancelled || stopped_ || filled) ? FinishReason::kStop

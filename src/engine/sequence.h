@@ -17,14 +17,16 @@
 #include "decode/replay_decoder.h"
 #include "decode/second_path.h"
 #include "dllm/generate.h"
+#include "engine/constraint.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
-/// Tokens of the canvas that are given and never change; the model sees them from the first step on.
-struct GivenTokens {
+/// What is given of an answer. The tokens never change, and the model sees them from the first step on.
+struct Given {
   std::vector<TokenId> suffix{};  ///< after the answer
   std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
+  ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
 };
 
 /// One request while it is denoised: its caches, its loop, and the records for the result. The caller owns the batch:
@@ -33,7 +35,7 @@ class Sequence {
  public:
   /// The checks of start(), without starting. Errors: kUsage; kUnsupported (given tokens).
   static Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
-                              const ResolvedOptions& resolved, const GivenTokens& given = {});
+                              const ResolvedOptions& resolved, const Given& given = {});
 
   /// `tokenizer` may be null (no text), and so may `latency` and `second`. `resolved` comes from resolve_options(). All
   /// are borrowed. `replay`: which pass commits what, instead of the method's choice; null: the method chooses. Errors:
@@ -41,8 +43,7 @@ class Sequence {
   static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
                                                    const LatencyTable* latency, PassRunner* second = nullptr,
-                                                   const GivenTokens& given = {},
-                                                   const CommitSchedule* replay = nullptr);
+                                                   const Given& given = {}, const CommitSchedule* replay = nullptr);
 
   /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final.
   std::span<const SequenceStep> prepare();
@@ -91,7 +92,7 @@ class Sequence {
   Loop loop_;
   std::vector<std::string> stop_texts_;
   bool stopped_ = false;       ///< by a stop text
-  std::vector<TokenId> form_;  ///< see GivenTokens
+  std::vector<TokenId> form_;  ///< see Given
   Position length_ = 0;        ///< requested positions; the canvas may end after them
   std::int32_t pass_ = 0;      ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;

@@ -27,7 +27,7 @@ const std::vector<Advice>& advices() {
        "there are no penalties; --temp, --top-k and --top-p change what is drawn"},
       {{"--min-p", "--typical", "--xtc-probability", "--mirostat", "--samplers", "--sampling-seq"},
        "there is no such sampler; --temp, --top-k and --top-p change what is drawn"},
-      {{"--grammar", "--grammar-file", "-j", "--json-schema"}, "grammars are not supported yet"},
+      {{"--grammar", "--grammar-file"}, "give --json-schema, or --regex: context-free grammars are not supported"},
       {{"--jinja", "--no-jinja"}, "chat templates are always rendered; --raw leaves them out"},
       {{"-cnv", "--conversation"}, "dllm chat is the conversation, dllm run the single answer"},
       {{"-i", "--interactive", "-if", "--interactive-first"}, "give dllm chat"},

@@ -23,6 +23,7 @@ std::string value_name(const OptionInfo& info) {
     case OptionType::kNumber:
       return "X";
     case OptionType::kText:
+      return "TEXT";
     case OptionType::kChoice:
       return "NAME";
   }

@@ -46,6 +46,7 @@ class Credit : public Decoder {
   explicit Credit(const CreditOptions& config) : config_(config) {}
 
   bool greedy() const override { return true; }
+  bool commits_candidates() const override { return false; }  // credit may choose an earlier prediction
 
   std::vector<TokenQuery> queries(const DecodeContext& context) override {
     std::vector<TokenQuery> result;

@@ -1,0 +1,151 @@
+#include "engine/constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "constrain/best_path.h"
+#include "constrain/dfa.h"
+#include "constrain/json_schema.h"
+#include "constrain/regex.h"
+#include "engine/method.h"
+
+namespace dllm {
+namespace {
+
+constexpr std::size_t kMostKnown = 16;
+constexpr std::int32_t kLongestSearch = 4096;  ///< for the fewest tokens, in an error
+
+std::string_view flag_of(const ResolvedOptions& resolved) {
+  return resolved.regex.empty() ? "--json-schema" : "--regex";
+}
+
+Error at_flag(Error error, std::string_view flag) {
+  error.where = fmt::format("{}{}{}", flag, error.where.empty() ? "" : " ", error.where);
+  return error;
+}
+
+Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved) {
+  DLLM_TRY(const constrain::PatternPtr pattern, resolved.regex.empty() ? constrain::parse_schema(resolved.json_schema)
+                                                                       : constrain::parse_regex(resolved.regex));
+  return constrain::compile(*pattern);
+}
+
+/// Tokens that may be written, and those that end the answer. The mask is neither.
+Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer) {
+  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved));
+  std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
+  for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
+    if (!tokenizer.is_control(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
+  std::vector<TokenId> stops = desc.stop_ids;
+  if (resolved.suppress_eos) {
+    std::erase(stops, desc.eos.value_or(-1));
+    if (desc.eos) tokens[static_cast<std::size_t>(*desc.eos)] = {};
+  }
+  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops));
+  return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
+}
+
+/// An answer of this length must be able to hold an accepted text.
+Expected<void> check_length(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton) {
+  constrain::PathFinder finder(automaton);
+  if (finder.fits(resolved.length)) return {};
+  const auto fewest = finder.fewest_tokens(kLongestSearch);
+  if (!fewest)
+    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
+  if (*fewest <= resolved.length)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("no such text has exactly {} tokens, and none ends an answer before", resolved.length),
+                 std::string(flag_of(resolved)), ""};
+  return Error{ErrorCode::kUsage,
+               fmt::format("such a text needs at least {} tokens, and the answer has {}", *fewest, resolved.length),
+               "--predict", fmt::format("give at least {}", *fewest)};
+}
+
+/// Options that would choose other tokens than the constraint's.
+Expected<void> check_options(const ResolvedOptions& resolved) {
+  const auto refuse = [](const char* what, const char* flag) {
+    return Error{ErrorCode::kUsage, what, flag, "leave the option out"};
+  };
+  if (!resolved.regex.empty() && !resolved.json_schema.empty())
+    return refuse("an answer follows one of an expression and a schema", "--regex");
+  if (resolved.temperature > 0)
+    return refuse("a constrained answer is the most probable one: nothing is drawn", "--temperature");
+  if (resolved.top_k > 0 || resolved.top_p < 1)
+    return refuse("a constrained answer is the most probable one: nothing is drawn",
+                  resolved.top_k > 0 ? "--top-k" : "--top-p");
+  if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
+  if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
+  if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");
+  if (resolved.compat) return refuse("no reference implementation has constraints", "--compat");
+  return {};
+}
+
+}  // namespace
+
+Error constraint_error(const ResolvedOptions& resolved, std::string what) {
+  return {ErrorCode::kUsage, std::move(what), std::string(flag_of(resolved)), "leave the option out"};
+}
+
+Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, const ConstraintPtr& automaton,
+                                             bool replayed) {
+  if (!is_constrained(resolved)) return ConstraintConfig();
+  if (replayed) return constraint_error(resolved, "a replay commits what was recorded, not what is accepted");
+  if (!automaton) return constraint_error(resolved, "answers are not constrained here");
+  return ConstraintConfig{automaton, resolved.length};
+}
+
+Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc& desc) {
+  if (!is_constrained(resolved)) return {};
+  const std::string flag(flag_of(resolved));
+  if (desc.canvas.length > 0)
+    return Error{ErrorCode::kUnsupported, "the model refines whole canvases, and a constraint is for masks", flag, ""};
+  if (!desc.modes.empty())
+    return Error{ErrorCode::kUnsupported, "the model's ways of decoding draft and verify, and know no constraint", flag,
+                 ""};
+  DLLM_CHECK_OK(check_options(resolved));
+  DLLM_TRY(const Method method, make_method(resolved, desc));
+  if (!method.decoder->commits_candidates())
+    return Error{ErrorCode::kUsage,
+                 fmt::format("'{}' may commit or revise other tokens than the constraint's", resolved.decoder.name),
+                 "--algorithm", "give one that does not, as threshold or low-confidence"};
+  if (method.window->drafts().acceptance == DraftAcceptance::kInstant)
+    return Error{ErrorCode::kUsage, "drafts that are accepted without a check may break the constraint",
+                 "--draft-acceptance", "give recheck"};
+  return {};
+}
+
+Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
+                                         const Tokenizer* tokenizer) {
+  if (!is_constrained(resolved)) return ConstraintPtr();
+  DLLM_CHECK_OK(check_constraint(resolved, desc));
+  if (tokenizer == nullptr)
+    return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
+  const std::string key =
+      fmt::format("{} {} {}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex, resolved.json_schema);
+  ConstraintPtr found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find(recent_, key, &Known::key);
+    if (known != recent_.end()) {
+      recent_.splice(recent_.begin(), recent_, known);
+      found = known->automaton;
+    }
+  }
+  if (!found) {
+    auto built = build(resolved, desc, *tokenizer);
+    if (!built) return at_flag(std::move(built).error(), flag_of(resolved));
+    found = *std::move(built);
+    const std::lock_guard lock(mutex_);
+    recent_.push_front({key, found});
+    if (recent_.size() > kMostKnown) recent_.pop_back();
+  }
+  DLLM_CHECK_OK(check_length(resolved, *found));
+  return found;
+}
+
+}  // namespace dllm
