@@ -8,6 +8,7 @@
 #include <cctype>
 #include <set>
 
+#include "base/input_file.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -85,6 +86,15 @@ void add_generate_flags(Flags& flags, GenerateOptions& options) {
              .value = "TEXT",
              .help = "end the answer before this text; may be repeated",
              .apply = into(options.stop)});
+  flags.add({.names = {"--json-schema-file", "-jf"},
+             .value = "FILE",
+             .help = "read the JSON Schema of --json-schema from a file",
+             .takes_path = true,
+             .apply = [&options](const std::string& path) -> Expected<void> {
+               DLLM_TRY(const std::string text, read_input(path, kMostTextBytes));
+               return options.set("json_schema", text);
+             },
+             .rare = true});
   std::vector<std::string> presets;
   for (const PresetInfo& preset : all.presets) presets.push_back(preset.name);
   flags.add({.names = {"--preset"},
