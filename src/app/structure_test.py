@@ -46,7 +46,7 @@ class Verb(CliCase):
         self.assertIn("--temperature", self.fails(2, "run", "x", "--regex", "a", "--temp", "1"))
         self.assertIn("--regex", self.fails(2, "infill", "a[[2]]", "--regex", "a"))
         self.assertIn("constrained", self.fails(2, "bench", "generate", "--regex", "a"))
-        self.fails(2, "run", "x", "-jf", "/nonexistent/schema.json")
+        self.fails(3, "run", "x", "-jf", "/nonexistent/schema.json")
 
 
 if __name__ == "__main__":
