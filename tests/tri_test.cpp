@@ -11,6 +11,9 @@
 #include <sstream>
 
 #include "dllm/model.h"
+#include "model/source.h"
+#include "model/testing/hf_directory.h"
+#include "quant/convert.h"
 #include "shared_data.h"
 
 namespace dllm {
@@ -152,6 +155,68 @@ TEST(TriSpeculation, SaysWhatAutoregressionSays) {
   std::printf("%lld answers, %.2f tokens per round\n", static_cast<long long>(compared),
               static_cast<double>(tokens) / static_cast<double>(rounds));
   EXPECT_GT(tokens, 2 * rounds) << "a trained model's drafts are right more often than not";
+}
+
+/// The model as a file of this type; without a head, it predicts the same token everywhere.
+std::string copy_of_tri(const test::TempDirectory& directory, const std::string& type, bool head) {
+  auto source = open_source(kModel);
+  std::vector<std::byte> zeros;
+  for (SourceTensor& tensor : source->tensors)
+    if (!head && tensor.name == "output.weight") {
+      zeros.resize(tensor.data.size());
+      tensor.data = zeros;
+      tensor.mapped = false;
+    }
+  WriteOptions options;
+  options.type = type;
+  const std::string path = directory.file(type + (head ? ".gguf" : "-zeros.gguf"));
+  const auto written = write_model(*source, options, path);
+  EXPECT_TRUE(written) << written.error().message();
+  return path;
+}
+
+TEST(TriSpeculation, AnotherModelMayDraft) {
+  const test::TempDirectory directory;
+  const auto prompts = tri_prompts(kSanitizedRun ? 1 : 4);
+  const auto all = [](std::size_t) { return true; };
+  const auto plain = tri(false, "");
+  ASSERT_TRUE(plain);
+  for (const double temperature : {0.0, 0.8}) {
+    const auto ar = answers_of(*plain, prompts, tri_options("ar", temperature), all);
+    for (const bool head : {true, false}) {
+      LoadOptions load;
+      load.draft_model = copy_of_tri(directory, head ? "Q4_0" : "F16", head);
+      const auto model = LanguageModel::load(kModel, load);
+      ASSERT_TRUE(model) << model.error().message();
+      const auto drafted = answers_of(*model, prompts, tri_options("self-speculation", temperature), all);
+      std::int64_t rounds = 0, tokens = 0;
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        EXPECT_EQ(drafted[i].ids, ar[i].ids) << prompts[i][0].content;
+        rounds += drafted[i].stats.rounds, tokens += drafted[i].stats.round_tokens;
+      }
+      if (head) {
+        EXPECT_GT(tokens, 4 * rounds);
+      } else if (temperature == 0) {
+        EXPECT_LT(tokens, 2 * rounds) << "nothing is learnt from a head of zeros";
+      }
+    }
+  }
+}
+
+TEST(TriSpeculation, OnlyTheSameNetworkDrafts) {
+  const auto error = [](const std::string& model, const std::string& drafts, const std::string& numerics = "") {
+    LoadOptions load;
+    load.draft_model = drafts;
+    load.numerics = numerics;
+    const auto loaded = LanguageModel::load(model, load);
+    return loaded ? std::string() : loaded.error().message();
+  };
+  const std::string llada = DLLM_SOURCE_DIR "/models/harder-llada-f16.gguf";
+  EXPECT_NE(error("", kModel).find("makes no drafts"), std::string::npos);
+  EXPECT_NE(error(kModel, llada).find("cannot draft for"), std::string::npos);
+  EXPECT_NE(error(kModel, kModel, "bf16").find("--draft-model"), std::string::npos);
+  EXPECT_NE(error(kModel, "nowhere.gguf").find("nowhere.gguf"), std::string::npos);
+  EXPECT_EQ(error(kModel, kModel), "");
 }
 
 }  // namespace

@@ -21,8 +21,6 @@ Expected<ModelSource> open_or_embedded(const std::string& path) {
   return source_from_gguf(std::move(file));
 }
 
-namespace {
-
 Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& options) {
   std::vector<AdapterRequest> requests;
   for (const auto& [texts, drafts_only] : {std::pair(&options.lora, false), std::pair(&options.lora_draft, true)})
@@ -32,8 +30,6 @@ Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& option
     }
   return requests;
 }
-
-}  // namespace
 
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));

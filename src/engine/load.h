@@ -4,6 +4,8 @@
 #include <string>
 
 #include "dllm/error.h"
+#include "dllm/model.h"
+#include "model/adapter.h"
 #include "model/source.h"
 
 /// The steps of LanguageModel::load, for code that needs the parts: benchmarks, tools.
@@ -11,6 +13,9 @@ namespace dllm {
 
 /// A GGUF file or a Hugging Face directory; empty: the embedded model.
 Expected<ModelSource> open_or_embedded(const std::string& path);
+
+/// The adapters that the options name. Errors: kUsage.
+Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& options);
 
 /// Distinguishes a model file from others, and from later versions of itself, without reading it.
 struct SourceIdentity {

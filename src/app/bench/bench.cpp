@@ -189,6 +189,12 @@ class Bench final : public Verb {
                .takes_path = true,
                .apply = into(model_flags_.load.weight_cache),
                .rare = true});
+    flags.add({.names = {"--draft-model"},
+               .value = "PATH",
+               .help = "model that makes the drafts, as in dllm run",
+               .takes_path = true,
+               .apply = into(model_flags_.load.draft_model),
+               .rare = true});
   }
 
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }

@@ -42,7 +42,9 @@ const std::vector<Advice>& advices() {
        "dllm chat drops the oldest turns when the context is full"},
       {{"--lora-scaled"}, "give --lora FILE:SCALE"},
       {{"--control-vector"}, "control vectors are not supported"},
-      {{"-md", "--model-draft", "--draft"}, "a diffusion model drafts for itself: --window lookahead"},
+      {{"-md", "--model-draft", "--draft"},
+       "a diffusion model drafts for itself (--window lookahead, --mode self-speculation); --draft-model is its "
+       "cheaper copy"},
       {{"-mu", "--model-url"}, "give -hf ORG/MODEL, or download the file and give -m"},
       {{"--mmproj"}, "images are not supported"},
       {{"--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale", "--yarn-orig-ctx"},

@@ -34,6 +34,13 @@ void add_adapters(Flags& flags, LoadOptions& load) {
              .takes_path = true,
              .apply = into(load.lora_draft),
              .rare = true});
+  flags.add({.names = {"--draft-model"},
+             .value = "PATH",
+             .help = "the same model in a cheaper quantization, which makes the drafts of --mode self-speculation",
+             .default_text = "the model itself",
+             .takes_path = true,
+             .apply = into(load.draft_model),
+             .rare = true});
 }
 
 void add_backend(Flags& flags, LoadOptions& load) {

@@ -13,11 +13,20 @@
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"
 #include "engine/backend/numerics.h"
+#include "engine/draft_backend.h"
 #include "engine/load.h"
 #include "engine/second_path_runner.h"
 
 namespace dllm {
 namespace {
+
+/// The type that the name is of; kAuto: of none.
+CpuKvType kv_type_of(std::string_view name) {
+  if (name == "f32") return CpuKvType::kF32;
+  if (name == "f16") return CpuKvType::kF16;
+  if (name == "bf16") return CpuKvType::kBF16;
+  return name == "q8_0" ? CpuKvType::kQ8_0 : CpuKvType::kAuto;
+}
 
 /// Values of the names in `options`.
 Expected<CpuOptions> cpu_options(const LoadOptions& options) {
@@ -27,18 +36,10 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
                  ""};
   cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
   cpu.isa = options.isa;
-  if (options.cache_type == "f32") {
-    cpu.kv = CpuKvType::kF32;
-  } else if (options.cache_type == "f16") {
-    cpu.kv = CpuKvType::kF16;
-  } else if (options.cache_type == "bf16") {
-    cpu.kv = CpuKvType::kBF16;
-  } else if (options.cache_type == "q8_0") {
-    cpu.kv = CpuKvType::kQ8_0;
-  } else if (!options.cache_type.empty()) {
+  cpu.kv = kv_type_of(options.cache_type);
+  if (cpu.kv == CpuKvType::kAuto && !options.cache_type.empty())
     return Error{ErrorCode::kUsage, fmt::format("unknown cache type '{}'", options.cache_type), "--cache-type",
                  "known: f32, f16, bf16, q8_0"};
-  }
   if (options.activations == "int8") {
     cpu.activations = CpuActivations::kInt8;
   } else if (options.activations == "f32") {
@@ -88,6 +89,34 @@ Expected<RunningBackend> make_cpu(const Model& model, const std::string& path, c
   return run_on_cpu(model, path, options, log);
 }
 
+/// Lets --draft-model compute the drafts. A weight cache of its own only if caches are named after their models.
+Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOptions cpu, const Log& log,
+                          RunningBackend& running) {
+  const auto& own = static_cast<const CpuBackend&>(*running.backend);
+  DLLM_TRY(auto source, open_or_embedded(options.draft_model));
+  DLLM_TRY(const auto adapters, adapter_requests(options));
+  DLLM_TRY(const std::shared_ptr<const Model> drafts, Model::load(std::move(source), log, adapters));
+  DLLM_CHECK_OK(check_draft_model(model.desc(), drafts->desc()));
+  cpu.isa = own.isa();
+  cpu.kv = kv_type_of(own.kv_type());
+  cpu.weight_cache = {};
+  cpu.profile = nullptr;  // it counts the operators of one graph
+  if (options.weight_cache == "auto") {
+    DLLM_TRY(cpu.weight_cache, weight_cache_options(options.draft_model, options, log));
+    cpu.weight_cache.check_source = [drafts, path = options.draft_model] { return check_unreplaced(*drafts, path); };
+  }
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
+           CpuBackend::create(
+               drafts->desc(), [drafts](StepShape shape) { return drafts->build(shape); }, drafts->weights(), cpu));
+  running.check = [first = std::move(running.check), drafts, other = backend.get()]() -> Expected<void> {
+    DLLM_CHECK_OK(first());
+    DLLM_CHECK_OK(drafts->check());
+    return other->check();
+  };
+  running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
+  return {};
+}
+
 }  // namespace
 
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
@@ -117,6 +146,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   };
   running.check = [cpu_backend = backend.get()] { return cpu_backend->check(); };
   running.backend = std::move(backend);
+  if (!options.draft_model.empty()) DLLM_CHECK_OK(add_drafts(model, options, std::move(cpu), log, running));
   return running;
 }
 

@@ -18,7 +18,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
        {Unread{options.threads != 0, "--threads"}, Unread{!options.isa.empty(), "--isa"},
         Unread{!options.cache_type.empty(), "--cache-type"}, Unread{!options.activations.empty(), "--activations"},
         Unread{!options.arithmetic.empty(), "--arithmetic"}, Unread{!options.weight_cache.empty(), "--weight-cache"},
-        Unread{!options.numerics.empty(), "--numerics"}})
+        Unread{!options.draft_model.empty(), "--draft-model"}, Unread{!options.numerics.empty(), "--numerics"}})
     if (one.given)
       return Error{ErrorCode::kUsage,
                    "the simulated device takes its arithmetic from its profile, and runs on one thread", one.flag,
