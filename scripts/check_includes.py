@@ -36,7 +36,7 @@ ALLOWED: dict[str, list[str]] = {
     "decode": ["backend", "constrain", "model", "base"],
     "engine": ["decode", "npu", "cpu", "backend", "model", "constrain", "text", "format", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
-    "serve": ["eval", "engine", "text", "base"],
+    "serve": ["eval", "engine", "constrain", "text", "base"],
     "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu", "cpu", "backend", "model", "graph", "text", "format",
             "numerics", "base"],
 }

@@ -40,7 +40,7 @@ class Refusals(ServeCase):
         error = self.refused(400, chat, {"messages": QUESTION, "algorithm": "low-confidence", "threshold": 0.5},
                              "threshold")
         self.assertIn("margin", error["message"])
-        for field, value in (("frequency_penalty", 1), ("response_format", {"type": "json_object"}), ("n", 0),
+        for field, value in (("frequency_penalty", 1), ("response_format", "json"), ("n", 0),
                              ("tools", [{"type": "function", "function": {"name": "f"}}]),
                              ("tool_choice", "required"), ("latency", "/etc/passwd"), ("temperature", "hot"),
                              ("refresh_threads", 2), ("max_tokens", 0), ("logit_bias", {"5": 1}), ("stop", [""])):

@@ -1,4 +1,4 @@
-"""Answers of a given structure: --regex and --json-schema.
+"""Answers of a given structure: --regex and --json-schema, and the fields of the server.
 
     python3 structure_test.py PATH/TO/dllm [unittest arguments]
 """
@@ -8,6 +8,7 @@ import re
 import unittest
 
 from cli_case import CliCase
+from serve_case import ServeCase
 
 QUESTION = "Dan has 7 apples and eats 3 of them. How many are left?"
 SCHEMA = {
@@ -47,6 +48,81 @@ class Verb(CliCase):
         self.assertIn("--regex", self.fails(2, "infill", "a[[2]]", "--regex", "a"))
         self.assertIn("constrained", self.fails(2, "bench", "generate", "--regex", "a"))
         self.fails(3, "run", "x", "-jf", "/nonexistent/schema.json")
+
+
+CHAT = "/v1/chat/completions"
+ASKED = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 64}
+
+
+def of_schema(schema):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}}
+
+
+class Server(ServeCase):
+    def content(self, **fields):
+        reply = self.server.post(CHAT, {**ASKED, **fields})
+        self.assertEqual(reply.status, 200, reply.json)
+        self.assertEqual(reply.json["choices"][0]["finish_reason"], "stop")
+        return reply.json["choices"][0]["message"]["content"]
+
+    def test_schemas(self):
+        text = self.content(**of_schema(SCHEMA))
+        self.assertEqual(list(json.loads(text))[:2], ["answer", "unit"], "in the order of the schema")
+        for same in ({"json_schema": SCHEMA}, {"guided_json": SCHEMA}, {"guided_json": json.dumps(SCHEMA)}):
+            self.assertEqual(self.content(**same), text)
+        self.assertIsInstance(json.loads(self.content(response_format={"type": "json_object"})), dict)
+        plain = self.content(max_tokens=24)
+        for neutral in ({"response_format": {"type": "text"}}, {"json_schema": {}}, {"response_format": None}):
+            self.assertEqual(self.content(max_tokens=24, **neutral), plain)
+
+    def test_expressions_and_choices(self):
+        for field in ("regex", "guided_regex"):
+            self.assertIsNotNone(re.fullmatch("[0-9]+ (apples|pens)", self.content(**{field: "[0-9]+ (apples|pens)"})))
+        choices = ["it is (4)", "none?", "a|b", "\\"]
+        self.assertIn(self.content(guided_choice=choices), choices)
+
+    def test_streams_are_prefixes(self):
+        whole = self.content(**of_schema(SCHEMA))
+        chunks = [data for name, data in self.server.events(CHAT, {**ASKED, **of_schema(SCHEMA)})[:-1]]
+        self.assertEqual("".join(one["choices"][0]["delta"].get("content", "") for one in chunks), whole)
+
+    def test_other_routes(self):
+        body = {"prompt": QUESTION, "max_tokens": 64, **of_schema(SCHEMA)}
+        json.loads(self.server.post("/v1/completions", body).json["choices"][0]["text"])
+        form = {"type": "json_schema", "name": "answer", "schema": SCHEMA}
+        reply = self.server.post("/v1/responses", {"input": QUESTION, "max_output_tokens": 64, "text": {"format": form}}).json
+        json.loads(reply["output"][0]["content"][0]["text"])
+        self.assertEqual(reply["text"]["format"]["schema"], SCHEMA)
+        reply = self.server.post("/v1/messages", {**ASKED, "guided_json": SCHEMA}).json
+        json.loads(reply["content"][0]["text"])
+
+    def test_refusals_name_the_path(self):
+        place = "response_format.json_schema.schema"
+        for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}, ".properties.a.format"),
+                             ({"type": "integer", "multipleOf": 2}, ".multipleOf"), ([], ""),
+                             ({"allOf": [{"type": "null"}]}, ".allOf"),
+                             ({"type": "array", "items": {"$ref": "#"}}, ".items.$ref")):
+            self.refused(400, CHAT, {**ASKED, **of_schema(schema)}, place + path)
+        for wrong in ({"type": "xml"}, {}, [], "json", {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}},
+                      {"type": "json_schema", "json_schema": {"schema": SCHEMA, "other": 1}}):
+            error = self.refused(400, CHAT, {**ASKED, "response_format": wrong})
+            self.assertTrue(error["param"].startswith("response_format"), error)
+        self.refused(400, CHAT, {**ASKED, "json_schema": {"type": "x"}}, "json_schema.type")
+        self.refused(400, CHAT, {**ASKED, "guided_json": "{"}, "guided_json")
+        self.refused(400, CHAT, {**ASKED, "guided_choice": []}, "guided_choice")
+        self.refused(400, CHAT, {**ASKED, "guided_regex": "a", **of_schema(SCHEMA)}, "guided_regex")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", **of_schema(SCHEMA)}, "regex")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "temperature": 1}, "temperature")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
+        self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
+        self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "max_tokens": 1}, "length")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "revision"}, "algorithm")
+        self.refused(400, CHAT, {"messages": ASKED["messages"], "template": ["x", {"mask": 2}], "regex": "a"}, "regex")
+        tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "tools": [tool]})
+        self.refused(400, "/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "schema": {"not": {}}}}},
+                     "text.format.schema.not")
+        self.refused(400, "/v1/responses", {"input": "x", "text": {"verbosity": "low"}}, "text.verbosity")
 
 
 if __name__ == "__main__":

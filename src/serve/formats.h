@@ -14,6 +14,7 @@ std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, std::size_t p
 
 /// What a response repeats of its request.
 struct ResponseFacts {
+  Json text = {{"format", {{"type", "text"}}}};
   Json instructions, max_output_tokens, temperature, top_p, metadata;
   Json tools = Json::array(), tool_choice = "auto";
 };

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "engine/common_options.h"
 #include "engine/option_parts.h"
+#include "serve/structure.h"
 
 namespace dllm::serve {
 namespace {
@@ -48,14 +49,11 @@ constexpr Neutral kNeutral[] = {
     {"functions", "[[]]"},
     {"tool_choice", R"(["none", "auto", {"type": "auto"}, {"type": "none"}])"},
     {"function_call", R"(["none", "auto"])"},
-    {"response_format", R"([{"type": "text"}])"},
-    {"text", R"([{}, {"format": {"type": "text"}}])"},
     {"modalities", R"([["text"]])"},
     {"audio", "[]"},
     {"prediction", "[]"},
     {"web_search_options", "[]"},
     {"grammar", R"([""])"},
-    {"json_schema", "[{}]"},
     {"reasoning_effort", R"(["none"])"},
     {"reasoning", R"([{}, {"effort": "none"}])"},
     {"verbosity", R"(["medium"])"},
@@ -148,6 +146,7 @@ GenerateOptions over(const GenerateOptions& server, const GenerateOptions& asked
 Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& model, const ServerOptions& server) {
   constexpr std::size_t kMostStops = 16, kLongestStop = 512;
   GenerateOptions asked;
+  DLLM_CHECK_OK(read_structure(fields, asked));
   DLLM_TRY(asked.stop, fields.texts("stop", kMostStops));
   for (const std::string& stop : asked.stop)
     if (stop.empty() || stop.size() > kLongestStop)

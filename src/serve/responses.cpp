@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "serve/formats.h"
 #include "serve/request_options.h"
+#include "serve/structure.h"
 #include "serve/tool_forms.h"
 
 namespace dllm::serve {
@@ -121,7 +122,7 @@ class ResponsesFormat final : public AnswerFormat {
             {"reasoning", nullptr},
             {"store", false},
             {"temperature", facts_.temperature},
-            {"text", {{"format", {{"type", "text"}}}}},
+            {"text", facts_.text},
             {"tool_choice", facts_.tool_choice},
             {"tools", facts_.tools},
             {"top_p", facts_.top_p},
@@ -189,8 +190,11 @@ Expected<void> responses(const CallPtr& call) {
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
   DLLM_TRY(const GenerateOptions options, read_options(fields, call->api.model, call->api.options));
+  DLLM_CHECK_OK(check_tools_and_structure(options, tools.has_value()));
   if (const auto length = call->body.find("max_output_tokens"); length != call->body.end())
     facts.max_output_tokens = *length;
+  if (const auto text = call->body.find("text"); text != call->body.end() && text->is_object())
+    facts.text.update(*text);
   facts.temperature = options.temperature.value_or(0);
   facts.top_p = options.top_p.value_or(1);
   DLLM_TRY(const auto ids, conversation_ids(call->api, conversation, tools));

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "dllm/options.h"
+#include "serve/json.h"
+
+namespace dllm::serve {
+
+/// Reads the fields that give an answer a structure into `options`: `response_format` and `text.format` (OpenAI),
+/// `json_schema` (llama.cpp), `guided_json`, `guided_regex` and `guided_choice` (vLLM); `regex` is an option. Errors:
+/// kUsage, `where` is the path of the keyword in the request
+/// ("response_format.json_schema.schema.properties.age.format").
+Expected<void> read_structure(Fields& fields, GenerateOptions& options);
+
+/// Errors: kUsage, if the options ask for a structure in a request with tools.
+Expected<void> check_tools_and_structure(const GenerateOptions& options, bool tools);
+
+}  // namespace dllm::serve
