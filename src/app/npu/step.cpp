@@ -147,7 +147,8 @@ class NpuStep final : public Verb {
                                    .logits = true,
                                    .logit_bytes = compiled.device.numerics.logit_bytes,
                                    .gbps = gbps,
-                                   .queue = compiled.device.issue.queue}));
+                                   .queue = compiled.device.issue.queue,
+                                   .choices = step_.routing.choices}));
       total += schedule.total;
       for (const npu::ScheduledPhase& phase : schedule.phases)
         phases.push_back({{"name", phase.name},

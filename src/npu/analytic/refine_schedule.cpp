@@ -92,6 +92,7 @@ std::optional<double> RefineSchedule::part_cycles(const Device& device, const Wo
                           .logit_bytes = device.numerics.logit_bytes,
                           .gbps = gbps,
                           .queue = device.issue.queue,
+                          .choices = workload.choices,
                           .phases = false};
   const auto more = schedule_step(device, more_.with(refine_shape(workload)), load);
   if (!more) return std::nullopt;

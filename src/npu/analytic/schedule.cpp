@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/try.h"
 #include "npu/analytic/schedule_attention.h"
+#include "npu/analytic/schedule_experts.h"
+#include "npu/analytic/schedule_panels.h"
 #include "npu/analytic/schedule_shapes.h"
 #include "npu/analytic/vector_kernels.h"
 
@@ -21,8 +24,6 @@ class Scheduler {
       : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load), shapes_(graph, device.array) {}
 
   Expected<StepSchedule> run() {
-    weight_bytes_ = d_.numerics.weight_bytes;
-    kv_bytes_ = d_.numerics.kv_bytes;
     done_.resize(graph_.ops.size());
     bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
     if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
@@ -40,7 +41,7 @@ class Scheduler {
       }
       if (const auto* store = at<op::StoreKv>(i)) {
         // V after K, which was stored in a product's shadow; attention waits for it.
-        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * kv_bytes_ / bytes_per_cycle_;
+        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * d_.numerics.kv_bytes / bytes_per_cycle_;
         ++i;
         continue;
       }
@@ -63,8 +64,11 @@ class Scheduler {
   }
 
  private:
+  double cycles_per_weight() const { return d_.numerics.weight_bytes / bytes_per_cycle_; }
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
   const Value& value(ValueId id) const { return shapes_.value(id); }
+  const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }
+  bool given(WeightId id) const { return id != kNoId && weight(id).required; }
   std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
   double slabs(ValueId id) const { return shapes_.slabs(id); }
   bool wide(std::int64_t head_dim) const { return shapes_.wide(head_dim); }
@@ -78,31 +82,19 @@ class Scheduler {
   struct Product {
     std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
     int matrices = 1;
-    double tail = 0;        ///< accesses per row in the shadow of the last panel
-    double tail_alone = 0;  ///< cycles of all its rows after the product, where there is no next block
+    RowKernel tail = {};    ///< of its rows, in the shadow of the last panel
+    double tail_slabs = 0;  ///< of a row, 0: no such work
+    double together = 1;    ///< rows of such work that are interleaved
+    bool stored = false;    ///< results go to memory
   };
-
-  /// How a matrix is cut into panels of output lanes.
-  struct Panels {
-    std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
-    std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
-  };
-  Panels panels_of(std::int64_t n, std::int64_t k) const {
-    Panels p{.n = round_up(n, a_.blen), .k_tiles = ceil_div(k, a_.mlen), .panel = a_.vlen};
-    const std::int64_t room = weight_buffer_rows();
-    while (p.panel > a_.blen && (p.panel * p.k_tiles > room || p.panel / 2 >= p.n)) p.panel /= 2;
-    p.count = ceil_div(p.n, p.panel);
-    return p;
-  }
-  double panel_cycles(const Panels& p, std::int64_t lanes) const {
-    return static_cast<double>(lanes * p.k_tiles * a_.mlen) * weight_bytes_ / bytes_per_cycle_;
-  }
 
   /// The order of panels from memory: each is requested when the multiplication of the previous one begins.
   void list_panels() {
     const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
-      const Panels p = panels_of(n, k);
-      for (std::int64_t i = 0; i < p.count * matrices; ++i) loads_.push_back(panel_cycles(p, p.lanes(i / matrices)));
+      const Panels p(a_, weight_buffer_rows(d_), n, k);
+      largest_panel_ = std::max(largest_panel_, p.panel * p.k_tiles);
+      for (std::int64_t i = 0; i < p.count * matrices; ++i)
+        panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
     };
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (const auto* o = at<op::Linear>(i)) {
@@ -110,21 +102,16 @@ class Scheduler {
         list(lanes(o->out), lanes(o->x), two ? 2 : 1);
         if (two) ++i;
       } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
-        list(graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x), 1);
+        list(weight(head->weight).shape[1], lanes(head->x), 1);
+      } else if (at<op::Experts>(i) != nullptr) {
+        panels_.add_stop();
       }
     }
   }
-  /// The next panel's transfer, into the buffer whose product has finished.
-  void ask() {
-    if (asked_ == loads_.size()) return;
-    dma_ = std::max({dma_, buffer_free_[asked_ % 2], alone_until_}) + loads_[asked_];
-    there_[asked_++ % 2] = dma_;
-  }
-
   /// Panels stream through two buffers. A block of rows of a panel takes as long as the slower of its tiles and the
   /// concurrent accesses of vector SRAM.
   void product(const Product& p) {
-    const Panels shape = panels_of(p.n, p.k);
+    const Panels shape(a_, weight_buffer_rows(d_), p.n, p.k);
     const std::int64_t count = blocks(p.rows);
     const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
     if (count < 2) flush();
@@ -139,17 +126,20 @@ class Scheduler {
       const double arriving =
           d_.sram.matrix_ports > 1 ? 0 : static_cast<double>(lanes * shape.k_tiles) / static_cast<double>(count);
       const double array = tiles * a_.tile_cycles + arriving;
-      const double own = tiles * operand_rows + static_cast<double>(lanes);
+      const double own =
+          tiles * operand_rows + static_cast<double>(lanes + (p.stored ? ceil_div(lanes * a_.blen, a_.vlen) : 0));
+      free_ports_ = std::max(0.0, 1 - own / (array * ports()));
       const double issue = 2 * tiles;  // pointers of x and of the weights
       const bool last = i + 1 == p.matrices * shape.count;
-      ask();
+      panels_.ask(alone_until_);
       double time = 0, block = 0;
       for (std::int64_t b = 0; b < count; ++b) {
-        double shadow = 0;
-        if (i == 0 && b == 0 && carry_ports_ > 0) {
-          shadow = std::exchange(carry_ports_, 0);
-        } else if (last && b > 0) {
-          shadow = p.tail * static_cast<double>(a_.blen);
+        double shadow = 0, slices = 0;
+        if (const bool carried = i == 0 && b == 0 && carry_slabs_ > 0; carried || (last && b > 0)) {
+          const RowKernel& kernel = carried ? carry_ : p.tail;
+          const double n = carried ? std::exchange(carry_slabs_, 0) : p.tail_slabs;
+          shadow = kernel.accesses * n * static_cast<double>(a_.blen);
+          slices = slices_cycles(d_, kernel, n, {columns, static_cast<double>(shape.k_tiles), array, own});
         } else if (stream > 0) {
           // Spread evenly, but a block gets no more rows than the array has cycles for.
           shadow = std::min(
@@ -157,141 +147,170 @@ class Scheduler {
           stream -= shadow;
         }
         if (p.matrices == 2 && index > 0 && i % 2 == 0)
-          shadow += swiglu_kernel().accesses * static_cast<double>(a_.blen);
-        block = std::max({array, issue, (own + shadow) / ports()});
+          shadow += swiglu_kernel(t_).accesses * static_cast<double>(a_.blen);
+        block = std::max({array, issue, (own + shadow) / ports(), slices});
         time += block;
         phase_.array += array;
         phase_.ports += own + shadow;
       }
-      const double load = loads_[panel_], there = there_[panel_ % 2];
+      const double load = panels_.load(), there = panels_.there();
       phase_.memory += load;
       // A panel is stored as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the
       // last one the last rows. Later blocks of rows find all of it loaded.
       const double per_block = time / static_cast<double>(count);
       now_ = std::max({now_ + time, there - load / static_cast<double>(shape.k_tiles) + time,
                        there + time - per_block + per_block / columns});
-      buffer_free_[panel_++ % 2] = now_;
+      panels_.finish(now_);
     }
     leftover_ = stream;
-    // The front end has dispatched everything in the array's queue, tiles and write-outs.
-    const auto k_tiles = static_cast<double>(shape.k_tiles);
-    ahead_ = static_cast<double>(load_.queue) * k_tiles / (k_tiles + 1) * a_.tile_cycles;
-    if (p.tail > 0) {
-      if (count > 1) {
-        carry_ports_ = p.tail * static_cast<double>(a_.blen);
-      } else {
-        tail_alone_ = result_delay(a_) + p.tail_alone;
-      }
-    }
+    end_product(p, static_cast<double>(shape.k_tiles));
+  }
+  /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
+  void end_product(const Product& p, double k_tiles) {
+    lead_ = ahead_ = queue_lead(a_, static_cast<double>(load_.queue), k_tiles);
+    drained_ = now_ + result_delay(a_);
+    if (p.tail_slabs > 0 && blocks(p.rows) > 1)
+      carry_ = p.tail, carry_slabs_ = p.tail_slabs;
+    else if (p.tail_slabs > 0)
+      tail_alone_ = row_cycles(d_, p.tail, static_cast<double>(round_up(p.rows, a_.blen)), p.tail_slabs, p.together);
   }
   /// Work that did not fit into any product's shadow.
   void flush() {
-    now_ += (std::exchange(carry_ports_, 0) + std::exchange(leftover_, 0)) / ports() + std::exchange(tail_alone_, 0);
+    if (const double n = std::exchange(carry_slabs_, 0); n > 0)
+      tail_alone_ = row_cycles(d_, carry_, static_cast<double>(a_.blen), n, 2);
+    if (tail_alone_ > 0) now_ = std::max(now_, drained_) + std::exchange(tail_alone_, 0);
+    now_ += std::exchange(leftover_, 0) / ports();
     alone_until_ = now_;
   }
   /// Waits until the product's last results are there.
   void settle() {
     flush();
     now_ += std::exchange(streams_, 0) / ports();
-    now_ += result_delay(a_);
+    now_ = std::max(now_, drained_);
+    lead_ = 0;
   }
-
-  std::int64_t weight_buffer_rows() const {
-    const std::int64_t unit = std::max(a_.blen, a_.hlen);
-    return d_.sram.matrix_tiles * a_.mlen * 3 / 8 / unit * unit;
+  /// Lanes without a column are zeroed before a product, two cycles per row: while the array is at its queue, as far as
+  /// it leaves ports for that, or while the rows to be carried are not there yet.
+  void clear_lanes(ValueId id) {
+    if (round_up(lanes(id), a_.blen) >= ceil_div(lanes(id), a_.vlen) * a_.vlen) return;
+    const double hidden = carry_slabs_ > 0 ? lead_ + result_delay(a_) : lead_ * free_ports_;
+    now_ += std::max(0.0, 2 * static_cast<double>(round_up(value(id).rows, a_.blen)) - hidden);
   }
 
   /// Constants, the first panel and the embedded rows come from memory in sequence.
   void start() {
-    double bytes = 0;
-    for (const Op& any : graph_.ops) {
-      if (const auto* o = std::get_if<op::RmsNorm>(&any)) bytes += 2.0 * static_cast<double>(a_.vlen) * slabs(o->x);
-      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped_) {
-        const double tables = o->dims == a_.hlen || wide(o->head_dim) ? 2 : 3;
-        bytes += 2.0 * tables * static_cast<double>(rows() * a_.vlen);
-        roped_ = true;
-      }
-    }
-    dma_ = bytes / bytes_per_cycle_;
-    ask();
+    panels_.dma = shapes_.constant_bytes() / bytes_per_cycle_;
+    panels_.ask(alone_until_);
   }
 
   bool lower(std::size_t i, std::size_t count) {
     if (shapes_.gated(i)) {
       const auto& gate = *at<op::Linear>(i);
-      const double accesses = swiglu_kernel().accesses;
+      clear_lanes(gate.out);
       product({.rows = value(gate.x).rows,
                .n = lanes(gate.out),
                .k = lanes(gate.x),
                .matrices = 2,
-               .tail = accesses,
-               .tail_alone =
-                   row_cycles(d_, swiglu_kernel(), static_cast<double>(round_up(value(gate.x).rows, a_.blen)), 1, 1)});
+               .tail = swiglu_kernel(t_),
+               .tail_slabs = 1});
       return true;
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
-    if (const auto* o = at<op::RmsNorm>(i)) {
-      settle();
-      now_ += row_cycles(d_, norm_kernel(t_), static_cast<double>(value(o->x).rows), slabs(o->x), 4);
-      phase_.ports = norm_kernel(t_).accesses * static_cast<double>(value(o->x).rows) * slabs(o->x);
-      return true;
-    }
+    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_), o->x, 4);
     if (const auto* o = at<op::Rope>(i)) {
-      settle();
-      const RowKernel k = wide(o->head_dim) ? wide_rope_kernel() : rope_kernel();
-      now_ += row_cycles(d_, k, static_cast<double>(rows()), slabs(o->x), 2);
-      return true;
+      if (wide(o->head_dim)) return alone(wide_rope_kernel(), o->x, 2);
+      return o->dims == a_.hlen ? alone(rope_kernel(), o->x, 2) : alone(part_rope_kernel(t_), o->x, 1);
     }
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
-    if (const auto* o = at<op::Add>(i)) {
-      settle();
-      now_ += row_cycles(d_, add_kernel(), static_cast<double>(value(o->out).rows), slabs(o->out), 1);
-      return true;
-    }
+    if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
     if (const auto* o = at<op::GatherScored>(i)) {
       settle();
       if (value(o->out).rows == value(o->x).rows) return true;
       now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
       return true;
     }
+    if (const auto* o = at<op::Route>(i)) return route(*o);
+    if (const auto* o = at<op::Experts>(i); o != nullptr && experts_) return experts(*o);
     if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
     return false;
   }
 
-  /// All heads of a row at once, four rows interleaved for the sum, then two by two for the factor and the products: a
-  /// pair takes the latencies of its chain, and a cycle in which the second product waits for the pipe.
+  /// All rows of a value, `together` of them interleaved; nothing else runs.
+  bool alone(const RowKernel& k, ValueId id, double together) {
+    settle();
+    const auto count = static_cast<double>(value(id).rows);
+    now_ += row_cycles(d_, k, count, slabs(id), together);
+    phase_.ports += k.accesses * count * slabs(id);
+    return true;
+  }
+
   bool norm_by_head(const op::RmsNorm& o) {
     if (wide(value(o.x).width / o.groups)) return false;
+    flush();  // q's products are complete while the array is still at v's
+    const double slab_rows = static_cast<double>(value(o.x).rows) * slabs(o.x);
+    now_ += head_norm_cycles(d_, slab_rows);
+    phase_.ports = kHeadNormAccesses * slab_rows;
+    return true;
+  }
+
+  /// The schedule of the layer of experts that reads a route's choices; nullptr: none does.
+  ExpertSchedule* experts_of(const op::Route& route) {
+    const op::Experts* o = shapes_.reader_of(route);
+    if (o == nullptr) return nullptr;
+    const ExpertShape shape{.rows = value(route.logits).rows,
+                            .used = route.used,
+                            .experts = value(route.logits).width,
+                            .width = lanes(o->x),
+                            .inner = weight(o->gate).shape[1],
+                            .out_width = lanes(o->out),
+                            .weight_buffer_rows = weight_buffer_rows(d_),
+                            .largest_panel = largest_panel_,
+                            .cycles_per_weight = cycles_per_weight(),
+                            .queue = load_.queue};
+    if (!experts_ || experts_->shape() != shape) experts_.emplace(d_, shape, load_.choices);
+    return &*experts_;
+  }
+
+  bool route(const op::Route& o) {
+    ExpertSchedule* experts = experts_of(o);
+    if (experts == nullptr) return false;
     settle();
-    constexpr double kRows = 4, kAccesses = 12, kSquares = 3;  // at once; accesses per row, and those for the squares
-    const double pair = static_cast<double>(3 * t_.vector_mul + t_.vector_add + 2 * t_.vector_reci) + 2;
-    const double sums = std::max(static_cast<double>(t_.vector_mul + t_.vector_sum), kRows * kSquares / ports());
-    const double four = std::max(sums + 2 * pair, kRows * kAccesses / ports());
-    phase_.ports = kAccesses * static_cast<double>(value(o.x).rows) * slabs(o.x);
-    now_ += four / kRows * static_cast<double>(value(o.x).rows) * slabs(o.x);
+    now_ += experts->load_ahead(now_, panels_.dma);
+    now_ += route_cycles(d_, o, value(o.logits).rows, value(o.logits).width, given(o.bias));
+    return true;
+  }
+  /// Those of the latest route.
+  bool experts(const op::Experts&) {
+    ExpertClocks clocks{.now = now_, .dma = panels_.dma};
+    experts_->run(clocks);
+    phase_.array = experts_->array(), phase_.ports = experts_->accesses(), phase_.memory = experts_->memory();
+    now_ = clocks.now;
+    panels_.dma = clocks.dma;
+    panels_.pass_stop();
+    panels_.ask(clocks.next_panel);
+    alone_until_ = now_;
     return true;
   }
 
   bool embed(const op::Embed& o) {
     const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
     phase_.memory = bytes / bytes_per_cycle_;
-    now_ = dma_ += phase_.memory;
+    now_ = panels_.dma += phase_.memory;
     return true;
   }
 
   bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
     Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
-    const double padded = static_cast<double>(round_up(p.rows, a_.blen));
+    clear_lanes(o.out);
     if (count > 1) {
-      const RowKernel k = count == 3 ? residual_norm_kernel(t_) : add_kernel();
-      const double n = slabs(at<op::Add>(i + 1)->out);
-      p.tail = k.accesses * n;
-      p.tail_alone = row_cycles(d_, k, padded, n, 2);
+      p.tail = count == 3 ? residual_norm_kernel(t_) : add_kernel();
+      p.tail_slabs = slabs(at<op::Add>(i + 1)->out);
+      p.together = 2;
     }
     product(p);
-    if (o.bias != kNoId && graph_.weights[static_cast<std::size_t>(o.bias)].required) {
+    if (given(o.bias)) {
       settle();
       now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
     }
@@ -314,28 +333,28 @@ class Scheduler {
                                               {.rows = ceil_div(rows(), load_.sequences),
                                                .keys = load_.keys,
                                                .query_slabs = slabs(o.q),
-                                               .weight_buffer_rows = weight_buffer_rows()});
+                                               .weight_buffer_rows = weight_buffer_rows(d_)});
     const auto sequences = static_cast<double>(load_.sequences);
     phase_.array += work.array * sequences;
     phase_.ports += work.accesses * sequences;
-    const double keys_bytes = work.key_lanes * sequences * kv_bytes_ / bytes_per_cycle_;
+    const double keys_bytes = work.key_lanes * sequences * d_.numerics.kv_bytes / bytes_per_cycle_;
     phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
     // Before everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix SRAM
     // holds.
-    const double begin = std::max(now_, dma_);
+    const double begin = std::max(now_, panels_.dma);
     const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
     const double moved = begin + phase_.memory;
     now_ = std::max(begin + lead + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);
-    dma_ = moved;
+    panels_.dma = moved;
     alone_until_ = now_;
     return true;
   }
 
   bool head(const op::ScoreHead& o) {
-    const std::int64_t vocab = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1];
+    const std::int64_t vocab = weight(o.weight).shape[1];
     const std::int64_t scored = value(o.x).rows;
     if (scored == 0) return true;
-    product({.rows = scored, .n = vocab, .k = lanes(o.x)});
+    product({.rows = scored, .n = vocab, .k = lanes(o.x), .stored = load_.logits});
     const double bytes =
         load_.logits ? load_.logit_bytes * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen))
                      : 0;
@@ -355,17 +374,18 @@ class Scheduler {
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;
   std::vector<bool> done_;
-  double weight_bytes_ = 0, kv_bytes_ = 0, bytes_per_cycle_ = 0;
-  double now_ = 0;             ///< time at which the array and the vector unit have finished all earlier work
-  double dma_ = 0;             ///< the same for the load engine
-  std::vector<double> loads_;  ///< cycles of memory of all panels
-  std::size_t asked_ = 0, panel_ = 0;
-  double buffer_free_[2] = {0, 0}, there_[2] = {0, 0};
-  bool roped_ = false;
-  double ahead_ = 0;        ///< lead of the front end over the array at the end of a phase
-  double alone_until_ = 0;  ///< until then the front end waited for the vector unit's separate work
-  double tail_alone_ = 0;   ///< rows of the previous product, if it has only one block
-  double carry_ports_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
+  double bytes_per_cycle_ = 0;
+  double now_ = 0;  ///< time at which the array and the vector unit have finished all earlier work
+  PanelStream panels_;
+  std::int64_t largest_panel_ = 0;         ///< rows of matrix SRAM
+  std::optional<ExpertSchedule> experts_;  ///< of the latest route
+  double lead_ = 0, free_ports_ = 0;       ///< of the front end, in the latest product; share that the array leaves
+  double drained_ = 0;                     ///< when the latest product's results are in vector SRAM
+  double ahead_ = 0;                       ///< lead of the front end over the array at the end of a phase
+  double alone_until_ = 0;                 ///< until then the front end waited for the vector unit's separate work
+  double tail_alone_ = 0;                  ///< rows of the previous product, if it has only one block
+  RowKernel carry_;                        ///< of its last block
+  double carry_slabs_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
   double kv_stored_ = 0;
   ScheduledPhase phase_;
   StepSchedule result_;

@@ -7,19 +7,21 @@
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu/analytic/cost_model.h"
+#include "npu/assembler/choices.h"
 #include "npu/device/device.h"
 
 namespace dllm::npu {
 
 /// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
 struct ScheduleLoad {
-  std::int64_t sequences = 1;  ///< the step's rows are spread evenly over them
-  std::int64_t keys = 0;       ///< positions that each row sees
-  bool logits = true;          ///< logits go to memory; false: reduced on chip, at no cost
-  double logit_bytes = 2;      ///< per logit in memory, with its share of a scale
-  double gbps = 0;             ///< achieved bandwidth of the memory
-  std::int64_t queue = 16;     ///< instructions waiting for the array (TimingOptions::queue)
-  bool phases = true;          ///< whether StepSchedule::phases is wanted
+  std::int64_t sequences = 1;     ///< the step's rows are spread evenly over them
+  std::int64_t keys = 0;          ///< positions that each row sees
+  bool logits = true;             ///< logits go to memory; false: reduced on chip, at no cost
+  double logit_bytes = 2;         ///< per logit in memory, with its share of a scale
+  double gbps = 0;                ///< achieved bandwidth of the memory
+  std::int64_t queue = 16;        ///< instructions waiting for the array (TimingOptions::queue)
+  ChoiceAssumption choices = {};  ///< how rows choose experts
+  bool phases = true;             ///< whether StepSchedule::phases is wanted
 };
 
 /// Several operators that run as one phase: a product with the work in its shadow, or separate work.

@@ -12,6 +12,12 @@ double result_delay(const Device::Array& array) {
   return static_cast<double>(3 * array.blen + log2_exact(array.mlen / array.blen));
 }
 
+double queue_lead(const Device::Array& array, double queue, double k_tiles) {
+  const double tiles = queue * k_tiles / (k_tiles + 1) * array.tile_cycles;
+  const double write_outs = std::ceil(queue / (k_tiles + 1)) * k_tiles * array.tile_cycles;
+  return std::max(0.0, std::min(tiles, write_outs - result_delay(array) + static_cast<double>(array.blen)));
+}
+
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load) {
   const Device::Array& array = device.array;
   const Device::Latency& t = device.latency;

@@ -25,5 +25,8 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
 
 /// Cycles from the array's last operand to a block's results in vector SRAM: skew, adder tree, write-out.
 double result_delay(const Device::Array& array);
+/// How far the array is behind the front end at the end of a product whose last column blocks fill the queue: a tile
+/// leaves it when it starts, a write-out when the array has drained.
+double queue_lead(const Device::Array& array, double queue, double k_tiles);
 
 }  // namespace dllm::npu

@@ -51,4 +51,24 @@ std::string ScheduleShapes::name_of(const Op& any) const {
   return std::string(op_name(any));
 }
 
+const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
+  for (const Op& any : graph_.ops)
+    if (const auto* o = std::get_if<op::Experts>(&any); o != nullptr && o->route == route.out) return o;
+  return nullptr;
+}
+
+double ScheduleShapes::constant_bytes() const {
+  double rows = 0;
+  bool roped = false;
+  for (const Op& any : graph_.ops) {
+    if (const auto* o = std::get_if<op::RmsNorm>(&any)) rows += slabs(o->x);
+    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped) {
+      const double tables = o->dims == array_.hlen || wide(o->head_dim) ? 2 : 3;
+      rows += tables * static_cast<double>(graph_.shape.rows);
+      roped = true;
+    }
+  }
+  return 2 * rows * static_cast<double>(array_.vlen);
+}
+
 }  // namespace dllm::npu

@@ -37,6 +37,10 @@ class ScheduleShapes {
   /// How many operators run as one from this one on.
   std::size_t group_at(std::size_t i) const;
   std::string name_of(const Op& any) const;
+  /// The layer of experts that reads a route's choices; nullptr: none.
+  const op::Experts* reader_of(const op::Route& route) const;
+  /// Bytes that are loaded before the first operator: gains, and the rows of RoPE.
+  double constant_bytes() const;
 
  private:
   void heads_of(ValueId id, std::int64_t lanes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "npu/device/device.h"
 
@@ -36,10 +37,19 @@ inline RowKernel residual_norm_kernel(const Device::Latency& t) {
 inline RowKernel add_kernel() { return {.accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .fixed = 0}; }
 /// Shift, two products, sum: x twice, cos, sin, four results, one operand of the sum.
 inline RowKernel rope_kernel() { return {.accesses = 9, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0}; }
+/// Heads whose columns rotate only in part: shifts and sines of two directions, one row at a time.
+inline RowKernel part_rope_kernel(const Device::Latency& t) {
+  return {.accesses = 14, .vector = 7, .integer = 5, .scalar = 0, .fixed = static_cast<double>(t.vector_add) - 1};
+}
 /// For heads whose halves are slabs: six instructions for two slabs.
 inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
 /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
-inline RowKernel swiglu_kernel() { return {.accesses = 9, .vector = 6, .integer = 2, .scalar = 0, .fixed = 0}; }
+inline RowKernel swiglu_kernel(const Device::Latency& t) {
+  constexpr double kInstructions = 6;
+  const auto chain = static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul);
+  return {
+      .accesses = 9, .vector = kInstructions, .integer = 2, .scalar = 0, .fixed = std::max(0.0, chain - kInstructions)};
+}
 
 /// Cycles of `rows` rows of `slabs` slabs when nothing else runs; `together` rows are interleaved. Instructions start
 /// in order, one per cycle if each takes its predecessor's result.
@@ -48,6 +58,45 @@ inline double row_cycles(const Device& device, const RowKernel& k, double rows, 
   const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);
   const double chain = k.vector * slabs + k.scalar + k.fixed / together;
   return rows * std::max({k.accesses * slabs / ports, issue, chain});
+}
+
+/// One block of rows of a product, with BLEN rows of other work between its column blocks.
+struct ShadowedBlock {
+  double columns = 0, k_tiles = 0;
+  double array = 0;  ///< cycles of its tiles
+  double own = 0;    ///< its accesses of vector SRAM
+};
+/// Cycles of the block if the front end limits them: it issues the slices of work between column blocks, in order, and
+/// slices begin only when the rows of the block before have been written. The array, whose instructions are older,
+/// takes its accesses first.
+inline double slices_cycles(const Device& device, const RowKernel& k, double slabs, const ShadowedBlock& block) {
+  constexpr double kFill = 4;       // sub-arrays' sizes that fill and write-out take
+  constexpr double kSlice = 30;     // cycles to save and set registers
+  constexpr double kMostSlabs = 8;  // of rows that are interleaved
+  const auto rows = static_cast<double>(device.array.blen), ports = static_cast<double>(device.sram.vector_ports);
+  const double lead = std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1), rest = block.columns - lead;
+  const double each = std::ceil(rows / rest), slices = std::ceil(rows / each), between = std::floor(rest / slices);
+  const double together = slabs <= kMostSlabs && std::fmod(each, 2) == 0 ? 2 : 1;
+  const double free = std::max(ports / 2, ports - block.own / block.array);
+  const double row = std::max(row_cycles(device, k, 1, slabs, together), k.accesses * slabs / free);
+  const double column = block.array / block.columns;
+  return (block.columns - slices * between) * column +
+         slices * std::max(between * column, 2 * between * block.k_tiles + kSlice + each * row);
+}
+
+/// Norms of heads: accesses per row and slab.
+inline constexpr double kHeadNormAccesses = 12;
+/// All heads of a row at once, four rows interleaved for the sum, then two by two for the factor and the products. An
+/// instruction that takes no operand from a pipe reads two rows and writes one: for so long it has the ports for
+/// itself. The second row of the first pair waits for its sum, the next four rows for the last result.
+inline double head_norm_cycles(const Device& device, double rows) {
+  constexpr double kRows = 4, kPairs = 2, kProducts = 4;  // at once; products of a pair
+  const Device::Latency& t = device.latency;
+  const auto ports = static_cast<double>(device.sram.vector_ports);
+  const double own = std::ceil(3 / ports);
+  const double sums = std::max(static_cast<double>(t.vector_mul + t.vector_sum) + own - 1, kRows * own);
+  const double pair = static_cast<double>(t.vector_mul + t.vector_add + 2 * t.vector_reci) + kProducts * own - 1;
+  return std::max(sums + kPairs * pair + own - 1, kRows * kHeadNormAccesses / ports) / kRows * rows;
 }
 
 }  // namespace dllm::npu

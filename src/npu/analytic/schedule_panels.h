@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/integers.h"
+#include "npu/device/device.h"
+
+namespace dllm::npu {
+
+/// Rows of one of the two buffers for panels (MramPlan).
+inline std::int64_t weight_buffer_rows(const Device& device) {
+  const Device::Array& a = device.array;
+  const std::int64_t unit = std::max(a.blen, a.hlen);
+  return device.sram.matrix_tiles * a.mlen * 3 / 8 / unit * unit;
+}
+
+/// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
+struct Panels {
+  Panels(const Device::Array& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)
+      : n(round_up(outputs, array.blen)), k_tiles(ceil_div(inputs, array.mlen)), panel(array.vlen) {
+    while (panel > array.blen && (panel * k_tiles > buffer_rows || panel / 2 >= n)) panel /= 2;
+    count = ceil_div(n, panel);
+  }
+  std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
+
+  std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
+};
+
+/// The panels of a step in order, two of them in matrix SRAM: one is multiplied while the next one is loaded. A layer
+/// of experts interrupts the stream: the panel after it is requested when the experts are finished.
+class PanelStream {
+ public:
+  void add(double cycles) { loads_.push_back(cycles); }
+  void add_stop() { stops_.push_back(loads_.size()); }
+  void pass_stop() { ++passed_; }
+
+  /// Requests the next panel, not before `begin`; it goes into the buffer whose product has finished.
+  void ask(double begin) {
+    if (asked_ == loads_.size() || (passed_ < stops_.size() && asked_ == stops_[passed_])) return;
+    dma = std::max({dma, free_[asked_ % 2], begin}) + loads_[asked_];
+    there_[asked_++ % 2] = dma;
+  }
+  /// Of the panel that is multiplied: cycles of memory, and when its last byte has arrived.
+  double load() const { return loads_[panel_]; }
+  double there() const { return there_[panel_ % 2]; }
+  /// It has been multiplied.
+  void finish(double now) { free_[panel_++ % 2] = now; }
+
+  double dma = 0;  ///< when the load engine has finished all earlier work
+
+ private:
+  std::vector<double> loads_;
+  std::vector<std::size_t> stops_;  ///< panels before which experts run
+  std::size_t asked_ = 0, panel_ = 0, passed_ = 0;
+  double free_[2] = {0, 0}, there_[2] = {0, 0};
+};
+
+}  // namespace dllm::npu
