@@ -132,14 +132,15 @@ class Scheduler {
       const double issue = 2 * tiles;  // pointers of x and of the weights
       const bool last = i + 1 == p.matrices * shape.count;
       panels_.ask(alone_until_);
-      double time = 0, block = 0;
+      double time = 0, block = 0, slices = 0;
       for (std::int64_t b = 0; b < count; ++b) {
-        double shadow = 0, slices = 0;
+        double shadow = 0;
+        if (b < 2) slices = 0;  // blocks from the second on are alike
         if (const bool carried = i == 0 && b == 0 && carry_slabs_ > 0; carried || (last && b > 0)) {
           const RowKernel& kernel = carried ? carry_ : p.tail;
           const double n = carried ? std::exchange(carry_slabs_, 0) : p.tail_slabs;
           shadow = kernel.accesses * n * static_cast<double>(a_.blen);
-          slices = slices_cycles(d_, kernel, n, {columns, static_cast<double>(shape.k_tiles), array, own});
+          if (b < 2) slices = slices_cycles(d_, kernel, n, {columns, static_cast<double>(shape.k_tiles), array, own});
         } else if (stream > 0) {
           // Spread evenly, but a block gets no more rows than the array has cycles for.
           shadow = std::min(
@@ -232,7 +233,7 @@ class Scheduler {
       return true;
     }
     if (const auto* o = at<op::Route>(i)) return route(*o);
-    if (const auto* o = at<op::Experts>(i); o != nullptr && experts_) return experts(*o);
+    if (at<op::Experts>(i) != nullptr && experts_) return experts();
     if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
     return false;
   }
@@ -246,12 +247,14 @@ class Scheduler {
     return true;
   }
 
+  /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.
   bool norm_by_head(const op::RmsNorm& o) {
-    if (wide(value(o.x).width / o.groups)) return false;
-    flush();  // q's products are complete while the array is still at v's
-    const double slab_rows = static_cast<double>(value(o.x).rows) * slabs(o.x);
-    now_ += head_norm_cycles(d_, slab_rows);
-    phase_.ports = kHeadNormAccesses * slab_rows;
+    const std::int64_t head = value(o.x).width / o.groups, count = value(o.x).rows;
+    flush();
+    now_ += wide(head) ? row_cycles(d_, norm_kernel(t_), static_cast<double>(count * o.groups),
+                                    static_cast<double>(ceil_div(head, a_.vlen)), 1)
+                       : head_norm_cycles(d_, static_cast<double>(count) * slabs(o.x));
+    phase_.ports = kHeadNormAccesses * static_cast<double>(count) * slabs(o.x);
     return true;
   }
 
@@ -281,8 +284,7 @@ class Scheduler {
     now_ += route_cycles(d_, o, value(o.logits).rows, value(o.logits).width, given(o.bias));
     return true;
   }
-  /// Those of the latest route.
-  bool experts(const op::Experts&) {
+  bool experts() {  // of the latest route
     ExpertClocks clocks{.now = now_, .dma = panels_.dma};
     experts_->run(clocks);
     phase_.array = experts_->array(), phase_.ports = experts_->accesses(), phase_.memory = experts_->memory();
@@ -358,8 +360,7 @@ class Scheduler {
     const double bytes =
         load_.logits ? load_.logit_bytes * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen))
                      : 0;
-    const double weights = phase_.memory;
-    phase_.memory += bytes / bytes_per_cycle_;
+    const double weights = std::exchange(phase_.memory, phase_.memory + bytes / bytes_per_cycle_);
     // Logits share the memory with the weights; the last slab's are stored after everything else.
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
@@ -374,7 +375,7 @@ class Scheduler {
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;
   std::vector<bool> done_;
-  double bytes_per_cycle_ = 0;
+  double bytes_per_cycle_ = 0, kv_stored_ = 0;
   double now_ = 0;  ///< time at which the array and the vector unit have finished all earlier work
   PanelStream panels_;
   std::int64_t largest_panel_ = 0;         ///< rows of matrix SRAM
@@ -386,7 +387,6 @@ class Scheduler {
   double tail_alone_ = 0;                  ///< rows of the previous product, if it has only one block
   RowKernel carry_;                        ///< of its last block
   double carry_slabs_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
-  double kv_stored_ = 0;
   ScheduledPhase phase_;
   StepSchedule result_;
 };

@@ -154,7 +154,8 @@ void ExpertSchedule::plan_products() {
   for (Product& p : products_) {
     const double tiles = p.k_tiles * a_.tile_cycles;
     // One port of matrix SRAM: arriving rows and the array alternate.
-    const double arriving = d_.sram.matrix_ports > 1 ? 0 : p.k_tiles * static_cast<double>(a_.blen) / blocks_;
+    const double uses = blocks_ * static_cast<double>(&p == &products_[kDown] ? parts_ : 1);
+    const double arriving = d_.sram.matrix_ports > 1 ? 0 : p.k_tiles * static_cast<double>(a_.blen) / uses;
     const double own = p.k_tiles * std::min(block_rows_, std::floor(a_.tile_cycles)) + block_rows_;
     p.columns[1] = {p.panel_columns * blocks_, std::max(tiles + arriving, own / ports), 2 * p.k_tiles};
     p.lead = queue_lead(a_, static_cast<double>(shape_.queue), p.k_tiles);
@@ -182,13 +183,16 @@ void ExpertSchedule::plan_products() {
   const std::int64_t most =
       ceil_div(std::min(a_.blen, usual), static_cast<std::int64_t>(products_[kGate].panel_columns));
   const auto pairs = static_cast<double>(ceil_div(most, 2));
-  put_between(products_[kGate], 2 * pairs, kActivate + pairs * pair_, pairs * accesses);
+  const double left = put_between(products_[kGate], 2 * pairs, kActivate + pairs * pair_, pairs * accesses);
+  activate_left_ = left > 0 ? kActivate + left / 2 * pair_ : kCheck;
   const auto rows = static_cast<double>(most);
-  put_between(products_[kUp], rows, kScatter + rows * scatter_row_, rows * 4 * static_cast<double>(out_slabs_));
+  const double unadded =
+      put_between(products_[kUp], rows, kScatter + rows * scatter_row_, rows * 4 * static_cast<double>(out_slabs_));
+  scatter_left_ = unadded > 0 ? kScatter + unadded * scatter_row_ : kCheck;
 }
 
-/// Work on `rows` rows after each column block, as long as there are rows.
-void ExpertSchedule::put_between(Product& p, double rows, double issue, double accesses) const {
+/// Work on `rows` rows after each column block, as long as there are rows. Returns how many are left.
+double ExpertSchedule::put_between(Product& p, double rows, double issue, double accesses) const {
   const auto ports = static_cast<double>(d_.sram.vector_ports);
   Columns& plain = p.columns[1];
   plain.issue += kSaved;
@@ -196,6 +200,7 @@ void ExpertSchedule::put_between(Product& p, double rows, double issue, double a
   p.columns[0] = {std::min(plain.count, rows_ / rows), std::max(plain.array, (own + accesses) / ports),
                   plain.issue + issue};
   plain.count -= p.columns[0].count;
+  return rows_ - p.columns[0].count * rows;
 }
 
 double ExpertSchedule::array() const {
@@ -277,11 +282,11 @@ void ExpertSchedule::item(State& s) {
   s.now = std::max(s.now, s.up - products_[kGate].columns[0].issue);
   multiply(s, products_[kGate], mine[kGate]);
   request(s, kGate, replaced, s.array);
-  s.now = std::max(s.now + kCheck, s.down - products_[kUp].columns[0].issue);
+  s.now = std::max(s.now + activate_left_, s.down - products_[kUp].columns[0].issue);
   multiply(s, products_[kUp], mine[kUp]);
   s.up = s.array + result_delay(a_);
   request(s, kUp, replaced, s.array);
-  s.now += kCheck;
+  s.now += scatter_left_;
   if (s.previous >= 0) {
     const double there = there_[static_cast<std::size_t>(s.previous % slots_)][kDown];
     for (std::int64_t part = 0; part < parts_; ++part) multiply(s, products_[kDown], there);

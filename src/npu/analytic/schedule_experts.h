@@ -72,7 +72,7 @@ class ExpertSchedule {
   void plan_rows(const ChoiceAssumption& choices);
   void plan_products();
   Product product(std::int64_t lanes, std::int64_t contraction) const;
-  void put_between(Product& product, double rows, double issue, double accesses) const;
+  double put_between(Product& product, double rows, double issue, double accesses) const;
   double load_of_expert() const { return 2 * products_[kGate].load + products_[kDown].load; }
   double constant_step(std::int64_t rows) const;
   double cleared_rows() const;
@@ -94,6 +94,7 @@ class ExpertSchedule {
   double experts_read_ = 0, blocks_in_all_ = 0;
   double rows_ = 0, blocks_ = 0, block_rows_ = 0;                        ///< of an item; rows of a block
   double gather_row_ = 0, scatter_row_ = 0, pair_ = 0, pair_alone_ = 0;  ///< cycles; a pair of rows in SwiGLU
+  double activate_left_ = 0, scatter_left_ = 0;  ///< cycles for an item's rows that do not fit between column blocks
   std::array<Product, kCount> products_;
   std::vector<std::array<double, kCount>> there_;  ///< by slot: when its matrices have arrived
 };
