@@ -55,6 +55,14 @@ struct MaskedText {
   std::int32_t prompt = 0;           ///< leading positions that are masked in the unconditional pass of guidance
 };
 
+/// One of several answers, and how probable it is.
+struct ChoiceScore {
+  std::string text;
+  std::int32_t tokens = 0;
+  double log_probability = 0;  ///< nats; of the answer and its end, among all answers
+  double probability = 0;      ///< among the given choices: they add up to 1
+};
+
 /// Ids of the tokenizer's special tokens; absent: the tokenizer has none.
 struct SpecialTokens {
   std::optional<std::int32_t> bos, eos, eot, pad, mask;
@@ -112,6 +120,17 @@ class LanguageModel {
   /// The same for many texts in one forward pass; each result equals that of a separate call.
   Expected<std::vector<std::vector<double>>> masked_log_probs_batch(const std::vector<MaskedText>& texts,
                                                                     double cfg_scale = 0) const;
+
+  /// How probable each of several answers to a prompt is, in their order. The probability of an answer is that of its
+  /// tokens and of a stop token after them, by the chain rule from left to right, each token given those before it and
+  /// masks after it, on a canvas with one position more than the longest choice has tokens; exact for autoregressive
+  /// models. Errors: kUsage (no choices, an empty one, the same one twice, too long), kUnsupported (a model that
+  /// refines canvases).
+  Expected<std::vector<ChoiceScore>> score_choices(const std::vector<std::int32_t>& prompt,
+                                                   const std::vector<std::string>& choices) const;
+  /// The log-probability of one of them, on a canvas of `canvas` positions after the prompt.
+  Expected<double> answer_log_prob(const std::vector<std::int32_t>& prompt, const std::vector<std::int32_t>& answer,
+                                   std::int32_t canvas) const;
 
   /// `special`: texts of control tokens become their ids.
   Expected<std::vector<std::int32_t>> tokenize(std::string_view text, bool special) const;

@@ -39,6 +39,20 @@ class Verb(CliCase):
         path.write_text(json.dumps(SCHEMA))
         self.assertEqual(self.ok("run", "-n", "48", QUESTION, "-jf", path).stdout, text)
 
+    def test_choices(self):
+        flags = ("choose", "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?")
+        choices = ["7+5=12\n#### 12", "7+5=13\n#### 13", "12 pens"]
+        given = [word for text in choices for word in ("--choice", text)]
+        made = json.loads(self.ok(*flags, *given, "-o", "json").stdout)["choices"]
+        self.assertEqual(made[0]["text"], choices[0])
+        self.assertEqual({one["text"] for one in made}, set(choices))
+        self.assertAlmostEqual(sum(one["probability"] for one in made), 1)
+        self.assertEqual([one["probability"] for one in made], sorted((one["probability"] for one in made), reverse=True))
+        self.assertTrue(all(one["log_probability"] < 0 for one in made))
+        self.assertTrue(self.ok(*flags, *given).stdout.endswith("\n"))
+        self.assertIn("--choice", self.fails(2, *flags, "--choice", "a"))
+        self.assertIn("choices: 'a' is given twice", self.fails(2, *flags, "--choice", "a", "--choice", "a"))
+
     def test_errors_name_the_place(self):
         for schema, place in (({"type": "integer", "multipleOf": 2}, "$.multipleOf"), ([], "$"), ({"$ref": "#"}, "$.$ref")):
             self.assertIn("--json-schema " + place + ":", self.fails(2, "run", "x", "--json-schema", json.dumps(schema)))

@@ -5,6 +5,7 @@ namespace dllm::app {
 
 std::unique_ptr<Verb> make_run();
 std::unique_ptr<Verb> make_infill();
+std::unique_ptr<Verb> make_choose();
 std::unique_ptr<Verb> make_chat();
 std::unique_ptr<Verb> make_serve();
 std::unique_ptr<Verb> make_pull();
@@ -24,6 +25,7 @@ const std::vector<VerbEntry>& verbs() {
   static const std::vector<VerbEntry> entries = {
       {"run", "[OPTIONS] [PROMPT]", "Answer one prompt", make_run},
       {"infill", "[OPTIONS] [TEXT]", "Fill the gaps of a text, as [[4]] in it", make_infill},
+      {"choose", "--choice TEXT --choice TEXT [PROMPT]", "Tell how probable each of several answers is", make_choose},
       {"chat", "[OPTIONS]", "Chat with a model", make_chat},
       {"serve", "[OPTIONS]", "Serve OpenAI's API and others over HTTP", make_serve},
       {"pull", "[OPTIONS] ORG/MODEL[:TYPE]", "Download a model from a hub", make_pull},

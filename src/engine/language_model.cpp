@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "engine/choices.h"
 #include "engine/embedded_model.h"
 #include "engine/language_model_impl.h"
 #include "engine/likelihood.h"
@@ -132,6 +133,25 @@ Expected<std::vector<std::vector<double>>> LanguageModel::masked_log_probs_batch
                                                                                  double cfg_scale) const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->checked(dllm::masked_log_probs(*impl_->running.backend, texts, cfg_scale));
+}
+
+Expected<double> LanguageModel::answer_log_prob(const std::vector<std::int32_t>& prompt,
+                                                const std::vector<std::int32_t>& answer, std::int32_t canvas) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->checked(
+      dllm::answer_log_prob(*impl_->running.backend, prompt, answer, impl_->model->desc().stop_ids, canvas));
+}
+
+Expected<std::vector<ChoiceScore>> LanguageModel::score_choices(const std::vector<std::int32_t>& prompt,
+                                                                const std::vector<std::string>& choices) const {
+  DLLM_TRY(const auto answers, choice_ids(*this, choices));
+  std::vector<ChoiceScore> scores;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    DLLM_TRY(const double log, answer_log_prob(prompt, answers[i], choice_canvas(answers)));
+    scores.push_back({choices[i], static_cast<std::int32_t>(answers[i].size()), log, 0});
+  }
+  set_shares(scores);
+  return scores;
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
