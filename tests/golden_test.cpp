@@ -193,6 +193,28 @@ TEST(GoldenDecoders, WholeAnswersUnderCompat) {
   }
 }
 
+/// d3LLM's rules, from an implementation in numpy (scripts/golden_d3llm.py).
+TEST(GoldenDecoders, BlocksInAPipeline) {
+  const json file = golden("d3llm.json");
+  ASSERT_EQ(file["decodes"].size(), 4u);
+  for (const json& one : file["decodes"]) {
+    GenerateOptions options;
+    options.length = file["gen_length"].get<std::int32_t>();
+    options.block_length = file["block_length"].get<std::int32_t>();
+    options.exact_length = true;
+    options.window = {"pipeline", {{"begin_share", one["share"].get<double>()}}};
+    options.decoder = {"low-entropy", {{"low_entropy", one["entropy"].get<double>()}}};
+    ASSERT_EQ(one["runs"].size(), 6u);
+    for (std::size_t i = 0; i < one["runs"].size(); i += kSanitized ? 3 : 1) {
+      const json& run = one["runs"][i];
+      const auto result = tiny().generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
+      ASSERT_TRUE(result) << result.error().message();
+      EXPECT_EQ(result->ids, run["output_ids"].get<std::vector<std::int32_t>>()) << result->text;
+      EXPECT_EQ(result->stats.nfe, run["nfe"].get<int>()) << one["share"];
+    }
+  }
+}
+
 constexpr Mode kModes[] = {
     {"decode_threshold0.9.json", "threshold", "none", 0.9, 0},
     {"decode_threshold0.7.json", "threshold", "none", 0.7, 0},

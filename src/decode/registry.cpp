@@ -18,6 +18,7 @@ namespace dllm {
   X(entropy_decoder)             \
   X(margin_decoder)              \
   X(entropy_bound_decoder)       \
+  X(low_entropy_decoder)         \
   X(entropy_exit_decoder)        \
   X(llada2_decoder)              \
   X(sdar_sequential_decoder)     \
@@ -39,7 +40,8 @@ namespace dllm {
   X(whole_window)       \
   X(sliding_window)     \
   X(adaptive_window)    \
-  X(lookahead_window)
+  X(lookahead_window)   \
+  X(pipeline_window)
 
 #define DLLM_CACHES(X)     \
   X(no_cache)              \

@@ -64,6 +64,26 @@ TEST(SlidingWindow, RowsBehindItAreMadeFromTheirTokens) {
     }
 }
 
+TEST(PipelineWindow, ABlockBeginsWhenItsShareOfTheLastIsDecided) {
+  const auto window = *make_window({"pipeline", {{"begin_share", 0.25}}}, {BlockOrigin::kPromptEnd, 8});
+  EXPECT_EQ(step_of(*window, canvas_with(4, 30, {})).range, (PositionRange{4, 12}));
+  window->observe({});
+  EXPECT_EQ(step_of(*window, canvas_with(4, 30, {6})).range, (PositionRange{4, 12})) << "an eighth";
+  window->observe({});
+  const Canvas quarter = canvas_with(4, 30, {6, 9});
+  EXPECT_EQ(step_of(*window, quarter).range, (PositionRange{4, 20}));
+  EXPECT_EQ(step_of(*window, quarter).range, (PositionRange{4, 20})) << "asked twice";
+  window->observe({});
+  // The first block is finished, and so is the second: one more begins in each pass, the last one is clipped.
+  std::vector<Position> done(16);
+  for (Position i = 0; i < 16; ++i) done[static_cast<std::size_t>(i)] = 4 + i;
+  EXPECT_EQ(step_of(*window, canvas_with(4, 30, done)).range, (PositionRange{20, 28}));
+  window->observe({});
+  done.insert(done.end(), {20, 21});
+  EXPECT_EQ(step_of(*window, canvas_with(4, 30, done)).range, (PositionRange{20, 34}));
+  EXPECT_EQ(step_of(*window, canvas_with(4, 30, done)).unit, 20);
+}
+
 TEST(AdaptiveWindow, AllowanceStopsWhereTheCostJumps) {
   const LatencyTable latency({{1, 10}, {8, 10}, {16, 10.5}, {17, 30}, {64, 40}}, 0);
   MethodContext grid{BlockOrigin::kPromptEnd, 8, &latency};
