@@ -116,12 +116,13 @@ class Scheduler {
     const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
+    const auto k_tiles = static_cast<double>(shape.k_tiles);
     const double all_blocks = static_cast<double>(p.matrices * shape.count * count);
     for (std::int64_t i = 0; i < p.matrices * shape.count; ++i) {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
       const std::int64_t lanes = shape.lanes(index);
       const auto columns = static_cast<double>(lanes / a_.blen);
-      const double tiles = columns * static_cast<double>(shape.k_tiles);
+      const double tiles = columns * k_tiles;
       // With one port of matrix SRAM, arriving rows and the array alternate.
       const double arriving =
           d_.sram.matrix_ports > 1 ? 0 : static_cast<double>(lanes * shape.k_tiles) / static_cast<double>(count);
@@ -130,7 +131,7 @@ class Scheduler {
           tiles * operand_rows + static_cast<double>(lanes + (p.stored ? ceil_div(lanes * a_.blen, a_.vlen) : 0));
       free_ports_ = std::max(0.0, 1 - own / (array * ports()));
       const double issue = 2 * tiles;  // pointers of x and of the weights
-      const bool last = i + 1 == p.matrices * shape.count;
+      const bool last = p.tail_slabs > 0 && i + 1 == p.matrices * shape.count;
       panels_.ask(alone_until_);
       double time = 0, block = 0, slices = 0;
       for (std::int64_t b = 0; b < count; ++b) {
@@ -140,7 +141,7 @@ class Scheduler {
           const RowKernel& kernel = carried ? carry_ : p.tail;
           const double n = carried ? std::exchange(carry_slabs_, 0) : p.tail_slabs;
           shadow = kernel.accesses * n * static_cast<double>(a_.blen);
-          if (b < 2) slices = slices_cycles(d_, kernel, n, {columns, static_cast<double>(shape.k_tiles), array, own});
+          if (b < 2) slices = slices_cycles(d_, kernel, n, {columns, k_tiles, array});
         } else if (stream > 0) {
           // Spread evenly, but a block gets no more rows than the array has cycles for.
           shadow = std::min(
@@ -159,12 +160,11 @@ class Scheduler {
       // A panel is stored as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the
       // last one the last rows. Later blocks of rows find all of it loaded.
       const double per_block = time / static_cast<double>(count);
-      now_ = std::max({now_ + time, there - load / static_cast<double>(shape.k_tiles) + time,
-                       there + time - per_block + per_block / columns});
+      now_ = std::max({now_ + time, there - load / k_tiles + time, there + time - per_block + per_block / columns});
       panels_.finish(now_);
     }
     leftover_ = stream;
-    end_product(p, static_cast<double>(shape.k_tiles));
+    end_product(p, k_tiles);
   }
   /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
   void end_product(const Product& p, double k_tiles) {

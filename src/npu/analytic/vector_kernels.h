@@ -64,24 +64,24 @@ inline double row_cycles(const Device& device, const RowKernel& k, double rows, 
 struct ShadowedBlock {
   double columns = 0, k_tiles = 0;
   double array = 0;  ///< cycles of its tiles
-  double own = 0;    ///< its accesses of vector SRAM
 };
 /// Cycles of the block if the front end limits them: it issues the slices of work between column blocks, in order, and
-/// slices begin only when the rows of the block before have been written. The array, whose instructions are older,
-/// takes its accesses first.
+/// slices begin only when the rows of the block before have been written. While operands and write-outs are moved at
+/// once, the array, whose instructions are older, takes two ports: of a column block of T cycles, on average the
+/// write-out's BLEN cycles times the share of T in which tiles run. T is the slice's cycles and these.
 inline double slices_cycles(const Device& device, const RowKernel& k, double slabs, const ShadowedBlock& block) {
   constexpr double kFill = 4;       // sub-arrays' sizes that fill and write-out take
   constexpr double kSlice = 30;     // cycles to save and set registers
   constexpr double kMostSlabs = 8;  // of rows that are interleaved
-  const auto rows = static_cast<double>(device.array.blen), ports = static_cast<double>(device.sram.vector_ports);
+  const auto rows = static_cast<double>(device.array.blen);
   const double lead = std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1), rest = block.columns - lead;
   const double each = std::ceil(rows / rest), slices = std::ceil(rows / each), between = std::floor(rest / slices);
   const double together = slabs <= kMostSlabs && std::fmod(each, 2) == 0 ? 2 : 1;
-  const double free = std::max(ports / 2, ports - block.own / block.array);
-  const double row = std::max(row_cycles(device, k, 1, slabs, together), k.accesses * slabs / free);
   const double column = block.array / block.columns;
-  return (block.columns - slices * between) * column +
-         slices * std::max(between * column, 2 * between * block.k_tiles + kSlice + each * row);
+  const double slice = 2 * between * block.k_tiles + kSlice + each * row_cycles(device, k, 1, slabs, together);
+  const double both = device.sram.vector_ports > 2 ? 0 : between * rows * between * column;
+  const double period = (slice + std::sqrt(slice * slice + 4 * both)) / 2;
+  return (block.columns - slices * between) * column + slices * std::max(between * column, period);
 }
 
 /// Norms of heads: accesses per row and slab.
