@@ -7,7 +7,7 @@ import json
 import re
 import unittest
 
-from cli_case import CliCase
+from cli_case import CliCase, run
 from serve_case import ServeCase
 
 QUESTION = "Dan has 7 apples and eats 3 of them. How many are left?"
@@ -109,6 +109,20 @@ class Server(ServeCase):
         self.assertEqual(reply["text"]["format"]["schema"], SCHEMA)
         reply = self.server.post("/v1/messages", {**ASKED, "guided_json": SCHEMA}).json
         json.loads(reply["content"][0]["text"])
+
+    def test_choices(self):
+        question = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
+        choices = ["13 pens", "7+5=12\n#### 12"]
+        reply = self.server.post("/v1/choose", {"messages": [{"role": "user", "content": question}], "choices": choices}).json
+        self.assertEqual(reply["choice"], choices[1])
+        self.assertEqual([one["text"] for one in reply["data"]], choices)
+        self.assertAlmostEqual(sum(one["probability"] for one in reply["data"]), 1)
+        made = json.loads(run("choose", question, "--choice", choices[0], "--choice", choices[1], "-o", "json").stdout)
+        self.assertAlmostEqual(made["choices"][0]["log_probability"], reply["data"][1]["log_probability"], 6)
+        for wrong in ([], ["a", "a"], [""], "a", ["x" * 200], ["a", 1], None):
+            self.refused(400, "/v1/choose", {"context": "x", "choices": wrong}, "choices")
+        self.refused(400, "/v1/choose", {"choices": ["a", "b"]}, "context")
+        self.refused(400, "/v1/choose", {"context": "x", "choices": ["a", "b"], "other": 1}, "other")
 
     def test_refusals_name_the_path(self):
         place = "response_format.json_schema.schema"

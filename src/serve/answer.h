@@ -86,6 +86,8 @@ std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation
 Expected<std::string> content_text(const Json& content, std::string_view field);
 /// {"role", "content"} of a list. Errors: kUsage.
 Expected<std::vector<ChatTurn>> read_turns(const Api& api, const Json& list, std::string_view field);
+/// The ids of `context` (text, or token ids) or of `messages` (through the chat template). Errors: kUsage.
+Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields);
 /// Ids of a conversation. Errors: kUsage.
 Expected<std::vector<std::int32_t>> template_ids(const Api& api, const std::vector<ChatTurn>& turns);
 

@@ -71,6 +71,7 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/responses", responses},
       {"POST", "/infill", infill},
       {"POST", "/v1/score", score},
+      {"POST", "/v1/choose", choose},
       {"POST", "/tokenize", tokenize},
       {"POST", "/detokenize", detokenize},
       {"POST", "/apply-template", apply_template},

@@ -82,7 +82,7 @@ class Api {
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
-  std::atomic<std::int32_t> scoring{0};  ///< unfinished requests to /v1/score
+  std::atomic<std::int32_t> scoring{0};  ///< unfinished requests to /v1/score and /v1/choose
 
  private:
   std::optional<ApiError> admit(const Call& call, const Route* route);
@@ -107,6 +107,7 @@ Expected<void> messages(const CallPtr& call);
 Expected<void> count_tokens(const CallPtr& call);
 Expected<void> responses(const CallPtr& call);
 Expected<void> score(const CallPtr& call);
+Expected<void> choose(const CallPtr& call);
 Expected<void> tokenize(const CallPtr& call);
 Expected<void> detokenize(const CallPtr& call);
 Expected<void> apply_template(const CallPtr& call);

@@ -89,19 +89,6 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
   std::int32_t sample_ = 0;
 };
 
-/// `context` (text, or token ids) or `messages` (through the chat template).
-Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields) {
-  const Json *context = fields.find("context"), *list = fields.find("messages");
-  if ((context == nullptr) == (list == nullptr)) return wrong_type("context", "given, or \"messages\"");
-  if (list != nullptr) {
-    DLLM_TRY(const auto turns, read_turns(api, *list, "messages"));
-    return template_ids(api, turns);
-  }
-  if (!context->is_string()) return token_ids(*context, "context");
-  DLLM_CHECK_OK(api.check_size(context->get_ref<const std::string&>().size(), "context"));
-  return api.model.prompt_ids(context->get_ref<const std::string&>(), /*special=*/true);
-}
-
 Expected<double> read_cfg_scale(Fields& fields) {
   const Json* value = fields.find("cfg_scale");
   if (value == nullptr) return 0.0;
@@ -135,6 +122,18 @@ Expected<ScoreTarget> read_target(const Api& api, const Json& continuation, cons
 }
 
 }  // namespace
+
+Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields) {
+  const Json *context = fields.find("context"), *list = fields.find("messages");
+  if ((context == nullptr) == (list == nullptr)) return wrong_type("context", "given, or \"messages\"");
+  if (list != nullptr) {
+    DLLM_TRY(const auto turns, read_turns(api, *list, "messages"));
+    return template_ids(api, turns);
+  }
+  if (!context->is_string()) return token_ids(*context, "context");
+  DLLM_CHECK_OK(api.check_size(context->get_ref<const std::string&>().size(), "context"));
+  return api.model.prompt_ids(context->get_ref<const std::string&>(), /*special=*/true);
+}
 
 Expected<void> score(const CallPtr& call) {
   Api& api = call->api;
