@@ -72,8 +72,8 @@ class Scheduler {
   std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
   double slabs(ValueId id) const { return shapes_.slabs(id); }
   bool wide(std::int64_t head_dim) const { return shapes_.wide(head_dim); }
+  bool near(std::int64_t rows) const { return round_up(rows, a_.blen) * a_.vlen < std::int64_t{1} << 18; }
   std::int64_t rows() const { return graph_.shape.rows; }
-  std::int64_t blocks(std::int64_t rows) const { return ceil_div(rows, a_.blen); }
   template <class O>
   const O* at(std::size_t i) const {
     return shapes_.at<O>(i);
@@ -112,7 +112,7 @@ class Scheduler {
   /// concurrent accesses of vector SRAM.
   void product(const Product& p) {
     const Panels shape(a_, weight_buffer_rows(d_), p.n, p.k);
-    const std::int64_t count = blocks(p.rows);
+    const std::int64_t count = ceil_div(p.rows, a_.blen);
     const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
@@ -170,7 +170,7 @@ class Scheduler {
   void end_product(const Product& p, double k_tiles) {
     lead_ = ahead_ = queue_lead(a_, static_cast<double>(load_.queue), k_tiles);
     drained_ = now_ + result_delay(a_);
-    if (p.tail_slabs > 0 && blocks(p.rows) > 1)
+    if (p.tail_slabs > 0 && p.rows > a_.blen)
       carry_ = p.tail, carry_slabs_ = p.tail_slabs;
     else if (p.tail_slabs > 0)
       tail_alone_ = row_cycles(d_, p.tail, static_cast<double>(round_up(p.rows, a_.blen)), p.tail_slabs, p.together);
@@ -219,7 +219,7 @@ class Scheduler {
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
-    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_), o->x, 4);
+    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(value(o->x).rows)), o->x, 4);
     if (const auto* o = at<op::Rope>(i)) {
       if (wide(o->head_dim)) return alone(wide_rope_kernel(), o->x, 2);
       return o->dims == a_.hlen ? alone(rope_kernel(), o->x, 2) : alone(part_rope_kernel(t_), o->x, 1);
@@ -251,7 +251,7 @@ class Scheduler {
   bool norm_by_head(const op::RmsNorm& o) {
     const std::int64_t head = value(o.x).width / o.groups, count = value(o.x).rows;
     flush();
-    now_ += wide(head) ? row_cycles(d_, norm_kernel(t_), static_cast<double>(count * o.groups),
+    now_ += wide(head) ? row_cycles(d_, norm_kernel(t_, near(count)), static_cast<double>(count * o.groups),
                                     static_cast<double>(ceil_div(head, a_.vlen)), 1)
                        : head_norm_cycles(d_, static_cast<double>(count) * slabs(o.x));
     phase_.ports = kHeadNormAccesses * static_cast<double>(count) * slabs(o.x);
@@ -307,7 +307,7 @@ class Scheduler {
     Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
     clear_lanes(o.out);
     if (count > 1) {
-      p.tail = count == 3 ? residual_norm_kernel(t_) : add_kernel();
+      p.tail = count == 3 ? residual_norm_kernel(t_, near(p.rows)) : add_kernel();
       p.tail_slabs = slabs(at<op::Add>(i + 1)->out);
       p.together = 2;
     }

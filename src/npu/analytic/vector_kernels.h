@@ -18,16 +18,18 @@ struct RowKernel {
 
 /// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain. Two accesses for x x, one for the squares, three for
 /// each of the two products minus the chained operand; the sum is chained.
-inline RowKernel norm_kernel(const Device::Latency& t) {
+/// `near`: slabs are less than 2^18 elements apart. Then the step is an immediate, and a step back takes two
+/// instructions, for both pointers.
+inline RowKernel norm_kernel(const Device::Latency& t, bool near) {
   return {.accesses = 7,
           .vector = 4,
-          .integer = 5,
+          .integer = near ? 7.0 : 5.0,
           .scalar = static_cast<double>(2 * t.scalar_fp + 2 * t.scalar_special),
           .fixed = static_cast<double>(t.vector_sum)};
 }
 /// The same after h = a + b, whose result is squared directly.
-inline RowKernel residual_norm_kernel(const Device::Latency& t) {
-  RowKernel k = norm_kernel(t);
+inline RowKernel residual_norm_kernel(const Device::Latency& t, bool near) {
+  RowKernel k = norm_kernel(t, near);
   k.accesses += 1;
   k.vector += 1;
   k.integer += 1;
