@@ -18,6 +18,19 @@ double queue_lead(const Device::Array& array, double queue, double k_tiles) {
   return std::max(0.0, std::min(tiles, write_outs - result_delay(array) + static_cast<double>(array.blen)));
 }
 
+namespace {
+
+/// From one block's products with V to the next one's: these are issued after the results have been divided by their
+/// sums. The products, the delay, and row by row the write-out, then the reciprocal and the product of four rows at a
+/// time.
+double value_round(const Device& device, double products, double rows) {
+  const Device::Latency& t = device.latency;
+  const double divided = 1 + static_cast<double>(t.vector_reci + 2 * t.vector_mul + 4) / 4;
+  return products + result_delay(device.array) + divided * rows;
+}
+
+}  // namespace
+
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load) {
   const Device::Array& array = device.array;
   const Device::Latency& t = device.latency;
@@ -59,13 +72,13 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
     const std::int64_t real = std::min(most, load.rows - first), padded = round_up(real, array.blen);
     const std::int64_t columns = (is_wide ? array.mlen : array.hlen) / array.blen;
     const double instruction = static_cast<double>(padded / array.blen * columns) * array.tile_cycles;
-    const double scores = groups * tiles, products = 2 * scores * pieces;
-    const double tiles_cycles = products * instruction;
+    const double scores = groups * tiles, products = 2 * scores * pieces, tiles_cycles = products * instruction;
     const double operands = products * std::min(static_cast<double>(padded), std::floor(instruction));
     const double write_outs = (scores + value_groups) * static_cast<double>(padded * columns);
     const double accesses = operands + write_outs + row * static_cast<double>(real);
-    const double block = std::max(
-        {tiles_cycles, accesses / ports, chain * static_cast<double>(real), vector * static_cast<double>(real) / 2});
+    const auto n = static_cast<double>(real);
+    const double block = std::max({tiles_cycles, accesses / ports, chain * n, vector * n / 2,
+                                   running ? 0 : value_round(device, tiles_cycles / 2, n)});
     time += block * chunks;
     // A later chunk rescales the results so far: it waits for the products of the chunk before.
     time += (chunks - 1) * (tiles_cycles / 2 + result_delay(array));

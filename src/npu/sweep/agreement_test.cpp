@@ -223,11 +223,9 @@ TEST_F(Agreement, StepSimulatesWhatAnalyzeSays) {
     const auto simulated = simulate(device, machine, step->program, {});
     ASSERT_TRUE(simulated) << simulated.error().message();
     const auto cycles = static_cast<double>(simulated->total);
-    // With 256 rows in a block each unit of attention waits for results: docs/design/npu-analytic.md, "As scheduled".
-    const double bound = array.blen == 256 ? 0.03 : 0.02;
-    EXPECT_NEAR(found->cycles, cycles, bound * cycles);
+    EXPECT_NEAR(found->cycles, cycles, 0.02 * cycles);
     const double seconds = simulated->seconds(device);
-    EXPECT_NEAR(found->block.refine_seconds, seconds, bound * seconds);
+    EXPECT_NEAR(found->block.refine_seconds, seconds, 0.02 * seconds);
     EXPECT_LE(2 * simulated->macs / seconds, device.peak_tops() * 1e12);
     EXPECT_LE(static_cast<double>(simulated->read_bytes + simulated->write_bytes) / seconds,
               device.memory_gbps() * 1e9);
