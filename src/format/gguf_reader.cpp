@@ -31,7 +31,7 @@ namespace {
 std::string supported_types() {
   std::string names;
   for (const Codec* codec : all_codecs()) names += (names.empty() ? "" : ", ") + std::string(codec->name);
-  return names;
+  return names + ", and microscaling formats of dllm";
 }
 
 /// Bytes of an element, for strings the minimum; 0 if it is not an element type.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "numerics/mx_tensor.h"
+
 namespace dllm {
 
 // One line per format; each format is defined in its own file. Constant-initialised, so that the registry also works
@@ -28,6 +30,9 @@ std::span<const Codec* const> all_codecs() { return kCodecs; }
 const Codec* find_codec(std::uint32_t ggml_type) {
   for (const Codec* candidate : kCodecs)
     if (static_cast<std::uint32_t>(candidate->type) == ggml_type) return candidate;
+  if (ggml_type >= kMxTypeBase)
+    for (const Codec* candidate : mx_codecs())
+      if (static_cast<std::uint32_t>(candidate->type) == ggml_type) return candidate;
   return nullptr;
 }
 
@@ -36,7 +41,7 @@ const Codec& codec(TensorType type) { return *find_codec(static_cast<std::uint32
 std::optional<TensorType> tensor_type_from_name(std::string_view name) {
   for (const Codec* candidate : kCodecs)
     if (std::ranges::equal(candidate->name, name, {}, to_lower, to_lower)) return candidate->type;
-  return std::nullopt;
+  return mx_type_from_name(name);
 }
 
 }  // namespace dllm

@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "format/gguf.h"
+#include "numerics/mx_tensor.h"
 #include "quant/tensor_encoder.h"
 
 namespace dllm {
@@ -42,12 +43,17 @@ Metadata target_metadata(const ModelSource& source, const WriteOptions& options,
   Metadata result = source.metadata;
   result.set("general.file_type", MetaValue::u32(recipe.file_type));
   result.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));
+  // Programs that do not know the tensors' type find here what it is.
+  result.erase(kMxFormatKey);
+  if (const auto format = mx_format_of(recipe.base))
+    result.set(std::string(kMxFormatKey), MetaValue::string(mx_format_name(*format)));
   const auto set_length = [&result](const char* key, std::int32_t length) {
     if (length > 0) result.set(key, MetaValue::u32(static_cast<std::uint32_t>(length)));
   };
   set_length("dllm.canvas_length", options.canvas_length);
   set_length("diffusion.block_length", options.block_length);
   if (!options.model_name.empty()) result.set("general.name", MetaValue::string(options.model_name));
+  for (const auto& [key, value] : options.metadata) result.set(key, value);
   return result;
 }
 
@@ -100,6 +106,9 @@ class ModelWriter {
     if (options_.cancelled && options_.cancelled())
       return Error{ErrorCode::kCancelled, "the conversion was cancelled", tensor.name, ""};
     tell(tensor.name, index);
+    if (options_.prepared != nullptr)
+      if (const auto found = options_.prepared->find(tensor.name); found != options_.prepared->end())
+        return found->second->bytes();
     return encoder_.encode(tensor, choices_[index].type);
   }
 
@@ -116,16 +125,25 @@ class ModelWriter {
 
 }  // namespace
 
-Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path) {
+Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const WriteOptions& options,
+                                             const std::string& path) {
   DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
   if (options.threads < 1)
     return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "",
                  "at least 1"};
-  OutputOptions output{.replace = options.replace, .check = [&source] { return source.check(); }};
+  OutputOptions output{.replace = options.replace};
   DLLM_TRY(output.sources, sources_of(source));
   DLLM_CHECK_OK(check_output(path, output));
-  DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
+  DLLM_TRY(auto choices, choose_types(*recipe, source, options.recipe));
   DLLM_CHECK_OK(check_encoders(source, choices));
+  return choices;
+}
+
+Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path) {
+  DLLM_TRY(const auto choices, plan_types(source, options, path));
+  DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
+  OutputOptions output{.replace = options.replace, .check = [&source] { return source.check(); }};
+  DLLM_TRY(output.sources, sources_of(source));
   WriteReport report = plan_report(source, choices);
   auto written =
       ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path, std::move(output));

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dllm/error.h"
@@ -26,6 +28,10 @@ struct WriteOptions {
   bool replace = true;  ///< false: an error if the target exists when the file is complete
   /// Called before each tensor; true stops with kCancelled and leaves the target as it was.
   std::function<bool()> cancelled{};
+  /// Set in the file in addition to the source's metadata.
+  std::vector<std::pair<std::string, MetaValue>> metadata{};
+  /// Bytes of tensors, by name, that are in their type already; null: none. They are written as they are.
+  const std::map<std::string, std::shared_ptr<const MappedFile>>* prepared = nullptr;
 };
 
 /// A tensor whose rows do not fit the blocks of the type that the recipe wanted.
@@ -48,6 +54,10 @@ struct WriteReport {
     return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes_out) / static_cast<double>(elements);
   }
 };
+
+/// The types of the tensors that write_model() will write, and the errors that it would give before the first byte.
+Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const WriteOptions& options,
+                                             const std::string& path);
 
 /// Writes `source` to the GGUF file `path` with the types of a recipe: the whole of `dllm convert` and `dllm
 /// quantize`. One tensor is in memory at a time. A tensor that already has its type is copied bit by bit; any other is

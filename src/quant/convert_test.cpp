@@ -116,6 +116,29 @@ TEST(WriteModel, ReportCountsWhatWasWritten) {
   EXPECT_EQ(**written.metadata.integer("general.quantization_version"), 2);
 }
 
+TEST(WriteModel, MicroscalingFilesNameTheirFormat) {
+  const TempDirectory directory;
+  const ModelSource source = open_ok(kShipped);
+  const WriteReport report = write_ok(source, {.type = "mxint4:16:plena", .threads = 2}, directory.file("x.gguf"));
+  const ModelSource written = open_ok(directory.file("x.gguf"));
+  EXPECT_EQ(**written.metadata.string("dllm.mx_format"), "mxint4:16:plena");
+  EXPECT_EQ(**written.metadata.integer("general.file_type"),
+            static_cast<std::int64_t>(*tensor_type_from_name("mxint4:16:plena")));
+  EXPECT_EQ(report.tensors_by_type.size(), 3u);  // with the table and the norms
+  const SourceTensor& tensor = *written.find("blk.0.ffn_down.weight");
+  const std::vector<float> exact = values_of(*source.find("blk.0.ffn_down.weight"));
+  std::vector<std::byte> expected(tensor.data.size());
+  codec(tensor.type).quantize(exact.data(), expected.data(), static_cast<std::int64_t>(exact.size()));
+  EXPECT_TRUE(std::ranges::equal(tensor.data, expected));
+  const auto model = Model::load(directory.file("x.gguf"));
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ((*model)->weights()[0].type, TensorType::kBF16);
+
+  // Another type is another format: the key does not survive.
+  write_ok(written, {.type = "F16"}, directory.file("y.gguf"));
+  EXPECT_FALSE(open_ok(directory.file("y.gguf")).metadata.contains("dllm.mx_format"));
+}
+
 TEST(WriteModel, BytesDoNotDependOnThreads) {
   const TempDirectory directory;
   make_checkpoint({.width = 256, .layers = 2, .heads = 4, .kv_heads = 2, .ffn_width = 512}).write(directory.path());

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "base/try.h"
+#include "numerics/mx_tensor.h"
 
 namespace dllm {
 namespace {
@@ -110,6 +111,7 @@ TensorType wanted_type(const Recipe& recipe, const RecipeOptions& options, const
   if (embedding && options.token_embedding_type) return *options.token_embedding_type;
   if (head && options.output_type) return *options.output_type;
   if (options.pure || recipe.mix == Mix::kNone) return recipe.base;
+  if (recipe.mix == Mix::kTable) return embedding ? TensorType::kBF16 : recipe.base;
   if (head) return head_type(recipe);
   if (is_value_projection(name)) return value_type(recipe, layer_of(name), facts);
   if (is_fused_projection(name)) return fused_type(recipe);
@@ -127,10 +129,27 @@ TypeChoice fit(TensorType wanted, std::int64_t row) {
   return {fits(smaller) ? smaller : TensorType::kF16, wanted};
 }
 
+Recipe mx_recipe(std::string_view name, const MxFormat& format, std::string_view summary) {
+  const TensorType type = mx_tensor_type(format);
+  return {name, static_cast<std::uint32_t>(type), type, Mix::kTable, summary};
+}
+
+/// A recipe for every microscaling type, under its own name.
+const std::vector<Recipe>& every_mx_recipe() {
+  static const std::vector<Recipe> all = [] {
+    std::vector<Recipe> result;
+    for (const Codec* codec : mx_codecs())
+      result.push_back(mx_recipe(codec->name, *mx_format_of(codec->type), "microscaling"));
+    return result;
+  }();
+  return all;
+}
+
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
   using enum TensorType;
+  const auto mx = [](MxElement element) { return MxFormat{element, MxRule::kOcp, 32}; };
   static const std::vector<Recipe> all = {
       {"F32", 0, kF32, Mix::kNone, "32-bit floats"},
       {"F16", 1, kF16, Mix::kNone, "16-bit floats, 11 bits of precision, range 65504"},
@@ -148,6 +167,10 @@ const std::vector<Recipe>& recipes() {
       {"Q4_1", 3, kQ4_1, Mix::kHead, "5 bits per weight, blocks of 32"},
       {"Q4_0", 2, kQ4_0, Mix::kHead, "4.5 bits per weight, blocks of 32"},
       {"MXFP4", 38, kMXFP4, Mix::kHead, "4.25 bits per weight, E2M1 in blocks of 32 (OCP Microscaling)"},
+      mx_recipe("MXINT4", mx(MxElement::kInt4), "4.25 bits per weight, microscaling for NPUs, slow on CPUs"),
+      mx_recipe("MXINT8", mx(MxElement::kInt8), "8.25 bits per weight, microscaling for NPUs, slow on CPUs"),
+      mx_recipe("MXFP8", mx(MxElement::kE4M3), "8.25 bits per weight, E4M3, microscaling for NPUs"),
+      mx_recipe("MXFP4_E2M1", mx(MxElement::kE2M1), "4.25 bits per weight, E2M1, ties to even, microscaling for NPUs"),
   };
   return all;
 }
@@ -158,8 +181,9 @@ Expected<const Recipe*> find_recipe(std::string_view name) {
     if (same_name(recipe.name, name)) return &recipe;
     names.push_back(recipe.name);
   }
+  if (const auto type = mx_type_from_name(name)) return &*std::ranges::find(every_mx_recipe(), *type, &Recipe::base);
   return Error{ErrorCode::kUsage, fmt::format("unknown type '{}'", name), "",
-               fmt::format("known: {}", fmt::join(names, ", "))};
+               fmt::format("known: {}, and ELEMENT:BLOCK:RULE as mxint4:16:plena", fmt::join(names, ", "))};
 }
 
 Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,

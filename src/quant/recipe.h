@@ -14,9 +14,13 @@ namespace dllm {
 /// GGML's version of its block formats, which files name in `general.quantization_version`.
 inline constexpr std::uint32_t kQuantizationVersion = 2;
 
+/// Names the microscaling format of a file's matrices: "mxint4:32:ocp".
+inline constexpr std::string_view kMxFormatKey = "dllm.mx_format";
+
 /// How a recipe deviates from giving every matrix its base type.
 enum class Mix {
   kNone,    ///< not at all
+  kTable,   ///< the embedding is BF16, also if it is the head: NPUs look rows up in BF16, and multiply by the others
   kHead,    ///< the head gets Q6_K, unless the base is Q8_0
   kSmall,   ///< and the first layers' attn_v and ffn_down get Q5_K (llama.cpp's "_S" of Q4_K)
   kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K, a fused attn_qkv Q5_K or Q6_K ("_M")
@@ -25,7 +29,8 @@ enum class Mix {
 /// A named way to give every tensor of a model its type. Names, file type numbers and the type of each tensor are those
 /// of llama-quantize, with three exceptions: "Q4_K" and "Q5_K" are the types themselves here, not short for the mixes;
 /// "MXFP4" is for every matrix, while llama.cpp's file type of that number is for experts only; and its rules for
-/// models of exactly eight experts (Mixtral), of which no diffusion model is one, are left out.
+/// models of exactly eight experts (Mixtral), of which no diffusion model is one, are left out. Microscaling formats
+/// have no number of llama.cpp's: theirs is the tensor type's.
 struct Recipe {
   std::string_view name;
   std::uint32_t file_type;  ///< GGUF `general.file_type`
@@ -34,10 +39,11 @@ struct Recipe {
   std::string_view summary;  ///< for help texts
 };
 
-/// In the order of help texts.
+/// In the order of help texts. Of the microscaling formats only those with blocks of 32 and OCP's scales are listed.
 const std::vector<Recipe>& recipes();
 
-/// By name, case-insensitively. Error: kUsage, listing the names.
+/// By name, case-insensitively; any microscaling format by its own name ("mxint4:16:plena"). Error: kUsage, listing the
+/// names.
 Expected<const Recipe*> find_recipe(std::string_view name);
 
 /// User overrides of the recipe.

@@ -179,6 +179,25 @@ TEST(Recipe, RowsThatNoBlockDividesAreF16) {
     EXPECT_EQ(type_of(recipe, source, "blk.0.attn_q.weight"), "F16") << recipe;
 }
 
+TEST(Recipe, MicroscalingKeepsTheTableInBf16) {
+  const ModelSource source = outline({}), tied = outline({.tied = true});
+  for (const char* name : {"MXINT4", "mxint4:32:ocp", "MXINT8", "mxfp8", "mxint4:16:plena", "mxfp4_e2m1"}) {
+    const std::string type(codec((*find_recipe(name))->base).name);
+    EXPECT_EQ(type_of(name, source, "blk.0.attn_v.weight"), type);
+    EXPECT_EQ(type_of(name, source, "output.weight"), type);
+    EXPECT_EQ(type_of(name, source, "token_embd.weight"), "BF16");
+    EXPECT_EQ(type_of(name, tied, "token_embd.weight"), "BF16");
+    EXPECT_EQ(type_of(name, source, "token_embd.weight", {.pure = true}), type);
+    EXPECT_EQ((*find_recipe(name))->file_type, static_cast<std::uint32_t>((*find_recipe(name))->base));
+  }
+  EXPECT_EQ((*find_recipe("mxint4:16:plena"))->name, "mxint4:16:plena");
+  EXPECT_EQ((*find_recipe("mxfp4"))->base, TensorType::kMXFP4);
+  EXPECT_FALSE(find_recipe("mxint4:64"));
+  EXPECT_EQ(type_of("mxint4:8", outline({.layers = 2, .width = 80, .ffn_width = 112, .heads = 4, .kv_heads = 4}),
+                    "blk.0.attn_q.weight"),
+            "mxint4:8:ocp");
+}
+
 TEST(Recipe, OverridesHoldOverTheMix) {
   const ModelSource source = outline({}), tied = outline({.tied = true});
   EXPECT_EQ(type_of("Q4_K_M", source, "output.weight", {.pure = true}), "Q4_K");

@@ -99,18 +99,19 @@ double bits_per_weight(const Totals& sum) {
 }
 
 std::string tensor_table(const ModelListing& listing, const ListingView& view) {
-  std::size_t name_width = 4, shape_width = 5;
+  std::size_t name_width = 4, type_width = 6, shape_width = 5;
   for (const auto& tensor : listing.tensors) {
     if (!matches(tensor.name, view)) continue;
     name_width = std::max(name_width, tensor.name.size());
+    type_width = std::max(type_width, codec(tensor.type).name.size());
     shape_width = std::max(shape_width, to_string(tensor.shape).size());
   }
-  std::string text = fmt::format("  {:<{}}  {:<6}  {:<{}}  {:>12}  {}\n", "name", name_width, "type", "shape",
-                                 shape_width, "bytes", listing.format.starts_with("GGUF") ? "offset" : "");
+  std::string text = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12}  {}\n", "name", name_width, "type", type_width,
+                                 "shape", shape_width, "bytes", listing.format.starts_with("GGUF") ? "offset" : "");
   for (const auto& tensor : listing.tensors)
     if (matches(tensor.name, view))
-      text += fmt::format("  {:<{}}  {:<6}  {:<{}}  {:>12}  {}\n", sanitize(tensor.name), name_width,
-                          codec(tensor.type).name, to_string(tensor.shape), shape_width, tensor.bytes,
+      text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12}  {}\n", sanitize(tensor.name), name_width,
+                          codec(tensor.type).name, type_width, to_string(tensor.shape), shape_width, tensor.bytes,
                           tensor.offset ? fmt::format("{}", *tensor.offset) : "");
   return text;
 }

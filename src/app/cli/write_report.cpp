@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -89,8 +90,10 @@ std::string report_text(const WriteReport& report, const std::string& path) {
       report.bytes_in > 0 ? human_bytes(static_cast<double>(report.bytes_in)) + " -> " : std::string();
   std::string text = fmt::format("{}: {} tensors, {}{}, {:.2f} bits per weight\n", path, report.tensors, before,
                                  human_bytes(static_cast<double>(report.bytes_out)), report.bits_per_weight());
+  std::size_t width = 6;
+  for (const auto& [type, count] : report.tensors_by_type) width = std::max(width, codec(type).name.size());
   for (const auto& [type, count] : report.tensors_by_type)
-    text += fmt::format("  {:<6}{:>6}\n", codec(type).name, count);
+    text += fmt::format("  {:<{}}{:>6}\n", codec(type).name, width, count);
   return text;
 }
 

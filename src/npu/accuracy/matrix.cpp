@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "npu/compiler/stored_codes.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu::accuracy {
@@ -58,27 +59,36 @@ Matrix Matrix::pack(const WeightView& weight, std::int64_t first, std::int64_t o
   const auto terms = static_cast<std::size_t>(m.panels() * m.contraction_.terms() * kPanel);
   (formats.rule.kind == WindowRule::Kind::kNarrow ? m.narrow_.resize(terms) : m.wide_.resize(terms));
   m.exponents_.assign(static_cast<std::size_t>(m.panels() * m.contraction_.groups() * kPanel), kZeroExponent);
+  const bool stored =
+      formats.w.ggml() ? *formats.w.ggml() == weight.type : keeps_codes(weight, in, formats.w.machine_format());
   parallel(pool, m.panels(),
-           [&](std::int64_t panel, int) { m.pack_panel(weight, first + panel * kPanel, panel, in, formats); });
+           [&](std::int64_t panel, int) { m.pack_panel(weight, first + panel * kPanel, panel, in, formats, stored); });
   return m;
 }
 
 void Matrix::pack_panel(const WeightView& weight, std::int64_t first, std::int64_t panel, const LaneMap& in,
-                        const ProductFormats& formats) {
+                        const ProductFormats& formats, bool stored) {
   const std::int64_t count = std::min(kPanel, outputs_ - panel * kPanel), terms = contraction_.terms(),
                      groups = contraction_.groups();
   std::vector<float> laid, gathered(static_cast<std::size_t>(terms));
   std::vector<std::int16_t> exponents(static_cast<std::size_t>(groups), kZeroExponent);
   Operand row;
+  LaneCodes codes;
   for (std::int64_t n = 0; n < count; ++n) {
-    std::vector<float> values = weight_row(weight, first + n);
-    laid.assign(static_cast<std::size_t>(row_lanes(in)), 0.0f);
-    for (std::size_t k = 0; k < values.size(); ++k)
-      laid[static_cast<std::size_t>(in.lane(static_cast<std::int64_t>(k)))] = values[k];
-    if (formats.w.ggml() == weight.type)
-      row.lanes = laid;
-    else
-      quantize(formats.w, formats.rule.integers(), laid, row);
+    if (stored && formats.rule.integers()) {
+      codes.reset(formats.w.machine_format(), row_lanes(in));
+      lay_codes(weight, first + n, in, formats.w.machine_format(), 0, codes);
+      lay_integers(formats.w.machine_format(), codes.codes, codes.scales, row);
+    } else {
+      const std::vector<float> values = weight_row(weight, first + n);
+      laid.assign(static_cast<std::size_t>(row_lanes(in)), 0.0f);
+      for (std::size_t k = 0; k < values.size(); ++k)
+        laid[static_cast<std::size_t>(in.lane(static_cast<std::int64_t>(k)))] = values[k];
+      if (stored)
+        row.lanes = laid;
+      else
+        quantize(formats.w, formats.rule.integers(), laid, row);
+    }
     contraction_.gather(row, formats.w.block(), gathered.data(), exponents.data());
     for (std::int64_t k = 0; k < terms; ++k) {
       const auto at = static_cast<std::size_t>((panel * terms + k) * kPanel + n);

@@ -73,7 +73,8 @@ struct OperandRows {
 /// A weight in panels of 16 outputs.
 class Matrix {
  public:
-  /// Rows [first, first + outputs) of `weight`; a weight that is stored in the wanted GGML type keeps its values.
+  /// Rows [first, first + outputs) of `weight`; a weight that is stored in the wanted format keeps its values (of MX
+  /// formats see keeps_codes()).
   static Matrix pack(const WeightView& weight, std::int64_t first, std::int64_t outputs, const LaneMap& in,
                      const ProductFormats& formats, ThreadPool& pool);
 
@@ -85,7 +86,7 @@ class Matrix {
 
  private:
   void pack_panel(const WeightView& weight, std::int64_t first, std::int64_t panel, const LaneMap& in,
-                  const ProductFormats& formats);
+                  const ProductFormats& formats, bool stored);
 
   std::int64_t outputs_ = 0;
   WindowRule rule_;

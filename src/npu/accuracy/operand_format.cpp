@@ -81,7 +81,14 @@ void quantize(const OperandFormat& format, bool integers, std::span<const float>
   codes.resize(x.size());
   scales.resize(x.size() / block);
   mx_quantize(mx, x.data(), x.size(), codes.data(), scales.data());
+  lay_integers(mx, codes, scales, out);
+}
+
+void lay_integers(const MxFormat& mx, std::span<const std::uint16_t> codes, std::span<const std::uint8_t> scales,
+                  Operand& out) {
+  const auto block = static_cast<std::size_t>(mx.block);
   const std::array<float, 256>& values = fixed_values(mx.element);
+  out.lanes.resize(codes.size());
   out.exponents.resize(scales.size());
   for (std::size_t b = 0; b < scales.size(); ++b) {
     bool zero = true;

@@ -55,5 +55,8 @@ struct Operand {
 void quantize(const OperandFormat& format, bool integers, std::span<const float> x, Operand& out);
 /// The same as values: replaces `x` by its rounded values.
 void round_through(const OperandFormat& format, std::span<float> x);
+/// Codes of a fixed() format as integers.
+void lay_integers(const MxFormat& mx, std::span<const std::uint16_t> codes, std::span<const std::uint8_t> scales,
+                  Operand& out);
 
 }  // namespace dllm::npu::accuracy

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "graph/rope.h"
+#include "npu/compiler/stored_codes.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu {
@@ -28,39 +29,72 @@ void write_bf16(const std::vector<float>& lanes, std::byte* to) {
   }
 }
 
+/// Makes the rows of a matrix in HBM.
+class RowEncoder {
+ public:
+  RowEncoder(const WeightPlace& place, const WeightView& view, const MachineConfig& m)
+      : place_(place),
+        view_(view),
+        format_(place.tensor.format),
+        lanes_(place.matrix.k_tiles * m.mlen),
+        part_lanes_(m.mlen / place.matrix.parts),
+        stored_(part_lanes_ % format_.block == 0 && keeps_codes(view, place.in, format_)),
+        row_of_(static_cast<std::size_t>(place.matrix.n * place.matrix.parts), -1) {
+    for (std::int64_t column = 0; column < place.out.width; ++column)
+      row_of_[static_cast<std::size_t>(place.out.lane(column))] = column;
+  }
+
+  /// Row n of an expert's matrix: the outputs n of all parts, each in its own lanes.
+  const LaneCodes& row(std::int64_t expert, std::int64_t n) {
+    const std::int64_t parts = place_.matrix.parts;
+    row_.reset(format_, lanes_);
+    if (!stored_) values_.assign(static_cast<std::size_t>(lanes_), 0.0f);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const std::int64_t output = row_of_[static_cast<std::size_t>(part * place_.matrix.n + n)];
+      if (output < 0) continue;
+      const std::int64_t first = part * part_lanes_, from = expert * place_.out.width + output;
+      if (stored_) {
+        lay_codes(view_, from, place_.in, format_, first, row_);
+        continue;
+      }
+      const std::vector<float> values = decode_rows(view_, from, 1);
+      for (std::int64_t k = 0; k < place_.in.width; ++k)
+        values_[static_cast<std::size_t>(first + place_.in.lane(k))] = values[static_cast<std::size_t>(k)];
+    }
+    if (!stored_) mx_quantize(format_, values_.data(), values_.size(), row_.codes.data(), row_.scales.data());
+    return row_;
+  }
+
+ private:
+  const WeightPlace& place_;
+  const WeightView& view_;
+  const MxFormat& format_;
+  std::int64_t lanes_, part_lanes_;
+  bool stored_;
+  std::vector<std::int64_t> row_of_;  ///< the output in each lane
+  std::vector<float> values_;
+  LaneCodes row_;
+};
+
 void write_matrix(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
   const MatrixShape& s = place.matrix;
   const MxFormat& format = place.tensor.format;
-  const std::int64_t lanes = s.k_tiles * m.mlen;
   const auto mlen = static_cast<std::size_t>(m.mlen);
-  std::vector<std::uint16_t> codes(mlen);
-  std::vector<std::uint8_t> scales(format.scale_bytes(mlen));
   std::byte* elements = hbm + place.tensor.base;
   std::byte* scale_bytes = elements + place.tensor.scale_offset;
-  std::vector<std::int64_t> row_of(static_cast<std::size_t>(s.n * s.parts), -1);  // the output in each lane
-  for (std::int64_t column = 0; column < place.out.width; ++column)
-    row_of[static_cast<std::size_t>(place.out.lane(column))] = column;
-  std::vector<float> row(static_cast<std::size_t>(lanes));
+  RowEncoder encoder(place, view, m);
   for (std::int64_t i = 0; i < place.experts * s.n; ++i) {
     const std::int64_t expert = i / s.n, n = i % s.n;
-    std::fill(row.begin(), row.end(), 0.0f);
-    for (std::int64_t part = 0; part < s.parts; ++part) {
-      const std::int64_t from = row_of[static_cast<std::size_t>(part * s.n + n)];
-      if (from < 0) continue;
-      const std::vector<float> values = decode_rows(view, expert * place.out.width + from, 1);
-      for (std::int64_t k = 0; k < place.in.width; ++k)
-        row[static_cast<std::size_t>(part * (m.mlen / s.parts) + place.in.lane(k))] =
-            values[static_cast<std::size_t>(k)];
-    }
+    const LaneCodes& row = encoder.row(expert, n);
     const std::int64_t panel = n / s.panel, rows = s.panel_lanes(panel);
     for (std::int64_t tile = 0; tile < s.k_tiles; ++tile) {
       // [expert][panel][tile][row][MLEN]
       const auto at = static_cast<std::size_t>(expert * place.expert_stride +
                                                (panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
-      mx_quantize(format, row.data() + static_cast<std::size_t>(tile) * mlen, mlen, codes.data(), scales.data());
-      mx_pack(format.bits(), codes.data(), mlen, elements + format.element_bytes(at));
-      std::copy_n(reinterpret_cast<const std::byte*>(scales.data()), scales.size(),
-                  scale_bytes + format.scale_bytes(at));
+      const std::size_t first = static_cast<std::size_t>(tile) * mlen;
+      mx_pack(format.bits(), row.codes.data() + first, mlen, elements + format.element_bytes(at));
+      std::copy_n(reinterpret_cast<const std::byte*>(row.scales.data()) + format.scale_bytes(first),
+                  format.scale_bytes(mlen), scale_bytes + format.scale_bytes(at));
     }
   }
 }

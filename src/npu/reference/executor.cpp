@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/rope.h"
+#include "npu/compiler/stored_codes.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu::reference {
@@ -47,8 +48,17 @@ std::vector<float> Executor::weight_row(WeightId id, std::int64_t row) const {
 const std::vector<QuantizedRow>& Executor::matrix(WeightId id, const LaneMap& in) {
   std::vector<QuantizedRow>& rows = matrices_[id];
   if (!rows.empty()) return rows;
-  const Shape& shape = weights_[static_cast<std::size_t>(id)].shape;
+  const WeightView& view = weights_[static_cast<std::size_t>(id)];
+  const Shape& shape = view.shape;
+  const bool stored = keeps_codes(view, in, m_.weight);
+  LaneCodes codes;
   for (std::int64_t n = 0; n < element_count(shape) / shape[0]; ++n) {
+    if (stored) {
+      codes.reset(m_.weight, static_cast<std::int64_t>(lanes(in)));
+      lay_codes(view, n, in, m_.weight, 0, codes);
+      rows.push_back(quantized_row(m_.weight, codes.codes, codes.scales));
+      continue;
+    }
     const std::vector<float> values = weight_row(id, n);
     std::vector<float> laid(lanes(in), 0.0f);
     for (std::size_t k = 0; k < values.size(); ++k)

@@ -16,11 +16,16 @@ __int128 sticky(__int128 value, int by) {
 }  // namespace
 
 QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes) {
-  const std::size_t n = lanes.size();
+  std::vector<std::uint16_t> codes(lanes.size());
+  std::vector<std::uint8_t> scales(format.scale_bytes(lanes.size()));
+  mx_quantize(format, lanes.data(), lanes.size(), codes.data(), scales.data());
+  return quantized_row(format, codes, scales);
+}
+
+QuantizedRow quantized_row(const MxFormat& format, const std::vector<std::uint16_t>& codes,
+                           const std::vector<std::uint8_t>& scales) {
+  const std::size_t n = codes.size();
   QuantizedRow row{format, {}, {}, {}, {}, std::vector<float>(n)};
-  std::vector<std::uint16_t> codes(n);
-  std::vector<std::uint8_t> scales(format.scale_bytes(n));
-  mx_quantize(format, lanes.data(), n, codes.data(), scales.data());
   mx_dequantize(format, codes.data(), scales.data(), n, row.real.data());
   if (!format.scaled()) return row;
   const auto block = static_cast<std::size_t>(format.block);

@@ -21,6 +21,9 @@ struct QuantizedRow {
 };
 /// `lanes.size()` is a multiple of the format's block.
 QuantizedRow quantize(const MxFormat& format, const std::vector<float>& lanes);
+/// A row that is stored in the format.
+QuantizedRow quantized_row(const MxFormat& format, const std::vector<std::uint16_t>& codes,
+                           const std::vector<std::uint8_t>& scales);
 
 /// The other operand of an instruction. Term k is an element of one row (a matrix read transposed: products with
 /// weights, Q K^T), or of a different row for each k (P V).
