@@ -29,7 +29,7 @@ ALLOWED: dict[str, list[str]] = {
     "constrain": ["text", "base"],
     "graph": ["format", "numerics", "base"],
     "model": ["graph", "format", "text", "numerics", "base"],
-    "quant": ["model", "format", "numerics", "base"],
+    "quant": ["model", "graph", "format", "numerics", "base"],
     "backend": ["model", "graph", "base"],
     "cpu": ["backend", "model", "graph", "format", "numerics", "base"],
     "npu": ["backend", "model", "graph", "format", "numerics", "base"],

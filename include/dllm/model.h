@@ -155,7 +155,8 @@ class LanguageModel {
 
   std::int32_t vocab_size() const;
   std::int32_t context_length() const;
-  bool autoregressive() const;  ///< causal and without a mask token: its likelihoods are exact
+  bool autoregressive() const;       ///< causal and without a mask token: its likelihoods are exact
+  std::int32_t logit_shift() const;  ///< 1: the token at a position is predicted by the row before it; else 0
   std::string architecture() const;
   std::string name() const;
   std::string isa() const;  ///< the kernel set in use

@@ -179,6 +179,14 @@ class Compare(CliCase):
         twice = ["compare", "-n", "16", "--choose", self.items, "--publish", self.items]
         self.assertIn("3 of its 3 prompts", self.fails(3, *twice, "a:"))
 
+    def test_predictions_of_masks(self):
+        masked = json.loads(self.ok("compare", "--items", self.items, "--limit", "2", "--masked", "2", "a:",
+                                    "b: --numerics mxfp4", "-o", "json").stdout)["configurations"]
+        self.assertEqual([row["name"] for row in masked], ["a", "b"])
+        self.assertEqual((masked[0]["kl"], masked[0]["top1_agreement"]), (0, 1))
+        self.assertGreater(masked[1]["kl"], 0)
+        self.assertEqual(masked[0]["masks"], masked[1]["masks"])
+
     def test_mistakes(self):
         self.assertIn("nothing to compare", self.fails(2, *self.common))
         self.assertIn("--items", self.fails(2, "compare", "a: --cache dual"))

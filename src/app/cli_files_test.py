@@ -44,6 +44,26 @@ class Files(CliCase):
         for model in (f32, q8, self.hf):
             self.ok("run", "-m", model, "he", "-n", "8")
 
+    def test_calibrated_quantization(self):
+        f32 = self.dir / "calibrated-f32.gguf"
+        self.ok("convert", self.hf, "-o", f32, "--type", "f32")
+        items = self.dir / "items.jsonl"
+        items.write_text("".join(json.dumps({"prompt": f"say {word}", "answer": word}) + "\n" for word in ("he", "she")))
+        text = self.dir / "text.txt"
+        text.write_text("hello " * 100)
+        out = self.dir / "mx.gguf"
+        for calibration in (items, text):
+            self.ok("quantize", f32, out, "MXINT4", "--method", "gptq", "--calibration", calibration, "--force")
+            self.assertIn("mxint4:32:ocp", self.ok("inspect", out).stdout)
+            self.ok("run", "-m", out, "he", "-n", "8")
+            self.ok("run", "-m", out, "he", "-n", "8", "--numerics", "w4a8kv4")
+        self.ok("quantize", f32, out, "mxint4:16:plena", "--method", "x-clip", "--force")
+        self.assertIn("needs a calibration", self.fails(2, "quantize", f32, out, "MXINT4", "--method", "gptq", "--force"))
+        self.assertIn("uses no calibration", self.fails(2, "quantize", f32, out, "MXINT4", "--calibration", items, "--force"))
+        self.fails(2, "quantize", f32, out, "mxint4:64", "--force")
+        self.fails(3, "quantize", f32, out, "MXINT4", "--method", "gptq", "--calibration", self.dir / "none", "--force")
+        self.assertEqual(sorted(p.name for p in self.dir.glob("*.part*")), [])
+
     def test_derived_name(self):
         result = subprocess.run([DLLM, "convert", "tiny/"], cwd=self.dir, capture_output=True, check=False,
                                 env=clean_environment())

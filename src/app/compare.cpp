@@ -8,6 +8,7 @@
 
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/compare_masked.h"
 #include "app/compare_sets.h"
 #include "app/compare_spec.h"
 #include "app/eval_model.h"
@@ -47,6 +48,7 @@ class Compare final : public Verb {
                .takes_path = true,
                .apply = into(spec_path_)});
     items_.add(flags);
+    masked_.add(flags);
     flags.add({.names = {"--repeat"},
                .value = "N",
                .help = "run every item N times and report the best times",
@@ -82,6 +84,7 @@ class Compare final : public Verb {
     DLLM_CHECK_OK(collect(terminal));
     DLLM_TRY(const EvalSet set, items_.read(sets_.path()));
     DLLM_CHECK_OK(sets_.check(set, items_));
+    if (masked_.wanted()) return compare_masked(set, session);
     if (items_.scoring_of(set) != Scoring::kGenerate)
       return Error{ErrorCode::kUsage, "only generated answers are compared", "dllm compare",
                    "measure choices and likelihoods with dllm eval"};
@@ -101,6 +104,24 @@ class Compare final : public Verb {
   }
 
  private:
+  Expected<ExitCode> compare_masked(const EvalSet& set, Session& session) {
+    DLLM_CHECK_OK(load(session));
+    std::vector<MaskedContender> contenders;
+    for (const auto& runner : runners_) contenders.push_back({runner->given.name, runner->loaded});
+    ProgressLine progress(session.terminal);
+    const auto complete = masked_.measure(set, contenders, options_, progress, session.interrupt.arm());
+    session.interrupt.disarm();
+    progress.clear();
+    if (!complete) return complete.error();
+    if (!*complete) return kExitInterrupted;
+    const TextTable table = MaskedComparison::table(contenders);
+    session.terminal.out << (output_ == "json"  ? dump(MaskedComparison::json(contenders)) + "\n"
+                             : output_ == "csv" ? table.csv()
+                             : output_ == "md"  ? table.markdown()
+                                                : table.aligned());
+    return kExitOk;
+  }
+
   /// The configurations of the file and the command line.
   Expected<void> collect(Terminal& terminal) {
     if (!spec_path_.empty()) {
@@ -235,6 +256,7 @@ class Compare final : public Verb {
   bool by_task_ = false;
   std::int32_t repeat_ = 1;
   EvalFlags items_;
+  MaskedComparison masked_;
   ModelFlags model_;
   GenerateOptions options_;
   std::vector<std::unique_ptr<Runner>> runners_;  // bound closures refer to them

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "app/cli/calibration_flags.h"
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "app/cli/write_report.h"
 #include "base/try.h"
 #include "model/source.h"
-#include "quant/convert.h"
+#include "quant/calibrated.h"
 
 namespace dllm::app {
 namespace {
@@ -43,7 +44,7 @@ class WriteVerb : public Verb {
     };
     options_.cancelled = [&] { return session.interrupt.requested(); };
     session.interrupt.arm();
-    auto report = write_model(source, options_, output);
+    auto report = write_quantized(source, options_, calibration_, output);
     session.interrupt.disarm();
     progress.clear();
     if (!report) return std::move(report).error();
@@ -76,6 +77,7 @@ class WriteVerb : public Verb {
   }
 
   WriteOptions options_;
+  CalibrationOptions calibration_;
 
  private:
   OutputFlags output_;
@@ -139,6 +141,7 @@ class Quantize final : public WriteVerb {
                .choices = recipe_names(),
                .apply = into(type_)});
     add_shared(flags);
+    calibration_flags_.add(flags);
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
@@ -152,12 +155,14 @@ class Quantize final : public WriteVerb {
       return Error{ErrorCode::kUsage, "source, target and type are needed", "dllm " + flags.verb(),
                    "dllm quantize IN.gguf OUT.gguf TYPE"};
     options_.type = type_;
+    DLLM_TRY(calibration_, calibration_flags_.options());
     return write(input_, output_, session);
   }
 
  private:
   std::vector<std::string> words_;
   std::string input_, output_, type_;
+  CalibrationFlags calibration_flags_;
 };
 
 }  // namespace

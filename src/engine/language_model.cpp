@@ -201,6 +201,7 @@ std::int32_t LanguageModel::vocab_size() const { return static_cast<std::int32_t
 std::int32_t LanguageModel::context_length() const {
   return static_cast<std::int32_t>(impl_->model->desc().context_length);
 }
+std::int32_t LanguageModel::logit_shift() const { return impl_->model->desc().logit_shift; }
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }

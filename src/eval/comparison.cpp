@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "eval/eval_report.h"
@@ -37,7 +38,10 @@ std::vector<ComparisonRow> compare(const std::vector<Contender>& contenders) {
     ComparisonRow row{contender.name, contender.options, contender.report.all, {}, {}, 1};
     row.accuracy = wilson_interval(row.score.correct, row.score.items);
     if (!rows.empty()) {
-      row.against_first = paired_difference(count_pairs(first, contender.report));
+      const PairedCounts counts = count_pairs(first, contender.report);
+      row.against_first = paired_difference(counts);
+      row.same_verdict = static_cast<double>(counts.both + counts.neither) /
+                         static_cast<double>(std::max<std::int64_t>(1, counts.total()));
       row.agreement = share_of_same_text(first, contender.report);
     }
     rows.push_back(std::move(row));
@@ -98,6 +102,7 @@ nlohmann::ordered_json comparison_json(const std::vector<Contender>& contenders,
     json["rows_scored_per_item"] = row.rows_scored();
     json["ms_per_item"] = row.milliseconds();
     json["agreement"] = row.agreement;
+    json["same_verdict"] = row.same_verdict;
     if (i > 0)
       json["against_first"] = {{"difference", row.against_first.difference},
                                {"difference_95", {row.against_first.interval.low, row.against_first.interval.high}},

@@ -24,6 +24,7 @@ struct ComparisonRow {
   Interval accuracy;
   PairedDifference against_first;  ///< all zero for the first
   double agreement = 0;            ///< share of items with the same text as the first one's answer
+  double same_verdict = 1;         ///< share of items that are right in both or wrong in both
 
   double per_item(double sum) const { return score.items > 0 ? sum / static_cast<double>(score.items) : 0; }
   double milliseconds() const { return 1e3 * per_item(score.seconds); }

@@ -1,0 +1,361 @@
+// Scales, levels, y-clip and GPTQ against definitions that share no code with them.
+#include "quant/row_quantizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "numerics/mx_tensor.h"
+
+namespace dllm {
+namespace {
+
+std::vector<TensorType> types() {
+  std::vector<TensorType> all = {TensorType::kQ4_0, TensorType::kQ8_0};
+  for (const Codec* each : mx_codecs()) all.push_back(each->type);
+  return all;
+}
+
+std::vector<double> normals(std::size_t count, std::uint32_t seed, double sigma = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<double> values(count);
+  for (double& value : values) value = sigma * static_cast<double>(normal(random));
+  return values;
+}
+
+std::vector<double> decode(TensorType type, const std::vector<std::byte>& bytes, std::size_t count) {
+  std::vector<float> values(count);
+  codec(type).dequantize(bytes.data(), values.data(), static_cast<std::int64_t>(count));
+  return {values.begin(), values.end()};
+}
+
+class Grids : public testing::TestWithParam<TensorType> {
+ protected:
+  const BlockGrid grid_ = *BlockGrid::of(GetParam());
+  const std::size_t size_ = static_cast<std::size_t>(grid_.elements());
+  const std::size_t bytes_ = static_cast<std::size_t>(codec(GetParam()).block_bytes);
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, Grids, testing::ValuesIn(types()), [](const auto& one) {
+  std::string name(codec(one.param).name);
+  for (char& c : name)
+    if (c == ':' || c == '-') c = '_';
+  return name;
+});
+
+TEST_P(Grids, TheFirstScaleIsTheTypesOwn) {
+  std::vector<std::uint16_t> scales;
+  const int largest = mx_format_of(GetParam()) ? 25 : 10;  // scales in binary16 end earlier
+  for (int power = -25; power < largest; ++power) {
+    const std::vector<double> block = normals(size_, static_cast<std::uint32_t>(power + 25), std::ldexp(1.0, power));
+    std::vector<float> x(block.begin(), block.end());
+    std::vector<std::byte> expected(bytes_);
+    codec(GetParam()).quantize(x.data(), expected.data(), grid_.elements());
+    const std::vector<double> rounded = decode(GetParam(), expected, size_);
+    grid_.scales(block, scales);
+    const Levels levels = grid_.levels(scales.front());
+    for (std::size_t i = 0; i < size_; ++i) {
+      const double value = levels.nearest(block[i]).value;
+      if (mx_format_of(GetParam())) {
+        EXPECT_EQ(value, rounded[i]);
+      } else {  // GGML divides by the scale before it is rounded to binary16
+        EXPECT_LE(std::fabs(value - block[i]), std::fabs(rounded[i] - block[i]) * (1 + 1e-9));
+      }
+    }
+  }
+}
+
+TEST_P(Grids, WrittenLevelsAreTheNearestThatTheTypeCanHold) {
+  std::vector<std::uint16_t> scales;
+  const int bits = GetParam() == TensorType::kQ4_0   ? 4
+                   : GetParam() == TensorType::kQ8_0 ? 8
+                                                     : mx_format_of(GetParam())->bits();
+  for (std::uint32_t seed = 0; seed < 4; ++seed) {
+    const std::vector<double> block = normals(size_, seed + 100);
+    grid_.scales(block, scales);
+    for (const std::uint16_t scale : scales) {
+      const Levels levels = grid_.levels(scale);
+      std::vector<std::uint16_t> codes;
+      std::vector<double> values;
+      for (const double x : block) {
+        codes.push_back(levels.nearest(x).code);
+        values.push_back(levels.nearest(x).value);
+      }
+      std::vector<std::byte> bytes(bytes_);
+      grid_.write(codes, scale, bytes.data());
+      EXPECT_EQ(decode(GetParam(), bytes, size_), values);
+      for (std::uint16_t code = 0; code < 1u << bits; ++code) {
+        if (GetParam() == TensorType::kQ8_0 && code == 128) continue;  // the quantizer never writes -128
+        if (const auto format = mx_format_of(GetParam())) {
+          if (mx_is_special(format->element, code)) continue;
+          const bool lowest = mx_element(format->element).exponent_bits == 0 && code == 1u << (bits - 1);
+          if (lowest && format->rule != MxRule::kPlena) continue;
+        }
+        grid_.write(std::vector<std::uint16_t>(size_, code), scale, bytes.data());
+        const double other = decode(GetParam(), bytes, size_).front();
+        for (std::size_t i = 0; i < size_; ++i)
+          EXPECT_LE(std::fabs(values[i] - block[i]), std::fabs(other - block[i]) * (1 + 1e-12));
+      }
+    }
+  }
+}
+
+TEST_P(Grids, ZerosHaveOneScale) {
+  std::vector<std::uint16_t> scales;
+  const std::vector<double> zeros(size_, 0.0);
+  grid_.scales(zeros, scales);
+  ASSERT_EQ(scales.size(), 1u);
+  std::vector<std::byte> bytes(bytes_), expected(bytes_);
+  grid_.write(std::vector<std::uint16_t>(size_, grid_.levels(scales[0]).nearest(0).code), scales[0], bytes.data());
+  EXPECT_EQ(decode(GetParam(), bytes, size_), zeros);
+}
+
+TEST(BlockGrid, OtherTypesHaveNone) {
+  for (const TensorType type :
+       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_K, TensorType::kQ4_1, TensorType::kMXFP4})
+    EXPECT_FALSE(BlockGrid::of(type)) << codec(type).name;
+}
+
+/// Inputs with correlated columns of different sizes.
+struct Inputs {
+  std::int64_t rows, columns;
+  std::vector<float> x;
+
+  Inputs(std::int64_t rows, std::int64_t columns, std::uint32_t seed) : rows(rows), columns(columns) {
+    const auto common = normals(static_cast<std::size_t>(rows), seed + 1);
+    const auto own = normals(static_cast<std::size_t>(rows * columns), seed);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c)
+        x.push_back(static_cast<float>(
+            (own[static_cast<std::size_t>(r * columns + c)] + 1.5 * common[static_cast<std::size_t>(r)]) *
+            static_cast<double>(1 + c % 5)));
+  }
+  Triangle hessian(int threads = 1) const {
+    ThreadPool pool(threads);
+    Triangle h(columns);
+    add_products(h, x.data(), rows, pool);
+    return h;
+  }
+  double at(std::int64_t r, std::int64_t c) const {
+    return static_cast<double>(x[static_cast<std::size_t>(r * columns + c)]);
+  }
+  /// |X d|^2 over columns [first, first + d.size()).
+  double output(std::span<const double> d, std::int64_t first) const {
+    double sum = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double y = 0;
+      for (std::size_t i = 0; i < d.size(); ++i) y += at(r, first + static_cast<std::int64_t>(i)) * d[i];
+      sum += y * y;
+    }
+    return sum;
+  }
+};
+
+TEST(Hessian, IsTheProductOfTheInputs) {
+  const Inputs inputs(70, 19, 3);
+  const Triangle one = inputs.hessian(1), three = inputs.hessian(3);
+  for (std::int64_t i = 0; i < 19; ++i)
+    for (std::int64_t k = 0; k <= i; ++k) {
+      double expected = 0;
+      for (std::int64_t r = 0; r < 70; ++r) expected += inputs.at(r, i) * inputs.at(r, k);
+      EXPECT_NEAR(one.row(i)[static_cast<std::size_t>(k)], expected, 1e-9 * std::fabs(expected) + 1e-9);
+      EXPECT_EQ(one.row(i)[static_cast<std::size_t>(k)], three.row(i)[static_cast<std::size_t>(k)]);
+    }
+}
+
+TEST(Hessian, InverseFactor) {
+  for (const std::int64_t n : {1, 2, 7, 33}) {
+    Triangle h = Inputs(100, n, 5).hessian();
+    const Triangle before = h;
+    ASSERT_TRUE(invert_factor(h));
+    // L^-1 H L^-T is the unit matrix.
+    const auto full = [&](std::int64_t i, std::int64_t k) {
+      return before.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))];
+    };
+    for (std::int64_t a = 0; a < n; ++a)
+      for (std::int64_t b = 0; b < n; ++b) {
+        double sum = 0;
+        for (std::int64_t i = 0; i <= a; ++i)
+          for (std::int64_t k = 0; k <= b; ++k)
+            sum += h.row(a)[static_cast<std::size_t>(i)] * full(i, k) * h.row(b)[static_cast<std::size_t>(k)];
+        EXPECT_NEAR(sum, a == b ? 1 : 0, 1e-9) << n;
+      }
+  }
+  Triangle singular(2);
+  singular.row(0)[0] = singular.row(1)[0] = singular.row(1)[1] = 1;
+  EXPECT_FALSE(invert_factor(singular));
+  damp(singular, 0.01);
+  EXPECT_TRUE(invert_factor(singular));
+}
+
+TEST(YClip, CostIsTheOutputError) {
+  const Inputs inputs(50, 96, 9);
+  const std::vector<double> grams = diagonal_blocks(inputs.hessian(), 32);
+  for (std::int64_t block = 0; block < 3; ++block) {
+    const std::vector<double> d = normals(32, 77 + static_cast<std::uint32_t>(block));
+    const double expected = inputs.output(d, 32 * block);
+    EXPECT_NEAR(output_cost(d, grams.data() + block * 32 * 32), expected, 1e-9 * expected);
+  }
+}
+
+/// Rounds one row and returns its values.
+std::vector<double> rounded(TensorType type, const char* method, const Inputs& inputs, std::vector<double> w,
+                            std::vector<std::byte>* bytes = nullptr) {
+  const BlockGrid grid = *BlockGrid::of(type);
+  const auto quantizer = RowQuantizer::create(grid, *quant_method(method), inputs.hessian(), 0.01);
+  if (!quantizer) ADD_FAILURE() << quantizer.error().message();
+  const std::int64_t row_bytes = codec(type).row_bytes(inputs.columns);
+  std::vector<std::byte> out(w.size() / static_cast<std::size_t>(inputs.columns) * static_cast<std::size_t>(row_bytes));
+  quantizer->quantize(w, inputs.columns, out, row_bytes);
+  EXPECT_EQ(decode(type, out, w.size()), w) << "what is written is what was chosen";
+  if (bytes != nullptr) *bytes = out;
+  return w;
+}
+
+TEST(YClip, ChoosesTheScaleWithTheLeastOutputError) {
+  const Inputs inputs(60, 64, 21);
+  for (const char* name : {"mxint4", "mxint4:16:plena", "mxfp4_e2m1", "q4_0"}) {
+    const TensorType type = *tensor_type_from_name(name);
+    const BlockGrid grid = *BlockGrid::of(type);
+    const auto size = static_cast<std::size_t>(grid.elements());
+    int clipped = 0;
+    for (std::uint32_t seed = 0; seed < 30; ++seed) {
+      std::vector<double> w = normals(64, 500 + seed);
+      w[3] *= 2.5;  // an outlier, which is worth clipping
+      const std::vector<double> y = rounded(type, "y-clip", inputs, w), x = rounded(type, "x-clip", inputs, w);
+      for (std::size_t first = 0; first < 64; first += size) {
+        const std::span<const double> block(w.data() + first, size);
+        std::vector<std::uint16_t> scales;
+        grid.scales(block, scales);
+        double least_output = HUGE_VAL, least_weight = HUGE_VAL, own_output = 0;
+        for (const std::uint16_t scale : scales) {
+          std::vector<double> d;
+          double weight = 0;
+          for (const double value : block) d.push_back(value - grid.levels(scale).nearest(value).value);
+          for (const double each : d) weight += each * each;
+          const double output = inputs.output(d, static_cast<std::int64_t>(first));
+          if (scale == scales.front()) own_output = output;
+          least_output = std::min(least_output, output);
+          least_weight = std::min(least_weight, weight);
+        }
+        std::vector<double> d;
+        double weight = 0;
+        for (std::size_t i = 0; i < size; ++i) d.push_back(block[i] - y[first + i]);
+        EXPECT_NEAR(inputs.output(d, static_cast<std::int64_t>(first)), least_output, 1e-9 * least_output) << name;
+        for (std::size_t i = 0; i < size; ++i) weight += (block[i] - x[first + i]) * (block[i] - x[first + i]);
+        EXPECT_NEAR(weight, least_weight, 1e-12) << name;
+        clipped += least_output < own_output ? 1 : 0;
+      }
+    }
+    EXPECT_GT(clipped, 0) << name << ": the test chooses nothing";
+  }
+}
+
+/// The inverse of the leading part of a symmetric matrix, by Gauss-Jordan elimination.
+std::vector<std::vector<double>> inverse_of(const std::vector<std::vector<double>>& matrix, std::size_t n) {
+  std::vector<std::vector<double>> a(n, std::vector<double>(2 * n, 0.0));
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < n; ++k) a[i][k] = matrix[i][k];
+    a[i][n + i] = 1;
+  }
+  for (std::size_t p = 0; p < n; ++p) {
+    const double pivot = a[p][p];
+    for (double& value : a[p]) value /= pivot;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double factor = i == p ? 0 : a[i][p];
+      for (std::size_t k = 0; k < 2 * n; ++k) a[i][k] -= factor * a[p][k];
+    }
+  }
+  std::vector<std::vector<double>> result;
+  for (const auto& row : a) result.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(n), row.end());
+  return result;
+}
+
+/// GPTQ by its definition: the optimal change of the columns that remain, with an inverse per column.
+std::vector<double> gptq_by_definition(TensorType type, const Inputs& inputs, std::vector<double> w) {
+  const auto n = static_cast<std::size_t>(inputs.columns);
+  std::vector<std::vector<double>> h(n, std::vector<double>(n, 0.0));
+  double mean = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t k = 0; k < n; ++k)
+      for (std::int64_t r = 0; r < inputs.rows; ++r)
+        h[i][k] += inputs.at(r, static_cast<std::int64_t>(i)) * inputs.at(r, static_cast<std::int64_t>(k));
+  for (std::size_t i = 0; i < n; ++i) mean += h[i][i] / static_cast<double>(n);
+  for (std::size_t i = 0; i < n; ++i) h[i][i] += 0.01 * mean;
+  const BlockGrid grid = *BlockGrid::of(type);
+  const auto size = static_cast<std::size_t>(grid.elements());
+  std::vector<std::uint16_t> scales;
+  for (std::size_t j = n; j-- > 0;) {
+    if (j % size == size - 1) grid.scales(std::span(w).subspan(j + 1 - size, size), scales);
+    const auto inverse = inverse_of(h, j + 1);
+    const double value = grid.levels(scales.front()).nearest(w[j]).value;
+    const double error = (w[j] - value) / inverse[j][j];
+    for (std::size_t k = 0; k < j; ++k) w[k] -= error * inverse[k][j];
+    w[j] = value;
+  }
+  return w;
+}
+
+TEST(Gptq, EqualsItsDefinition) {
+  for (const char* name : {"mxint4:8", "mxint4:16:plena", "mxint4", "mxfp8", "q4_0", "q8_0"}) {
+    const TensorType type = *tensor_type_from_name(name);
+    const std::int64_t size = BlockGrid::of(type)->elements();
+    for (const std::int64_t columns : {size, 2 * size, 3 * size}) {
+      const Inputs inputs(40, columns, static_cast<std::uint32_t>(columns));
+      for (std::uint32_t seed = 0; seed < 3; ++seed) {
+        const std::vector<double> w = normals(static_cast<std::size_t>(columns), 900 + seed);
+        const auto got = rounded(type, "gptq", inputs, w), expected = gptq_by_definition(type, inputs, w);
+        for (std::size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9) << name << " " << columns;
+      }
+    }
+  }
+}
+
+double output_error(const Inputs& inputs, const std::vector<double>& w, const std::vector<double>& q) {
+  double sum = 0;
+  for (std::size_t first = 0; first < w.size(); first += static_cast<std::size_t>(inputs.columns)) {
+    std::vector<double> d;
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(inputs.columns); ++i) d.push_back(w[i] - q[i]);
+    sum += inputs.output(d, 0);
+  }
+  return sum;
+}
+
+TEST(Gptq, EachStepLessensTheOutputError) {
+  const Inputs inputs(300, 96, 31);
+  const std::vector<double> w = normals(96 * 20, 1234);
+  const TensorType type = *tensor_type_from_name("mxint4");
+  const auto error = [&](const char* method) { return output_error(inputs, w, rounded(type, method, inputs, w)); };
+  const double rtn = error("rtn"), x = error("x-clip"), y = error("y-clip"), gptq = error("gptq");
+  EXPECT_LT(x, rtn);
+  EXPECT_LT(y, rtn);
+  EXPECT_LT(gptq, 0.3 * rtn);
+  EXPECT_LT(error("gptq+search"), gptq);
+}
+
+TEST(Gptq, InputsThatNothingUsedAreRoundedToNearest) {
+  Inputs inputs(50, 64, 8);
+  for (std::int64_t r = 0; r < 50; ++r)
+    for (std::int64_t c = 0; c < 64; c += 2) inputs.x[static_cast<std::size_t>(r * 64 + c)] = 0;
+  const TensorType type = *tensor_type_from_name("mxint8:16");
+  const std::vector<double> w = normals(64, 4);
+  const auto got = rounded(type, "gptq", inputs, w), nearest = rounded(type, "rtn", inputs, w);
+  for (std::size_t i = 48; i < 64; i += 2) EXPECT_EQ(got[i], nearest[i]) << "the block that is visited first";
+  const Inputs unused(1, 64, 8);
+  Inputs zeros = unused;
+  std::ranges::fill(zeros.x, 0.0f);
+  EXPECT_EQ(rounded(type, "gptq", zeros, w), nearest);
+}
+
+TEST(QuantMethod, Names) {
+  for (const std::string& name : quant_method_names()) EXPECT_TRUE(quant_method(name)) << name;
+  EXPECT_TRUE(quant_method("rtn")->plain());
+  EXPECT_FALSE(quant_method("x-clip")->calibrated());
+  EXPECT_TRUE(quant_method("y-clip")->calibrated());
+  EXPECT_FALSE(quant_method("GPTQ"));
+}
+
+}  // namespace
+}  // namespace dllm

@@ -1,0 +1,59 @@
+#include "quant/stages.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <variant>
+
+namespace dllm {
+namespace {
+
+struct Product {
+  ValueId x = kNoId;
+  WeightId weight = kNoId;
+};
+
+Product product_of(const Op& any) {
+  if (const auto* linear = std::get_if<op::Linear>(&any)) return {linear->x, linear->weight};
+  if (const auto* head = std::get_if<op::ScoreHead>(&any)) return {head->x, head->weight};
+  return {};
+}
+
+}  // namespace
+
+Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph) {
+  std::vector<CalibrationStage> stages;
+  std::map<std::int32_t, std::size_t> stored;  // by layer: the number of cuts before the store
+  const auto count = static_cast<std::int64_t>(graph.ops.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Op& any = graph.ops[static_cast<std::size_t>(i)];
+    if (const auto* kv = std::get_if<op::StoreKv>(&any)) stored[kv->layer] = stages.size();
+    if (const auto* attention = std::get_if<op::Attention>(&any))
+      if (const auto at = stored.find(attention->layer); at == stored.end() || at->second != stages.size())
+        return Error{ErrorCode::kUnsupported, "calibration needs K and V where attention reads them", "--method", ""};
+    const Product product = product_of(any);
+    if (product.x == kNoId) continue;
+    const auto same = std::ranges::find(stages, product.x, &CalibrationStage::input);
+    if (same != stages.end()) {
+      same->weights.push_back(product.weight);
+      continue;
+    }
+    const std::int64_t first = stages.empty() ? 0 : stages.back().end;
+    stages.push_back({.first = first, .end = i, .input = product.x, .weights = {product.weight}, .live = {}});
+  }
+  for (CalibrationStage& stage : stages) {
+    std::set<ValueId> written, live;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Op& any = graph.ops[static_cast<std::size_t>(i)];
+      for (const ValueId id : i < stage.end ? outputs(any) : inputs(any))
+        if (i < stage.end)
+          written.insert(id);
+        else if (written.contains(id))
+          live.insert(id);
+    }
+    stage.live.assign(live.begin(), live.end());
+  }
+  return stages;
+}
+
+}  // namespace dllm

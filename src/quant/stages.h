@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+#include "graph/graph.h"
+
+namespace dllm {
+
+/// The operators up to a matrix product, and the weights that multiply its input.
+struct CalibrationStage {
+  std::int64_t first = 0, end = 0;  ///< operators
+  ValueId input = kNoId;
+  std::vector<WeightId> weights;
+  std::vector<ValueId> live;  ///< values that operators from `end` on read, ascending
+};
+
+/// A graph cut before each product that has another input than the one before. Error: kUnsupported, if a cut is between
+/// the store of K and V and the attention that reads them.
+Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph);
+
+}  // namespace dllm
