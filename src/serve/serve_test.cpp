@@ -4,8 +4,10 @@
 
 #include <sstream>
 
+#include "base/fuzz_replay.h"
 #include "serve/errors.h"
 #include "serve/formats.h"
+#include "serve/fuzz_entry.h"
 #include "serve/json.h"
 #include "serve/tool_forms.h"
 
@@ -247,6 +249,8 @@ TEST(Errors, OptionsAreNamedByTheirFields) {
   EXPECT_EQ(api_error({ErrorCode::kResource, "x", "queue", ""}).status, 429);
   EXPECT_EQ(error_json({400, "m", "", ""}, Dialect::kAnthropic)["type"], "error");
 }
+
+TEST(Http, FuzzCorpus) { dllm::test::replay_corpus("http", 40, fuzz_http); }
 
 }  // namespace
 }  // namespace dllm::serve
