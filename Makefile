@@ -8,7 +8,11 @@ TSAN_PROGRAMS = dllm_base_test dllm_cpu_test dllm_decode_test dllm_engine_test
 TSAN_FILTER = ThreadPool.*:OutputFiles.ManyWriters*:CpuBackend.*Thread*:CpuBackend.*Batch*:CpuBackend.ABackend*:Experts.*Thread*:\
 Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:SchedulerTest.*
 
-.PHONY: help setup build run test check bench bench-compare rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+# Once scripts/setup --python has installed what it needs, `make test` builds and tests the Python package too.
+PYTHON_FLAGS = $(shell test -f build/python/installed && \
+  echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
+
+.PHONY: help setup build run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
         fuzz coverage clean
 
 help:  ## list the targets
@@ -25,9 +29,17 @@ run: build  ## install, build, and answer a prompt with the embedded model
 	build/release/dllm run "$(PROMPT)"
 
 test: setup  ## every test, slow ones included
-	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF $(PYTHON_FLAGS) --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
+
+setup-python: setup
+	@scripts/setup --python
+
+python: setup-python  ## the Python package in build/release/python, and its tests
+	@cmake --preset release -DDLLM_TESTS=ON $(PYTHON_FLAGS) --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target _dllm dllm_python_stub
+	@ctest --test-dir build/release -R '^dllm_python$$' --output-on-failure
 
 rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 6 minutes)
 	@scripts/setup --rtl

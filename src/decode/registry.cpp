@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+#include <mutex>
+
 #include "base/nearest.h"
 
 namespace dllm {
@@ -88,9 +91,51 @@ CanvasEntry canvas_entropy_bound();
 
 #define DLLM_CALL(name) name(),
 
+namespace {
+
+/// Every list of decoders that decoders() may have returned, each one entry longer than the one before.
+struct DecoderLists {
+  std::mutex mutex{};
+  std::deque<std::vector<DecoderEntry>> lists{{DLLM_DECODERS(DLLM_CALL)}};
+};
+
+DecoderLists& decoder_lists() {
+  static DecoderLists lists;
+  return lists;
+}
+
+bool is_method_name(std::string_view name) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  return !name.empty() && name.find_first_not_of(kLetters) == name.npos && name.front() != '-';
+}
+
+}  // namespace
+
 const std::vector<DecoderEntry>& decoders() {
-  static const std::vector<DecoderEntry> all = {DLLM_DECODERS(DLLM_CALL)};
-  return all;
+  DecoderLists& all = decoder_lists();
+  const std::lock_guard lock(all.mutex);
+  return all.lists.back();
+}
+
+std::size_t registered_decoders() {
+  DecoderLists& all = decoder_lists();
+  const std::lock_guard lock(all.mutex);
+  return all.lists.size() - 1;
+}
+
+Expected<void> register_decoder(DecoderEntry entry) {
+  const std::string& name = entry.info.name;
+  if (!is_method_name(name))
+    return Error{ErrorCode::kUsage, fmt::format("'{}' is no name for a decoder", name), "",
+                 "use lower-case letters, digits and hyphens"};
+  DecoderLists& all = decoder_lists();
+  const std::lock_guard lock(all.mutex);
+  if (find_method(all.lists.back(), name))
+    return Error{ErrorCode::kUsage, fmt::format("there is a decoder '{}' already", name), "", "choose another name"};
+  std::vector<DecoderEntry> longer = all.lists.back();
+  longer.push_back(std::move(entry));
+  all.lists.push_back(std::move(longer));
+  return {};
 }
 
 const std::vector<WindowEntry>& windows() {

@@ -26,7 +26,7 @@ using SmoothingEntry = MethodEntry<SmoothConfig>;
 using ModeEntry = MethodEntry<ModeConfig>;
 using CanvasEntry = MethodEntry<CanvasOptions>;
 
-/// The methods of this build, one list per part of the decoding.
+/// The methods of this build, one list per part of the decoding. Decoders that register_decoder() has added come last.
 const std::vector<DecoderEntry>& decoders();
 const std::vector<WindowEntry>& windows();
 const std::vector<CacheEntry>& caches();
@@ -36,6 +36,12 @@ const std::vector<SmoothingEntry>& smoothings();
 const std::vector<ModeEntry>& modes();
 /// For models that refine whole canvases instead of filling masks (Refiner).
 const std::vector<CanvasEntry>& canvas_decoders();
+
+/// Adds a decoder at run time (the Python package's dllm.Decoder). Lists returned earlier stay valid and do not contain
+/// it. Thread-safe. Errors: kUsage if the name is taken or is no name (lower-case letters, digits, hyphens).
+Expected<void> register_decoder(DecoderEntry entry);
+/// How many were added: what was derived from a shorter list is out of date.
+std::size_t registered_decoders();
 
 template <class Entries>
 std::vector<std::string> method_names(const Entries& entries) {

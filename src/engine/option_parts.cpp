@@ -1,6 +1,8 @@
 #include "engine/option_parts.h"
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 #include "base/nearest.h"
 #include "base/try.h"
@@ -148,24 +150,78 @@ const OptionInfo* OptionPart::find(std::string_view key_or_flag) const {
   return nullptr;
 }
 
-const std::vector<OptionPart>& option_parts() {
-  static const std::vector<OptionPart> parts = make_parts();
-  return parts;
+namespace {
+
+/// What is derived from the registry, for one state of it.
+struct OptionTables {
+  std::size_t registered = 0;  ///< decoders added at run time
+  std::vector<OptionPart> parts{};
+  OptionsInfo info{};
+};
+
+OptionsInfo describe(const std::vector<OptionPart>& parts) {
+  OptionsInfo all;
+  for (const CommonOption& one : common_options()) all.common.push_back(one.info());
+  for (const OptionPart& part : parts) {
+    PartInfo described{part.name, part.selector, {}};
+    for (const MethodDeclaration* method : part.methods) described.methods.push_back(method->info);
+    all.parts.push_back(std::move(described));
+  }
+  for (const Preset& preset : presets()) all.presets.push_back(preset.info);
+  return all;
 }
 
-const OptionsInfo& options_info() {
-  static const OptionsInfo info = [] {
-    OptionsInfo all;
-    for (const CommonOption& one : common_options()) all.common.push_back(one.info());
-    for (const OptionPart& part : option_parts()) {
-      PartInfo described{part.name, part.selector, {}};
-      for (const MethodDeclaration* method : part.methods) described.methods.push_back(method->info);
-      all.parts.push_back(std::move(described));
+const OptionTables& option_tables() {
+  static std::mutex mutex;
+  static std::deque<OptionTables> all;  // earlier ones stay valid for those who refer to them
+  const std::lock_guard lock(mutex);
+  const std::size_t registered = registered_decoders();
+  if (all.empty() || all.back().registered != registered) {
+    OptionTables tables{registered, make_parts()};
+    tables.info = describe(tables.parts);
+    all.push_back(std::move(tables));
+  }
+  return all.back();
+}
+
+bool same_declaration(const OptionInfo& a, const OptionInfo& b) {
+  return a.flags == b.flags && a.type == b.type && a.minimum == b.minimum && a.maximum == b.maximum &&
+         a.choices == b.choices;
+}
+
+/// Errors: kUsage if another option makes the key or a flag ambiguous.
+Expected<void> check_distinct(const OptionInfo& info, const OptionInfo& other, bool same_part) {
+  const bool shared = names_option(other, info.key) || std::ranges::any_of(info.flags, [&](const std::string& flag) {
+                        return names_option(other, flag);
+                      });
+  if (!shared || (same_part && info.key == other.key && same_declaration(info, other))) return {};
+  return Error{ErrorCode::kUsage,
+               "an option of this name exists already" + std::string(same_part ? ", with another type or range" : ""),
+               info.key, "choose another name"};
+}
+
+}  // namespace
+
+const std::vector<OptionPart>& option_parts() { return option_tables().parts; }
+
+const OptionsInfo& options_info() { return option_tables().info; }
+
+Expected<void> add_decoder(DecoderEntry entry) {
+  const OptionsInfo& all = options_info();
+  OptionInfo preset;
+  preset.key = "preset";
+  preset.flags = {"--preset"};
+  for (const OptionInfo& info : entry.info.options) {
+    DLLM_CHECK_OK(check_distinct(info, preset, false));
+    for (const OptionInfo& other : all.common) DLLM_CHECK_OK(check_distinct(info, other, false));
+    for (const PartInfo& part : all.parts) {
+      if (!part.selector.key.empty()) DLLM_CHECK_OK(check_distinct(info, part.selector, false));
+      for (const MethodInfo& method : part.methods)
+        for (const OptionInfo& other : method.options)
+          DLLM_CHECK_OK(check_distinct(info, other, part.name == "decoder"));
     }
-    for (const Preset& preset : presets()) all.presets.push_back(preset.info);
-    return all;
-  }();
-  return info;
+  }
+  return register_decoder(std::move(entry));
 }
 
 Expected<void> GenerateOptions::set(std::string_view key, std::string_view text) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decode/method_entry.h"
+#include "decode/registry.h"
 #include "dllm/options.h"
 
 namespace dllm {
@@ -25,7 +26,12 @@ struct OptionPart {
   const OptionInfo* find(std::string_view key_or_flag) const;
 };
 
+/// References stay valid; a decoder that is added later is in later lists only.
 const std::vector<OptionPart>& option_parts();
+
+/// Adds a decoder at run time, with its options. Errors: kUsage if the name is taken, or if an option has a key or flag
+/// of another part or a key that other decoders declare differently.
+Expected<void> add_decoder(DecoderEntry entry);
 
 /// Whether `word` is the option's key or one of its flags.
 bool names_option(const OptionInfo& info, std::string_view word);

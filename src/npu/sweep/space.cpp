@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/hash.h"
+#include "base/nearest.h"
 #include "base/try.h"
 #include "npu/device/checks.h"
 #include "npu/device/power.h"
@@ -45,6 +46,34 @@ constexpr WorkloadMember kWorkloadMembers[] = {{"batch", &Workload::batch},
                                                {"block", &Workload::block},
                                                {"context", &Workload::context},
                                                {"steps", &Workload::steps}};
+
+constexpr std::string_view kWorkloadSection = "workload.";
+
+/// By "workload.batch"; nullptr for other keys.
+const WorkloadMember* workload_member(std::string_view dotted) {
+  for (const WorkloadMember& one : kWorkloadMembers)
+    if (dotted.starts_with(kWorkloadSection) && dotted.substr(kWorkloadSection.size()) == one.name) return &one;
+  return nullptr;
+}
+
+/// By "array.blen". Errors: unknown and derived keys.
+Expected<const DeviceField*> device_key(const std::string& dotted) {
+  static const std::unordered_map<std::string, const DeviceField*> fields = [] {
+    std::unordered_map<std::string, const DeviceField*> all;
+    for (const DeviceField& field : device_fields())
+      all.emplace(fmt::format("{}.{}", field.section, field.key), &field);
+    return all;
+  }();
+  if (const auto found = fields.find(dotted); found != fields.end()) return found->second;
+  if (const std::string_view hint = derived_key_hint(dotted); !hint.empty())
+    return Error{ErrorCode::kUsage, "this key is derived from others", dotted, std::string(hint)};
+  std::vector<std::string> known;
+  for (const auto& [name, field] : fields) known.push_back(name);
+  for (const WorkloadMember& one : kWorkloadMembers) known.push_back(fmt::format("{}{}", kWorkloadSection, one.name));
+  const std::string near = nearest(dotted, known);
+  return Error{ErrorCode::kUsage, "there is no such key", dotted,
+               near.empty() ? "dllm npu devices --keys lists them" : "did you mean '" + near + "'?"};
+}
 
 std::uint64_t shape_hash(const ModelDesc& d) {
   std::uint64_t hash = term("model", "architecture", text_hash(d.architecture));
@@ -140,18 +169,15 @@ Expected<std::unique_ptr<SweepSpace>> SweepSpace::create(const SweepSpec& spec) 
   const Workload usual;
   for (const WorkloadMember& key : kWorkloadMembers)
     space->base_hash_ += term("workload", key.name, static_cast<std::uint64_t>(usual.*key.member));
-  constexpr std::string_view kWorkload = "workload.";
   for (const SweepSpec::Axis& from : spec.axes) {
     Axis axis;
-    if (from.key.starts_with(kWorkload)) {
-      const std::string key = from.key.substr(kWorkload.size());
-      for (const WorkloadMember& known : kWorkloadMembers)
-        if (known.name == key) axis.member = known.member;
+    if (const WorkloadMember* const known = workload_member(from.key)) {
+      const std::string key(known->name);
+      axis.member = known->member;
       axis.base_hash = term("workload", key, static_cast<std::uint64_t>(usual.*axis.member));
       for (const std::string& text : from.values) axis.values.push_back(parse_workload(key, text));
     } else {
-      for (const DeviceField& field : device_fields())
-        if (fmt::format("{}.{}", field.section, field.key) == from.key) axis.field = &field;
+      DLLM_TRY(axis.field, device_key(from.key));
       axis.base_hash = term(axis.field->section, axis.field->key, value_hash(*axis.field, space->base_));
       for (const std::string& text : from.values) axis.values.push_back(parse(*axis.field, text));
       space->memory_varies_ = space->memory_varies_ || axis.field->section == "memory";
@@ -208,23 +234,56 @@ Expected<void> SweepSpace::resolve(const std::vector<std::uint32_t>& indices, De
       workload.*axis.member = value.integer;
       continue;
     }
-    switch (axis.field->kind) {
-      case DeviceField::kInteger:
-        axis.field->integer(device) = value.integer;
-        break;
-      case DeviceField::kNumber:
-        axis.field->number(device) = value.number;
-        break;
-      case DeviceField::kText:
-        axis.field->text(device) = value.text;
-        break;
-    }
+    store(*axis.field, value, device);
   }
+  return settle(device, workload, formats_vary_, memory_varies_);
+}
+
+void SweepSpace::store(const DeviceField& field, const Value& value, Device& device) {
+  switch (field.kind) {
+    case DeviceField::kInteger:
+      field.integer(device) = value.integer;
+      break;
+    case DeviceField::kNumber:
+      field.number(device) = value.number;
+      break;
+    case DeviceField::kText:
+      field.text(device) = value.text;
+      break;
+  }
+}
+
+/// What follows from the keys, once they are set.
+Expected<void> SweepSpace::settle(Device& device, const Workload& workload, bool formats, bool memory) {
   DLLM_CHECK_OK(check(workload));
   device.derive_array_and_clock();
-  if (formats_vary_) device.derive_bytes();
-  if (memory_varies_) DLLM_CHECK_OK(set_memory(device));
+  if (formats) device.derive_bytes();
+  if (memory) DLLM_CHECK_OK(set_memory(device));
   return validate(device);
+}
+
+Expected<void> SweepSpace::resolve(std::span<const Override> changes, Device& device, Workload& workload) {
+  device = base_;
+  workload = Workload();
+  bool formats = false, memory = false;
+  for (const Override& change : changes) {
+    const auto fault = [&change](const Value& value) {
+      return Error{ErrorCode::kUsage, value.error, change.key, value.hint};
+    };
+    if (const auto* member = workload_member(change.key)) {
+      const Value value = parse_workload(change.key, change.value);
+      if (!value.error.empty()) return fault(value);
+      workload.*member->member = value.integer;
+      continue;
+    }
+    DLLM_TRY(const DeviceField* field, device_key(change.key));
+    const Value value = parse(*field, change.value);
+    if (!value.error.empty()) return fault(value);
+    store(*field, value, device);
+    formats = formats || field->section == "numerics";
+    memory = memory || field->section == "memory";
+  }
+  return settle(device, workload, formats, memory);
 }
 
 /// The value of a key, computed once. Two threads may compute the same; the first one's is kept.
@@ -269,6 +328,15 @@ PointEvaluator::PointEvaluator(SweepSpace& space)
 
 Expected<SweepMetrics> PointEvaluator::evaluate(const std::vector<std::uint32_t>& indices) {
   DLLM_CHECK_OK(space_.resolve(indices, device_, workload_));
+  return evaluate_resolved();
+}
+
+Expected<SweepMetrics> PointEvaluator::evaluate(std::span<const Override> changes) {
+  DLLM_CHECK_OK(space_.resolve(changes, device_, workload_));
+  return evaluate_resolved();
+}
+
+Expected<SweepMetrics> PointEvaluator::evaluate_resolved() {
   DLLM_TRY(const std::span<const std::int64_t> parts, space_.feasible(device_, workload_));
   DLLM_TRY(const double gbps, space_.bandwidth(device_));
   DLLM_TRY(const CostModel model, CostModel::create(device_, gbps));

@@ -35,6 +35,9 @@ class SweepSpace {
   /// A point's device and workload. Writes every axis, so that a thread can reuse one pair of objects for all points.
   /// Errors: a value that its key does not accept; validate(); check(workload).
   Expected<void> resolve(const std::vector<std::uint32_t>& indices, Device& device, Workload& workload);
+  /// The same for any values, starting from the base profile: {"array.blen", "64"}, {"workload.batch", "16"}. Errors:
+  /// also unknown and derived keys.
+  Expected<void> resolve(std::span<const Override> changes, Device& device, Workload& workload);
   /// GB/s of the device's memory. Errors: of the simulation.
   Expected<double> bandwidth(const Device& device);
   /// The parts of a refinement step, as check_feasible(); valid as long as the space.
@@ -59,6 +62,8 @@ class SweepSpace {
     std::vector<Value> values;
   };
   SweepSpace(SweepSpec spec, ModelShape shape, Device base);
+  static void store(const DeviceField& field, const Value& value, Device& device);
+  Expected<void> settle(Device& device, const Workload& workload, bool formats, bool memory);
   static Value parse(const DeviceField& field, const std::string& text);
   static Value parse_workload(const std::string& key, const std::string& text);
   Expected<void> set_memory(Device& device);
@@ -89,8 +94,14 @@ class PointEvaluator {
   explicit PointEvaluator(SweepSpace& space);
   /// Errors: why the point cannot be built.
   Expected<SweepMetrics> evaluate(const std::vector<std::uint32_t>& indices);
+  /// A point by its changes of the base profile, for optimizers.
+  Expected<SweepMetrics> evaluate(std::span<const Override> changes);
+  /// Of the last evaluation.
+  const Device& device() const { return device_; }
 
  private:
+  Expected<SweepMetrics> evaluate_resolved();
+
   SweepSpace& space_;
   Device device_;
   Workload workload_;

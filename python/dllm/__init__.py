@@ -1,0 +1,63 @@
+"""Diffusion language models on ordinary processors.
+
+    import dllm
+
+    model = dllm.Model.load("model.gguf")       # without a path: the small model inside the package
+    print(model.generate("Dan has 7 apples. Ann gives Dan 5 more. How many?").text)
+
+    for step in model.stream("3+4=", algorithm="threshold", threshold=0.8):
+        print(step.text, step.masks_left)
+
+Options of a generation are keyword arguments: dllm.options() lists them, docs/guide/decoding.md explains them. Errors
+are dllm.Error and its subclasses. dllm.npu simulates the processor.
+"""
+
+from __future__ import annotations
+
+from . import _dllm, _notebook, npu
+from ._dllm import Answer, Candidates, Choice, Context, Stats, Step, Stream
+from .decoder import Decoder, Option
+from .errors import (
+    CancelledError,
+    Error,
+    FileAccessError,
+    InvalidFileError,
+    MismatchError,
+    ResourceError,
+    UnsupportedError,
+    UsageError,
+)
+from .model import Model, Score
+
+__version__: str = _dllm.version
+__all__ = [
+    "Answer",
+    "CancelledError",
+    "Candidates",
+    "Choice",
+    "Context",
+    "Decoder",
+    "Error",
+    "FileAccessError",
+    "InvalidFileError",
+    "MismatchError",
+    "Model",
+    "Option",
+    "ResourceError",
+    "Score",
+    "Stats",
+    "Step",
+    "Stream",
+    "UnsupportedError",
+    "UsageError",
+    "npu",
+    "options",
+    "record",
+]
+
+record = _notebook.record
+
+
+def options() -> _dllm.OptionsInfo:
+    """Every option and method of this build: `common`, `parts` with their methods, `presets`."""
+    return _dllm.options_info()

@@ -1,0 +1,236 @@
+"""The keyword arguments of a generation. Written by scripts/python_options.py: do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """Every option of dllm.options(). None means: not given."""
+
+    #: positions after the window that are recomputed with it
+    after_look: int | None
+    #: which positions a step commits
+    algorithm: Literal[
+        "low-confidence",
+        "random",
+        "threshold",
+        "factor",
+        "origin",
+        "maskgit-plus",
+        "topk-margin",
+        "entropy",
+        "margin",
+        "entropy-bound",
+        "low-entropy",
+        "entropy-exit",
+        "llada2",
+        "sdar-sequential",
+        "sdar-static",
+        "sdar-dynamic",
+        "credit",
+        "hierarchical",
+        "hierarchical-remask",
+        "draft-edit",
+        "levenshtein",
+        "revision",
+        "native",
+        "confidence-ref",
+        "cumulative-error",
+        "confidence-bound",
+    ] | None
+    #: randomness of the choice of positions; 0: none
+    algorithm_temperature: float | None
+    #: relative increase of a step's cost that a wider window may cause
+    allowance: float | None
+    #: decided share of the last block at which the next one begins; 1: one block at a time
+    begin_share: float | None
+    #: length of a block; blocks are decoded one after another
+    block_length: int | None
+    #: where the first block begins
+    block_origin: Literal["prompt-end", "absolute"] | None
+    #: the last of them commits all of a block
+    block_passes: int | None
+    #: K/V rows kept between steps
+    cache: Literal[
+        "none",
+        "prefix",
+        "dual",
+        "vicinity",
+        "delayed",
+        "delayed-greedy",
+        "delayed-pd",
+        "partial",
+        "block-causal",
+    ] | None
+    #: recompute a row for this many passes after its token is committed
+    cache_delay: int | None
+    #: full passes at the beginning of an answer
+    cache_warmup: int | None
+    #: classifier-free guidance, two forward passes per step; 0: off
+    cfg_scale: float | None
+    #: behave like the reference implementation where dllm differs
+    compat: bool | None
+    #: maximum length of prompt and canvas together
+    context: int | None
+    #: weight of the accumulated credit; 0: the threshold rule
+    credit_alpha: float | None
+    #: share of the credit that is kept from one step to the next
+    credit_beta: float | None
+    #: exponent of the confidence that is added to the credit
+    credit_gamma: float | None
+    #: commit end-of-sequence tokens last (LLaDA's confidence_eos_eot_inf)
+    defer_eos: bool | None
+    #: token id that deletes its position when predicted
+    delete_token: int | None
+    #: accept a draft when its block's first pass confirms it, or at once
+    draft_acceptance: Literal["recheck", "instant"] | None
+    #: a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass
+    draft_confidence: float | None
+    #: cost of a pass. nominal: of no machine; a file of dllm bench latency; auto: measured here and kept
+    draft_latency: str | None
+    #: widest draft
+    draft_max: int | None
+    #: narrowest draft, its known first token too
+    draft_min: int | None
+    #: width by what became of the last draft, or for the most tokens per millisecond; the answer is the same
+    draft_objective: Literal["acceptance", "rate"] | None
+    #: confidence from which a draft is accepted
+    draft_threshold: float | None
+    #: these passes recompute every row (--cache prefix, dual, vicinity)
+    drain_full: bool | None
+    #: passes that score visible tokens again when no mask is left
+    drain_rounds: int | None
+    #: visible tokens scored by each of these last passes
+    drain_rows: int | None
+    #: finished blocks before the current one that are edited too (multi-block editing)
+    edit_blocks: int | None
+    #: replace a token if another reaches this confidence
+    edit_threshold: float | None
+    #: largest sum of the entropies that a step commits
+    entropy_bound: float | None
+    #: commit positions of lower entropy at once
+    entropy_threshold: float | None
+    #: last timestep of the schedule, which starts at 1
+    eps: float | None
+    #: decode every position: do not stop at end-of-sequence tokens
+    exact_length: bool | None
+    #: Fast-dLLM's factor: a larger one commits more per step; with --compat as upstream computes it
+    factor: float | None
+    #: if no token reaches a threshold, the most confident one becomes final instead of visible
+    force_stable: bool | None
+    #: token id that inserts a mask before its position when predicted
+    insert_token: int | None
+    #: the answer is JSON that this JSON Schema accepts
+    json_schema: str | None
+    #: shifted models: forward the row before the window, which predicts its first position, only once per
+    #: window
+    keep_front: bool | None
+    #: cost of a step. nominal: the same on every machine; a file of dllm bench latency: as measured; auto:
+    #: measured on this machine and stored, so answers may differ between machines
+    latency: str | None
+    #: tokens before the window are scored with the mask in their place
+    leave_one_out: bool | None
+    #: maximum length of the answer: the canvas after the prompt
+    length: int | None
+    #: draft when the block has at most this many left; 0: never
+    lookahead_masks: int | None
+    #: commit positions of at most this entropy, and the most certain one
+    low_entropy: float | None
+    #: commit the best of each run of neighbouring masks above this confidence
+    low_threshold: float | None
+    #: passes that may edit a block after its last mask
+    max_post_steps: int | None
+    #: maximum number of token changes per position
+    max_revisions: int | None
+    #: widest window, drafts included
+    max_window: int | None
+    #: steps from the launch until its results are merged
+    merge_delay: int | None
+    #: confidence below which the factor rule does not help
+    min_threshold: float | None
+    #: how a model decodes that was trained for several ways
+    mode: Literal["self-speculation", "ar", "diffusion"] | None
+    #: widen while a step stays within --allowance, or to the most commits per millisecond
+    objective: Literal["allowance", "rate"] | None
+    #: subtracted from the logit of the previous position's token, against repetition
+    penalty_lambda: float | None
+    #: positions before the window that are recomputed with it
+    prefix_look: int | None
+    #: a named set of options, which those given override
+    preset: Literal["exact", "balanced", "fast"] | None
+    #: recompute the prompt every N passes
+    prompt_interval: int | None
+    #: make a full pass for every block, or only for the first
+    refresh: Literal["block", "once"] | None
+    #: make a full pass every N passes
+    refresh_interval: int | None
+    #: results are used after --merge-delay steps (the same tokens in every run), or as soon as they are ready
+    refresh_merge: Literal["fixed", "ready"] | None
+    #: which of them first: changed and longest unscored, the least confident, or the leftmost
+    refresh_order: Literal["stale", "unsure", "position"] | None
+    #: score them in the window's pass, or concurrently on separate threads
+    refresh_path: Literal["folded", "second"] | None
+    #: visible tokens before the window that each pass scores again; 0: none
+    refresh_rows: int | None
+    #: what they attend to on the second path: everything, or only what precedes the window
+    refresh_sees: Literal["all", "prefix"] | None
+    #: share of the answer that the other passes recompute
+    refresh_share: float | None
+    #: threads of the second path, in addition to --threads
+    refresh_threads: int | None
+    #: the whole answer matches this regular expression
+    regex: str | None
+    #: turn committed tokens back into masks if the prediction there is less probable
+    remask_threshold: float | None
+    #: visible tokens of the window below --remask-threshold become masks again
+    remask_visible: bool | None
+    #: when a token changes, final tokens decided after it become visible again
+    reopen: bool | None
+    #: recompute the whole answer every N passes
+    response_interval: int | None
+    #: confidence from which a likelier token replaces a visible one
+    revise_threshold: float | None
+    #: how the commits are distributed over the steps
+    schedule: Literal["cosine", "linear"] | None
+    #: seed of all random draws; -1: a different seed each time
+    seed: int | None
+    #: stop recomputing a committed row of the block after this many passes
+    settle: int | None
+    #: the model reads drafts above the threshold instead of masks
+    show_drafts: bool | None
+    #: committed positions leave the window at once, not one pass later
+    slide_at_once: bool | None
+    #: largest weight of the expected embedding that is added to a mask (dInfer: 0.3); 0: off
+    smooth: float | None
+    #: weight after the first pass
+    smooth_first: float | None
+    #: per pass, the weight grows and the threshold falls by this, from 1 down to --threshold
+    smooth_step: float | None
+    #: likeliest tokens that the expectation sums over; 0: the whole vocabulary
+    smooth_top: int | None
+    #: confidence from which a token is final
+    stable_threshold: float | None
+    #: denoising steps over the whole answer
+    steps: int | None
+    #: texts that end the answer
+    stop: str | Sequence[str] | None
+    #: masks after the window that the model sees
+    suffix: Literal["full", "near", "none"] | None
+    #: masks after the window that the model sees
+    suffix_near: int | None
+    #: never choose end-of-sequence tokens (LLaDA's logits_eos_inf)
+    suppress_eos: bool | None
+    #: randomness of the tokens; 0: greedy
+    temperature: float | None
+    #: confidence from which positions are committed together; above 1: only the best
+    threshold: float | None
+    #: sample from the k likeliest tokens; 0: off
+    top_k: int | None
+    #: sample from the likeliest tokens of this total probability; 1: off
+    top_p: float | None
+    #: confidence from which a token is shown; it is scored again until it is final
+    visible_threshold: float | None
+    #: positions that compete in a step
+    window: Literal["block", "whole", "sliding", "adaptive", "lookahead", "pipeline"] | None

@@ -1,0 +1,203 @@
+#include "model.h"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "eval/likelihood.h"
+#include "options.h"
+#include "raise.h"
+
+namespace dllm::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+/// Runs `work` without the GIL, so that other threads of Python go on.
+template <class Work>
+auto unlocked(const Work& work) {
+  const nb::gil_scoped_release release;
+  return work();
+}
+
+Model load(const std::string& path, const Given& given, const nb::object& progress) {
+  LoadOptions options;
+  for (const auto& [name, value] : given) {
+    const auto key = nb::cast<std::string>(name);
+    if (key == "threads")
+      options.threads = nb::cast<std::int32_t>(value);
+    else if (key == "lora" || key == "lora_draft" || key == "device_changes")
+      (key == "lora"         ? options.lora
+       : key == "lora_draft" ? options.lora_draft
+                             : options.device_changes) = nb::cast<std::vector<std::string>>(value);
+    else if (key == "warnings")
+      options.warnings = nb::cast<bool>(value);
+    else {
+      constexpr std::pair<std::string_view, std::string LoadOptions::*> kTexts[] = {
+          {"isa", &LoadOptions::isa},
+          {"cache_type", &LoadOptions::cache_type},
+          {"activations", &LoadOptions::activations},
+          {"arithmetic", &LoadOptions::arithmetic},
+          {"weight_cache", &LoadOptions::weight_cache},
+          {"numerics", &LoadOptions::numerics},
+          {"backend", &LoadOptions::backend},
+          {"device", &LoadOptions::device},
+          {"draft_model", &LoadOptions::draft_model}};
+      for (const auto& [text, member] : kTexts)
+        if (text == key) options.*member = nb::cast<std::string>(value);
+    }
+  }
+  options.progress = [&progress](double done) {
+    const nb::gil_scoped_acquire acquire;
+    check_signals();
+    return progress.is_none() || !nb::cast<bool>(nb::bool_(progress(done).is(nb::handle(Py_False))));
+  };
+  return {std::make_shared<LanguageModel>(take(unlocked([&] { return LanguageModel::load(path, options); })))};
+}
+
+/// A step callback that lets Ctrl-C end a generation, and calls `on_step`. What Python raises in it goes through the
+/// engine to the caller.
+StepCallback watched(const nb::object& on_step) {
+  return [&on_step](const StepEvent& event) {
+    const nb::gil_scoped_acquire acquire;
+    check_signals();
+    return on_step.is_none() || !on_step(event).is(nb::handle(Py_False));
+  };
+}
+
+Generation generate(const Model& self, const Prompt& prompt, const Given& given, const nb::object& on_step) {
+  const GenerateOptions options = to_options(given);
+  const StepCallback callback = watched(on_step);
+  return take(unlocked([&] { return run_generate(*self.model, prompt, options, callback, {}); }));
+}
+
+std::vector<Generation> generate_batch(const Model& self,
+                                       const std::vector<std::vector<std::pair<std::string, std::string>>>& prompts,
+                                       const Given& given, std::int32_t batch, const nb::object& on_answer) {
+  const GenerateOptions options = to_options(given);
+  std::vector<std::vector<ChatTurn>> conversations;
+  for (const auto& turns : prompts) conversations.push_back(to_turns(turns));
+  const AnswerCallback callback = [&on_answer](std::size_t index, const Generation& answer) {
+    const nb::gil_scoped_acquire acquire;
+    check_signals();
+    return on_answer.is_none() || !on_answer(index, answer).is(nb::handle(Py_False));
+  };
+  return take(unlocked([&] { return self.model->generate_batch(conversations, options, batch, callback); }));
+}
+
+nb::ndarray<nb::numpy, float> logits(const Model& self, const Ids& ids, bool causal, std::int32_t canvas) {
+  auto values = take(unlocked([&] { return self.model->logits(ids, causal, canvas); }));
+  return to_numpy<float>(std::move(values), {ids.size(), static_cast<std::size_t>(self.model->vocab_size())});
+}
+
+/// (log-likelihood, standard error, samples) of a continuation.
+std::tuple<double, double, std::int32_t> score(const Model& self, const Ids& context, const Ids& continuation,
+                                               std::int32_t samples, std::uint64_t seed, double cfg_scale) {
+  const auto length = static_cast<std::int32_t>(continuation.size());
+  const auto first = static_cast<std::int32_t>(context.size());
+  Ids ids = context;
+  ids.insert(ids.end(), continuation.begin(), continuation.end());
+  const LikelihoodPlan plan = self.model->autoregressive()
+                                  ? LikelihoodPlan::whole(length)
+                                  : take(LikelihoodPlan::sampled(length, {.samples = samples, .rng = {seed, 0}}));
+  std::vector<double> values;
+  for (std::int32_t sample = 0; sample < plan.samples(); ++sample) {
+    Ids masked = plan.mask(sample);
+    for (std::int32_t& position : masked) position += first;
+    const auto logs = take(unlocked([&] { return self.model->masked_log_probs(ids, masked, cfg_scale, first); }));
+    values.push_back(plan.value(logs));
+    check_signals();
+  }
+  const LikelihoodEstimate estimate = plan.combine(values);
+  return {estimate.log_likelihood, estimate.standard_error, estimate.samples};
+}
+
+Dict special_tokens(const Model& self) {
+  const SpecialTokens special = self.model->special_tokens();
+  Dict result;
+  result["bos"] = nb::cast(special.bos);
+  result["eos"] = nb::cast(special.eos);
+  result["eot"] = nb::cast(special.eot);
+  result["pad"] = nb::cast(special.pad);
+  result["mask"] = nb::cast(special.mask);
+  result["add_bos"] = nb::cast(special.add_bos);
+  return result;
+}
+
+}  // namespace
+
+std::vector<ChatTurn> to_turns(const std::vector<std::pair<std::string, std::string>>& turns) {
+  std::vector<ChatTurn> result;
+  for (const auto& [role, content] : turns) result.push_back({role, content});
+  return result;
+}
+
+Expected<Generation> run_generate(const LanguageModel& model, const Prompt& prompt, const GenerateOptions& options,
+                                  const StepCallback& on_step, std::stop_token stop) {
+  if (const auto* ids = std::get_if<Ids>(&prompt)) return model.generate_ids(*ids, options, on_step, std::move(stop));
+  return model.generate(to_turns(std::get<0>(prompt)), options, on_step, std::move(stop));
+}
+
+void bind_model(nb::module_& module) {
+  nb::class_<ChoiceScore>(module, "Choice", "One of several answers, and how probable it is.")
+      .def_ro("text", &ChoiceScore::text)
+      .def_ro("tokens", &ChoiceScore::tokens)
+      .def_ro("log_probability", &ChoiceScore::log_probability, "nats, among all answers")
+      .def_ro("probability", &ChoiceScore::probability, "among the given choices");
+  nb::class_<Model>(module, "Model")
+      .def_static("load", &load, nb::arg("path"), nb::arg("options"), nb::arg("progress").none())
+      .def("generate", &generate, nb::arg("prompt"), nb::arg("options"), nb::arg("on_step").none())
+      .def("generate_batch", &generate_batch, nb::arg("prompts"), nb::arg("options"), nb::arg("batch"),
+           nb::arg("on_answer").none())
+      .def("logits", &logits)
+      .def("score", &score)
+      .def("masked_log_probs",
+           [](const Model& self, const Ids& ids, const Ids& masked, double cfg_scale, std::int32_t prompt) {
+             return to_numpy<double>(
+                 take(unlocked([&] { return self.model->masked_log_probs(ids, masked, cfg_scale, prompt); })));
+           })
+      .def("choose",
+           [](const Model& self, const Ids& prompt, const std::vector<std::string>& choices) {
+             return take(unlocked([&] { return self.model->score_choices(prompt, choices); }));
+           })
+      .def("resolve",
+           [](const Model& self, const Given& given) { return to_dict(take(self.model->resolve(to_options(given)))); })
+      .def("tokenize", [](const Model& self, const std::string& text,
+                          bool special) { return take(self.model->tokenize(text, special)); })
+      .def("prompt_ids", [](const Model& self, const std::string& text,
+                            bool special) { return take(self.model->prompt_ids(text, special)); })
+      .def("detokenize",
+           [](const Model& self, const Ids& ids, bool special) {
+             const std::string text = take(self.model->detokenize(ids, special));
+             return nb::bytes(text.data(), text.size());
+           })
+      .def("apply_template",
+           [](const Model& self, const std::vector<std::pair<std::string, std::string>>& turns) {
+             return take(self.model->apply_template(to_turns(turns)));
+           })
+      .def("special_tokens", &special_tokens)
+      .def_prop_rw(
+          "chat_template", [](const Model& self) { return self.model->chat_template(); },
+          [](const Model& self, const std::string& source) { take(self.model->set_chat_template(source)); })
+      .def_prop_ro("vocab_size", [](const Model& self) { return self.model->vocab_size(); })
+      .def_prop_ro("context_length", [](const Model& self) { return self.model->context_length(); })
+      .def_prop_ro("autoregressive", [](const Model& self) { return self.model->autoregressive(); })
+      .def_prop_ro("architecture", [](const Model& self) { return self.model->architecture(); })
+      .def_prop_ro("name", [](const Model& self) { return self.model->name(); })
+      .def_prop_ro("isa", [](const Model& self) { return self.model->isa(); })
+      .def_prop_ro("arithmetic", [](const Model& self) { return self.model->arithmetic(); })
+      .def_prop_ro("threads", [](const Model& self) { return self.model->threads(); });
+}
+
+}  // namespace dllm::python

@@ -1,0 +1,166 @@
+// dllm.npu: programs and designs of the simulated processor.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "npu/assembler/assembler.h"
+#include "npu/energy/energy.h"
+#include "npu/machine/device_machine.h"
+#include "npu/machine/images.h"
+#include "npu/sweep/space.h"
+#include "npu/timing/simulator.h"
+#include "raise.h"
+
+namespace dllm::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<npu::Override> overrides(const Changes& changes) {
+  std::vector<npu::Override> result;
+  for (const auto& [key, value] : changes) result.push_back({key, value});
+  return result;
+}
+
+/// All errors of a source at once: a list as the exception's last argument would be lost in tracebacks.
+npu::Program assemble(const std::string& source, const std::string& file) {
+  npu::Assembly assembly = npu::assemble_all(source, {.file = file});
+  if (assembly.errors.empty()) return std::move(assembly.program);
+  Error all = assembly.errors.front();
+  for (std::size_t i = 1; i < assembly.errors.size(); ++i) all.what += "\n" + assembly.errors[i].message();
+  raise(all);
+}
+
+struct Run {
+  std::uint64_t instructions = 0;
+  std::vector<nb::object> memory;  ///< by dump
+  std::string timing;              ///< JSON; empty: not asked
+};
+
+/// `loads`: a piece of memory in the command line's notation, and the bytes of a NumPy file for it.
+Run run(const npu::Program& program, const npu::Device& device,
+        const std::vector<std::pair<std::string, nb::bytes>>& loads, const std::vector<std::string>& dumps,
+        const std::vector<std::string>& formats, bool timing, bool data, std::uint64_t most_instructions) {
+  npu::MachineConfig config = take(npu::machine_config(device));
+  for (const std::string& format : formats) take(npu::override_format(config, format));
+  npu::Machine machine = take(npu::Machine::create(config));
+  for (const auto& [piece, bytes] : loads)
+    take(npu::load_image(machine.state(), take(npu::parse_image_spec(piece)),
+                         std::string_view(bytes.c_str(), bytes.size()), piece));
+  std::unique_ptr<npu::TimingSimulator> simulator;
+  npu::TimingOptions timing_options;
+  npu::apply_issue(device, timing_options);
+  if (timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
+  npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = simulator.get()};
+  Run result;
+  {
+    auto done = [&] {
+      const nb::gil_scoped_release release;
+      return machine.run(program, options);
+    }();
+    result.instructions = take(std::move(done)).instructions;
+  }
+  for (const std::string& dump : dumps) {
+    npu::ImageValues values = take(npu::read_image(machine.state(), take(npu::parse_image_spec(dump))));
+    result.memory.push_back(values.is_integer ? nb::cast(to_numpy<std::uint32_t>(std::move(values.integers)))
+                                              : nb::cast(to_numpy<float>(std::move(values.real))));
+  }
+  if (timing) result.timing = npu::timing_json(simulator->finish(), device, config, timing_options).dump();
+  return result;
+}
+
+/// A space of designs: what all of them share is computed once.
+class Design {
+ public:
+  Design(const std::string& model, const std::string& base) {
+    npu::SweepSpec spec;
+    spec.model = model;
+    spec.base = base;
+    space_ = take(npu::SweepSpace::create(spec));
+    evaluator_ = std::make_unique<npu::PointEvaluator>(*space_);
+  }
+
+  std::vector<double> evaluate(const Changes& changes) {
+    const std::vector<npu::Override> given = overrides(changes);
+    const auto metrics = take(evaluator_->evaluate(given));
+    return {metrics.begin(), metrics.end()};
+  }
+
+ private:
+  std::unique_ptr<npu::SweepSpace> space_;
+  std::unique_ptr<npu::PointEvaluator> evaluator_;
+};
+
+void bind_program(nb::module_& module) {
+  nb::class_<npu::Program>(module, "Program", "An assembled program.")
+      .def_ro("name", &npu::Program::name)
+      .def("__len__", &npu::Program::size)
+      .def_prop_ro(
+          "words", [](const npu::Program& p) { return to_numpy<std::uint32_t>(std::vector(p.words)); },
+          nb::rv_policy::move, "uint32, as encoded")
+      .def_prop_ro("regions",
+                   [](const npu::Program& p) {
+                     std::vector<std::tuple<std::string, std::uint32_t, std::uint32_t>> regions;
+                     for (const npu::Region& r : p.regions) regions.emplace_back(r.name, r.begin, r.end);
+                     return regions;
+                   })
+      .def(
+          "disassemble", [](const npu::Program& p, bool annotate) { return npu::disassemble(p, annotate); },
+          nb::arg("annotate") = false)
+      .def("to_binary", [](const npu::Program& p) {
+        const std::string bytes = npu::to_binary(p);
+        return nb::bytes(bytes.data(), bytes.size());
+      });
+  module.def("npu_assemble", &assemble);
+  module.def("npu_program", [](const nb::bytes& bytes, const std::string& name) {
+    return take(npu::program_from_bytes(std::string_view(bytes.c_str(), bytes.size()), name));
+  });
+}
+
+void bind_device(nb::module_& module) {
+  nb::class_<npu::Device>(module, "Device", "A device profile.")
+      .def_ro("name", &npu::Device::name)
+      .def_ro("summary", &npu::Device::summary)
+      .def_prop_ro("peak_tops", &npu::Device::peak_tops)
+      .def_prop_ro("memory_gbps", &npu::Device::memory_gbps)
+      .def_prop_ro("area_mm2", [](const npu::Device& device) { return npu::area(device).total(); })
+      .def("json", [](const npu::Device& device) { return npu::device_json(device).dump(); })
+      .def("__repr__",
+           [](const npu::Device& device) { return "<dllm.npu.Device " + device.name + ": " + device.summary + ">"; });
+  module.def("npu_devices", &npu::device_names);
+  module.def("npu_device", [](const std::string& name, const Changes& changes) {
+    return take(npu::load_device(name, overrides(changes)));
+  });
+}
+
+}  // namespace
+
+void bind_npu(nb::module_& module) {
+  bind_program(module);
+  bind_device(module);
+  nb::class_<Run>(module, "NpuRun")
+      .def_ro("instructions", &Run::instructions)
+      .def_ro("memory", &Run::memory)
+      .def_ro("timing", &Run::timing);
+  module.def("npu_run", &run);
+  nb::class_<Design>(module, "Design")
+      .def(nb::init<const std::string&, const std::string&>())
+      .def("evaluate", &Design::evaluate);
+  module.def("npu_metrics", [] {
+    std::vector<std::tuple<std::string, std::string, bool>> metrics;
+    for (const npu::Metric& m : npu::sweep_metrics()) metrics.emplace_back(m.name, m.unit, m.larger_is_better);
+    return metrics;
+  });
+  module.def("npu_models", &npu::model_shape_names);
+}
+
+}  // namespace dllm::python

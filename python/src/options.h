@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "dllm/options.h"
+
+namespace dllm::python {
+
+/// Types for the stubs: option values by key.
+using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
+using Given = Dict;
+
+/// Options from keyword arguments: any key of dllm.options(), and `stop`, a text or a list of texts. None: not given.
+/// Raises UsageError.
+GenerateOptions to_options(const Given& given);
+
+nanobind::object to_python(const OptionValue& value);
+/// Errors: kUsage if Python's value has no counterpart.
+Expected<OptionValue> to_value(const nanobind::handle& value, std::string_view key);
+
+/// {"length": 128, …}
+Dict to_dict(const ResolvedOptions& options);
+
+}  // namespace dllm::python

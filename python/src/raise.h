@@ -1,0 +1,27 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "dllm/error.h"
+
+namespace dllm::python {
+
+/// Raises the exception of dllm.errors for the error. Needs the GIL.
+[[noreturn]] void raise(const Error& error);
+
+/// The value, or the exception.
+template <class T>
+T take(Expected<T> result) {
+  if (!result) raise(result.error());
+  return *std::move(result);
+}
+inline void take(const Expected<void>& result) {
+  if (!result) raise(result.error());
+}
+
+/// Runs Python's handlers of pending signals. Throws what they raise (KeyboardInterrupt). Needs the GIL.
+inline void check_signals() {
+  if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+}  // namespace dllm::python

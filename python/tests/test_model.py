@@ -1,0 +1,212 @@
+"""The package against the command line's promises, on the model inside it."""
+
+import itertools
+import signal
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import dllm
+
+
+class ModelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = dllm.Model.load(threads=2)
+
+    def test_answers(self):
+        answer = self.model.generate("Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?")
+        self.assertIn("12", answer.text)
+        self.assertEqual(answer.finish, "stop")
+        self.assertEqual(len(answer.ids), len(answer.commit_step))
+        self.assertEqual(answer.options["algorithm"], "threshold")
+        self.assertIn("12", repr(answer))
+
+    def test_prompts_of_every_form_are_the_same_prompt(self):
+        turns = [{"role": "user", "content": "3+4="}]
+        ids = self.model.apply_template(turns)
+        answers = [self.model.generate(p, length=16) for p in ("3+4=", turns, ids, np.array(ids))]
+        self.assertEqual(len({answer.hash for answer in answers}), 1)
+
+    def test_options_change_the_decoding(self):
+        slow = self.model.generate("3+4=", length=16, algorithm="low-confidence", steps=16)
+        self.assertEqual(slow.stats.nfe, 16)
+        self.assertEqual(slow.options["steps"], 16)
+        drawn = {self.model.generate("Tell me", length=16, temperature=2.0, seed=seed).hash for seed in range(8)}
+        self.assertGreater(len(drawn), 1)
+        self.assertTrue(self.model.generate("3+4=", length=16, temperature=None, stop=["7"]).finish)
+
+    def test_wrong_options_are_errors_with_hints(self):
+        with self.assertRaises(dllm.UsageError) as raised:
+            self.model.generate("3+4=", treshold=0.5)
+        self.assertIn("threshold", raised.exception.hint)
+        self.assertIsInstance(raised.exception, ValueError)
+        for wrong in ({"threshold": -0.5}, {"algorithm": "none-such"}, {"threshold": "high"}, {"length": -1}):
+            with self.subTest(wrong), self.assertRaises(dllm.UsageError):
+                self.model.generate("3+4=", **wrong)
+        with self.assertRaises(dllm.UsageError):  # an option of another method
+            self.model.generate("3+4=", algorithm="threshold", credit_alpha=0.5)
+        with self.assertRaises(dllm.UsageError):
+            self.model.generate(3)
+        with self.assertRaises(dllm.UsageError):
+            self.model.generate([10**9])
+
+    def test_files_that_are_none(self):
+        with self.assertRaises(dllm.FileAccessError):
+            dllm.Model.load("/nonexistent.gguf")
+        with self.assertRaises(dllm.InvalidFileError):
+            dllm.Model.load(__file__)
+        with self.assertRaises(TypeError):
+            dllm.Model.load(thread=1)
+
+    def test_logits_own_the_engines_memory(self):
+        ids = self.model.tokenize("3+4=7")
+        logits = self.model.logits(ids)
+        self.assertEqual(logits.shape, (len(ids), self.model.vocab_size))
+        self.assertEqual(logits.dtype, np.float32)
+        self.assertFalse(logits.flags.owndata)
+        self.assertTrue(np.isfinite(logits).all())
+        self.assertTrue((logits == self.model.logits(ids)).all())
+
+    def test_scores_are_likelihoods(self):
+        prompt = self.model.apply_template([{"role": "user", "content": "3+4="}])
+        answer = self.model.generate(prompt, length=16)
+        good = self.model.tokenize(answer.text)
+        bad = [(i + 1) % 100 for i in good]
+        self.assertGreater(self.model.score(prompt, good).log_likelihood, self.model.score(prompt, bad).log_likelihood)
+        one = self.model.score(prompt, good[:1])
+        logs = self.model.masked_log_probs(prompt + good[:1], [len(prompt)])
+        self.assertEqual(one.standard_error, 0)
+        self.assertAlmostEqual(one.log_likelihood, logs[0], places=12)
+
+    def test_choices_add_up(self):
+        choices = self.model.choose("3+4=", ["7", "8", "9"])
+        self.assertAlmostEqual(sum(choice.probability for choice in choices), 1, places=9)
+        self.assertEqual([choice.text for choice in choices], ["7", "8", "9"])
+
+    def test_text_and_ids(self):
+        text = "Grüße, 世界\n"
+        self.assertEqual(self.model.detokenize(self.model.tokenize(text)), text)
+        self.assertIsInstance(self.model.special_tokens["mask"], int)
+
+    def test_batches_equal_single_answers(self):
+        prompts = ["3+4=", "Solve 17+4.", "Dan has 7 apples."]
+        order = []
+        batch = self.model.generate_batch(prompts, batch=2, length=32, on_answer=lambda i, answer: order.append(i))
+        self.assertEqual([a.hash for a in batch], [self.model.generate(p, length=32).hash for p in prompts])
+        self.assertEqual(sorted(order), [0, 1, 2])
+
+    def test_presets_and_resolved_options(self):
+        options = self.model.resolve(preset="exact")
+        self.assertEqual(options, self.model.generate("3+4=", preset="exact").options)
+        names = {preset.name for preset in dllm.options().presets}
+        self.assertIn("exact", names)
+
+
+class StepsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = dllm.Model.load(threads=1)
+
+    def test_callbacks_see_every_step(self):
+        steps = []
+        answer = self.model.generate("Tell me", length=32, on_step=steps.append)
+        self.assertEqual([step.step for step in steps], list(range(answer.stats.steps)))
+        last = steps[-1]
+        begin = last.prompt_length
+        self.assertEqual(last.tokens[begin : begin + 3].tolist(), answer.ids[:3])
+        self.assertEqual(int(last.masked.sum()), last.masks_left)
+        self.assertTrue(((0 <= last.confidence) & (last.confidence <= 1)).all())
+        self.assertTrue(answer.text.startswith(steps[0].text))
+
+    def test_a_callback_can_stop(self):
+        answer = self.model.generate("Tell me", length=64, algorithm="low-confidence", on_step=lambda s: s.step < 3)
+        self.assertEqual(answer.finish, "cancelled")
+        self.assertEqual(answer.stats.steps, 4)
+
+    def test_what_a_callback_raises_arrives(self):
+        def fail(step):
+            raise RuntimeError("no further")
+
+        with self.assertRaisesRegex(RuntimeError, "no further"):
+            self.model.generate("3+4=", on_step=fail)
+        self.assertTrue(self.model.generate("3+4=", length=8).ids)  # the model still works
+
+    def test_streams(self):
+        with self.model.stream("Tell me", length=32) as stream:
+            steps = list(stream)
+        self.assertEqual(stream.answer.hash, self.model.generate("Tell me", length=32).hash)
+        self.assertEqual(len(steps), stream.answer.stats.steps)
+        self.assertEqual(list(stream), [])
+
+    def test_abandoned_streams_end(self):
+        for _ in range(5):
+            stream = self.model.stream("Tell me", length=64, algorithm="low-confidence")
+            list(itertools.islice(stream, 2))
+            del stream
+        self.assertTrue(self.model.generate("3+4=", length=8).ids)
+
+    def test_streams_raise_what_is_wrong(self):
+        with self.assertRaises(dllm.UsageError):
+            self.model.stream("3+4=", treshold=0.5)
+        with self.assertRaises(dllm.UsageError):
+            list(self.model.stream([10**9]))
+
+    def test_threads_share_a_model(self):
+        want = self.model.generate("Solve 17+4.", length=32).hash
+        got = []
+        threads = [
+            threading.Thread(target=lambda: got.append(self.model.generate("Solve 17+4.", length=32).hash))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(got, [want] * 4)
+
+    def test_other_threads_run_meanwhile(self):
+        count = 0
+        done = threading.Event()
+
+        def tick():
+            nonlocal count
+            while not done.is_set():
+                count += 1
+                time.sleep(0.0005)
+
+        ticker = threading.Thread(target=tick)
+        ticker.start()
+        answer = self.model.generate("Tell me", length=128, algorithm="low-confidence", exact_length=True)
+        done.set()
+        ticker.join()
+        self.assertGreater(answer.stats.nfe, 8)
+        self.assertGreater(count, 5)
+
+    def test_ctrl_c_ends_a_generation(self):
+        timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+
+        def slow(step):
+            time.sleep(0.02)
+
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            self.model.generate("Tell me", length=256, algorithm="low-confidence", on_step=slow)
+        timer.join()
+        self.assertTrue(self.model.generate("3+4=", length=8).ids)
+
+
+class NotebookTest(unittest.TestCase):
+    def test_a_recording_is_html(self):
+        model = dllm.Model.load(threads=1)
+        recording = dllm.record(model, "3+4=<b>", length=16)
+        html = recording._repr_html_()
+        self.assertEqual(html.count("<tr>"), recording.answer.stats.steps)
+        self.assertNotIn("<script", html)
+        self.assertEqual(recording.answer.hash, model.generate("3+4=<b>", length=16).hash)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Writes python/dllm/_options.py, the types of the keyword arguments, from the option table of the built module:
+
+PYTHONPATH=build/release/python scripts/python_options.py [--check]
+"""
+
+import pathlib
+import sys
+import textwrap
+
+from dllm import _dllm
+
+TARGET = pathlib.Path(__file__).parent.parent / "python" / "dllm" / "_options.py"
+HEAD = '''"""The keyword arguments of a generation. Written by scripts/python_options.py: do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """Every option of dllm.options(). None means: not given."""
+
+'''
+
+
+def type_of(info: _dllm.OptionInfo) -> str:
+    if info.type == "choice":
+        return "Literal[" + ", ".join(f'"{choice}"' for choice in info.choices) + "]"
+    return str(info.type)
+
+
+def entry(key: str, kind: str, meaning: str) -> str:
+    comment = textwrap.fill(meaning, 112, initial_indent="    #: ", subsequent_indent="    #: ")
+    line = f"    {key}: {kind} | None"
+    if len(line) > 120 and kind.startswith("Literal["):
+        choices = "".join(f"\n        {choice.strip()}," for choice in kind[len("Literal[") : -1].split(","))
+        line = f"    {key}: Literal[{choices}\n    ] | None"
+    return f"{comment}\n{line}\n"
+
+
+def text() -> str:
+    table = _dllm.options_info()
+    presets = ", ".join(f'"{preset.name}"' for preset in table.presets)
+    entries = {"preset": entry("preset", f"Literal[{presets}]", "a named set of options, which those given override")}
+    entries["stop"] = entry("stop", "str | Sequence[str]", "texts that end the answer")
+    lists = [table.common] + [m.options for part in table.parts for m in part.methods]
+    for part in table.parts:
+        if part.selector.key:
+            lists.append([part.selector])
+    for infos in lists:
+        for info in infos:
+            if info.key not in entries:
+                entries[info.key] = entry(info.key, type_of(info), info.meaning)
+    return HEAD + "".join(entries[key] for key in sorted(entries))
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if TARGET.read_text() == text() else f"{TARGET} is out of date: run {sys.argv[0]}")
+    TARGET.write_text(text())
