@@ -76,6 +76,18 @@ Fault issue_fault(const Device::Issue& issue) {
   return {};
 }
 
+/// A processor is described as a whole or not at all.
+Fault host_fault(const Device::Host& h) {
+  for (const auto& [key, rate] : {std::pair{"int8_gops", h.int8_gops}, std::pair{"f16_gflops", h.f16_gflops},
+                                  std::pair{"f32_gflops", h.f32_gflops}, std::pair{"memory_gbps", h.memory_gbps}})
+    if ((rate > 0) != (h.cores > 0))
+      return fault("host", key, fmt::format("{} cores and host.{} = {}", h.cores, key, rate),
+                   "give host.cores and all four rates, or none of them");
+  if (h.idle_w > h.active_w)
+    return fault("host", "idle_w", fmt::format("{} W idle and {} W active", h.idle_w, h.active_w), "");
+  return {};
+}
+
 Fault clock_fault(const Device::Clock& c) {
   if (!(c.threshold_v < c.min_v && c.min_v <= c.nominal_v && c.nominal_v <= c.max_v))
     return fault(
@@ -139,6 +151,7 @@ std::optional<DeviceFault> find_fault(const Device& device) {
   if (Fault found = sram_fault(device)) return found;
   if (Fault found = issue_fault(device.issue)) return found;
   if (Fault found = clock_fault(device.clock)) return found;
+  if (Fault found = host_fault(device.host)) return found;
   const std::pair<std::string_view, const std::string*> formats[] = {{"weight", &device.numerics.weight},
                                                                      {"activation", &device.numerics.activation},
                                                                      {"kv", &device.numerics.kv},

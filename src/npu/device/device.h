@@ -91,6 +91,12 @@ struct Device {
     double batch_us = 0;           ///< per batch of operators
     std::int64_t batch_ops = 256;  ///< operators per batch
     double dequantize_gbps = 0;    ///< speed of vector code that unpacks weights; 0: hardware does it at no cost
+    /// The host's processor, for what stays on it and for the same model without the device. 0 cores: not described.
+    std::int64_t cores = 0;
+    double int8_gops = 0;                   ///< achieved by all cores in products with quantized weights
+    double f16_gflops = 0, f32_gflops = 0;  ///< achieved in attention, and in the rest
+    double memory_gbps = 0;                 ///< achieved by all cores, of the memory shared with the device
+    double active_w = 0, idle_w = 0;        ///< of all cores
   } host;
 
   struct Window {                    ///< addresses that the device sees at once

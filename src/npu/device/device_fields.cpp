@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "npu/device/device.h"
 
 namespace dllm::npu {
@@ -37,8 +40,10 @@ constexpr double kBig = 1e15;
    meaning}
 
 // clang-format off
-const std::vector<DeviceField>& device_fields() {
-  static const std::vector<DeviceField> fields = {
+namespace {
+
+std::vector<DeviceField> chip_fields() {
+  return {
       INTEGER(array, blen, 1, "PEs", "side of a systolic sub-array"),
       INTEGER(array, mlen, 1, "lanes", "lanes along K; MLEN / BLEN sub-arrays"),
       INTEGER(array, vlen, 1, "lanes", "lanes of the vector unit"),
@@ -87,6 +92,11 @@ const std::vector<DeviceField>& device_fields() {
       INTEGER(latency, scalar_int, 1, "cycles", "scalar integer operations"),
       INTEGER(latency, prefix_scan, 1, "cycles", "prefix sum"),
       INTEGER(latency, shift, 1, "cycles", "lane shift"),
+  };
+}
+
+std::vector<DeviceField> system_fields() {
+  return {
       TEXT(numerics, weight, "format of weights in memory"),
       TEXT(numerics, activation, "format of activations at the array"),
       TEXT(numerics, kv, "format of keys and values"),
@@ -95,6 +105,13 @@ const std::vector<DeviceField>& device_fields() {
       NUMBER(host, batch_us, 0, 1e6, "us", "per batch of operators"),
       INTEGER(host, batch_ops, 1, "", "operators per batch"),
       NUMBER(host, dequantize_gbps, 0, 1e6, "GB/s", "weights unpacked by vector code; 0: by hardware"),
+      INTEGER(host, cores, 0, "", "cores of the host's processor; 0: it is not described"),
+      NUMBER(host, int8_gops, 0, 1e6, "GOP/s", "achieved by all cores, products with quantized weights"),
+      NUMBER(host, f16_gflops, 0, 1e6, "GFLOP/s", "achieved by all cores, attention"),
+      NUMBER(host, f32_gflops, 0, 1e6, "GFLOP/s", "achieved by all cores, everything else"),
+      NUMBER(host, memory_gbps, 0, 1e6, "GB/s", "achieved by all cores, of the memory shared with the device"),
+      NUMBER(host, active_w, 0, 1e4, "W", "of all cores at work"),
+      NUMBER(host, idle_w, 0, 1e4, "W", "of all cores when idle"),
       INTEGER(window, bytes, 0, "bytes", "addresses seen at once; 0: all"),
       INTEGER(window, staging_bytes, 0, "bytes", "double buffer for weights outside the window"),
       NUMBER(window, map_us, 0, 1e6, "us", "per mapping"),
@@ -115,8 +132,18 @@ const std::vector<DeviceField>& device_fields() {
       NUMBER(energy, clock_w_per_mm2, 0, 1e2, "W/mm2", "clock tree at the nominal clock and voltage"),
       NUMBER(energy, static_w, 0, 1e4, "W", "of what the area model does not know"),
   };
+}
+
+}  // namespace
+// clang-format on
+
+const std::vector<DeviceField>& device_fields() {
+  static const std::vector<DeviceField> fields = [] {
+    std::vector<DeviceField> all = chip_fields();
+    std::ranges::copy(system_fields(), std::back_inserter(all));
+    return all;
+  }();
   return fields;
 }
-// clang-format on
 
 }  // namespace dllm::npu

@@ -100,6 +100,29 @@ TEST(Device, OverridesOneKey) {
   EXPECT_FALSE(parse_override("array.vlen"));
 }
 
+/// The phones differ from the NPUs they are based on in their host's processor alone.
+TEST(Device, PhonesHaveAHost) {
+  for (const auto& [phone, npu] : {std::pair{"mobile-sm8650", "mobile-v75"}, std::pair{"mobile-sm8750", "mobile-v79"},
+                                   std::pair{"mobile-sm8850", "mobile-v81"}}) {
+    auto with = load_device(phone), without = load_device(npu);
+    ASSERT_TRUE(with && without) << phone;
+    EXPECT_GT(with->host.cores, 0);
+    EXPECT_EQ(without->host.cores, 0);
+    EXPECT_LT(with->host.memory_gbps, with->memory_config.peak_gbps());
+    for (const DeviceField& field : device_fields()) {
+      if (field.section == "host" && field.key != "dispatch_us" && field.key != "dequantize_gbps") continue;
+      if (field.kind == DeviceField::kInteger) {
+        EXPECT_EQ(field.integer(*with), field.integer(*without)) << field.key;
+      } else if (field.kind == DeviceField::kNumber) {
+        EXPECT_EQ(field.number(*with), field.number(*without)) << field.key;
+      }
+    }
+  }
+  EXPECT_NE(message(std::string(kHead) + "[host]\ncores = 4\n").find("all four rates"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[host]\nf32_gflops = 4\n").find("all four rates"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[host]\nidle_w = 4\n").find("4 W idle"), std::string::npos);
+}
+
 /// The output can be read back: the resolved profile names every field.
 TEST(Device, JsonNamesEveryField) {
   const auto json = device_json(*load_device("mobile-v79"));

@@ -1,0 +1,216 @@
+#include "npu/answers/step_timer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/integers.h"
+#include "base/try.h"
+#include "npu/analytic/workload.h"
+#include "npu/answers/host_cpu.h"
+#include "npu/answers/paging.h"
+#include "npu/energy/energy.h"
+#include "npu/runtime/step_memory.h"
+
+namespace dllm::npu {
+namespace {
+
+/// Rows of a sequence in the step for which the planner hides transfers: an ordinary block.
+constexpr std::int64_t kUsualRows = 32;
+
+void add_energy(StepTime::Energy& sum, const StepEnergy& device) {
+  sum.compute += device.matrix + device.vector + device.sram + device.instruction;
+  sum.dram += device.dram_core + device.dram_io + device.dram_background;
+  sum.standby += device.phy + device.fixed;
+}
+
+double traffic_joules(const Device& device, double bytes) {
+  const Device::Energy& e = device.energy;
+  return bytes * (e.dram_read_pj_per_byte + e.dram_io_pj_per_byte) * 1e-12;
+}
+
+std::int64_t vocabulary(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op))
+      return graph.weights[static_cast<std::size_t>(head->weight)].shape.back();
+  return 0;
+}
+
+}  // namespace
+
+StepTime& StepTime::operator+=(const StepTime& o) {
+  array += o.array;
+  vector += o.vector;
+  memory += o.memory;
+  dispatch += o.dispatch;
+  staging += o.staging;
+  host += o.host;
+  energy.compute += o.energy.compute;
+  energy.dram += o.energy.dram;
+  energy.standby += o.energy.standby;
+  energy.host_active += o.energy.host_active;
+  energy.host_idle += o.energy.host_idle;
+  return *this;
+}
+
+/// A step on the device, without waiting for memory.
+struct StepTimer::DeviceStep {
+  Graph graph;
+  StepLoad load;
+  StepCost cost;
+  StepTime time;
+  OperatorCost sum;
+  HostWork host;
+  double host_seconds() const { return host.seconds; }
+
+  /// For the planner. What no row uses is not moved.
+  MemoryProgram program(const Device& device) const {
+    MemoryProgram program = step_program(graph, device, load, cost);
+    for (std::size_t i = 0; i < graph.ops.size(); ++i)
+      if (operator_rows(graph, graph.ops[i]) == 0) program.ops[i] = {program.ops[i].name, 0, {}, {}};
+    // Values of steps without scored rows have no bytes, and are in no operator any more.
+    for (MemoryTensor& tensor : program.tensors) tensor.bytes = std::max<std::int64_t>(tensor.bytes, 1);
+    return program;
+  }
+};
+
+Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, const StepWork& most,
+                                      const TimerOptions& options) {
+  StepTimer timer(device, std::move(graph), most, options);
+  if (options.processor == StepProcessor::kHost && device.host.cores == 0)
+    return Error{ErrorCode::kUnsupported, "the profile describes no host processor", "device " + device.name,
+                 "choose a phone such as mobile-sm8750, or give host.cores and its rates with --set"};
+  if (most.sequences < 1 || most.rows < most.sequences || most.keys < 1)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} rows of {} sequences that see {} keys", most.rows, most.sequences, most.keys), "", ""};
+  if (options.processor == StepProcessor::kHost) return timer;
+  DLLM_CHECK_OK(check_modelled(device));
+  DLLM_TRY(const double gbps, achieved_bandwidth(device));
+  DLLM_TRY(CostModel model, CostModel::create(*timer.device_, gbps));
+  timer.model_.emplace(std::move(model));
+  if (device.window.bytes > 0) {
+    DLLM_TRY(timer.limits_, memory_limits(device));
+    if (options.planner) DLLM_CHECK_OK(timer.place());
+  }
+  return timer;
+}
+
+StepWork StepTimer::bucket(const StepWork& work) const {
+  StepWork padded = work;
+  if (!options_.skip_logits) padded.scored = padded.rows;
+  if (options_.processor == StepProcessor::kHost) return padded;
+  const std::int64_t blen = device_->array.blen;
+  padded.rows = round_up(ceil_div(padded.rows, padded.sequences), blen) * padded.sequences;
+  padded.scored = std::min(padded.rows, round_up(padded.scored, blen));
+  padded.keys = round_up(padded.keys, blen);
+  return padded;
+}
+
+Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) const {
+  const Device& device = *device_;
+  const bool host = device.host.cores > 0;
+  DeviceStep step{graph_({.rows = work.rows, .scored = work.scored}), {}, {}, {}, {}, {}};
+  step.load = {.sequences = work.sequences, .keys = work.keys, .fused_head = !host};
+  DLLM_TRY(step.cost, model_->evaluate(step.graph, step.load));
+  const double hertz = device.clock.ghz * 1e9;
+  for (std::size_t i = 0; i < step.graph.ops.size(); ++i) {
+    const Op& op = step.graph.ops[i];
+    OperatorCost& c = step.cost.operators[i];
+    // The host looks up the embeddings, so that the device sees none of it.
+    const bool embeds = host && std::holds_alternative<op::Embed>(op);
+    if (embeds) step.host += host_operator(step.graph, device, op, work.sequences, work.keys);
+    if (embeds || operator_rows(step.graph, op) == 0) {
+      c = {.op = c.op};
+      continue;
+    }
+    const double most = std::max({c.matrix, c.vector, c.memory}), seconds = most / hertz;
+    (most == c.memory ? step.time.memory : most == c.matrix ? step.time.array : step.time.vector) += seconds;
+    step.time.dispatch += c.host / hertz;
+    step.sum.macs += c.macs;
+    step.sum.matrix += c.matrix;
+    step.sum.lane_ops += c.lane_ops;
+    step.sum.read_bytes += c.read_bytes;
+    step.sum.write_bytes += c.write_bytes;
+  }
+  step.host += host_reduction(device, work.scored, vocabulary(step.graph));
+  return step;
+}
+
+/// Which tensors are staged: places have room for the largest step, and transfers hide in an ordinary one.
+Expected<void> StepTimer::place() {
+  StepWork largest = bucket(most_), usual = largest;
+  usual.rows = std::min(largest.rows, round_up(kUsualRows, device_->array.blen) * largest.sequences);
+  largest.scored = usual.scored = usual.rows;
+  DLLM_TRY(const DeviceStep small, device_step(usual));
+  DLLM_TRY(const DeviceStep large, device_step(largest));
+  const MemoryProgram times = small.program(*device_);
+  MemoryProgram program = large.program(*device_);
+  for (std::size_t i = 0; i < program.ops.size(); ++i) program.ops[i].seconds = times.ops[i].seconds;
+  DLLM_TRY(const MemoryPlan plan, plan_memory(program, *limits_));
+  slot_bytes_ = plan.slot_bytes;
+  staged_bytes_ = plan.staged_bytes;
+  for (const TensorPlace& place : plan.places) staged_.push_back(place.kind == TensorPlace::kStaged);
+  return {};
+}
+
+Expected<double> StepTimer::waiting(const MemoryProgram& program) const {
+  if (!limits_) return 0.0;
+  if (!options_.planner) {
+    DLLM_TRY(const Paging paging, page_program(program, *limits_));
+    return paging.seconds;
+  }
+  if (slot_bytes_ == 0) return 0.0;
+  double computing = 0;
+  for (const MemoryOp& op : program.ops) computing += op.seconds;
+  return std::max(0.0, StagingTimeline(program, *limits_, slot_bytes_).run(staged_).seconds - computing);
+}
+
+StepTime StepTimer::host_time(const StepWork& work) const {
+  const Device& device = *device_;
+  const HostWork host =
+      host_step(graph_({.rows = work.rows, .scored = work.scored}), device, work.sequences, work.keys);
+  StepTime time;
+  time.host = host.seconds;
+  time.energy.host_active = device.host.active_w * host.seconds;
+  time.energy.dram = traffic_joules(device, host.bytes) + step_energy(device, {}, host.seconds).dram_background;
+  return time;
+}
+
+Expected<StepTime> StepTimer::compute(const StepWork& work) const {
+  if (options_.processor == StepProcessor::kHost) return host_time(work);
+  const Device& device = *device_;
+  DLLM_TRY(const DeviceStep step, device_step(work));
+  StepTime time = step.time;
+  if (limits_) {
+    DLLM_TRY(time.staging, waiting(step.program(device)));
+  }
+  time.host = step.host_seconds();
+  add_energy(time.energy, step_energy(device, npu::work(device, step.sum), time.seconds()));
+  time.energy.dram += traffic_joules(device, step.host.bytes);
+  const Device::Host& h = device.host;
+  if (h.cores > 0) {
+    const double core = h.idle_w + (h.active_w - h.idle_w) / static_cast<double>(h.cores);
+    time.energy.host_active = h.active_w * time.host + core * time.dispatch;
+    time.energy.host_idle = h.idle_w * (time.seconds() - time.host - time.dispatch);
+  }
+  return time;
+}
+
+Expected<StepTime> StepTimer::time(const StepWork& work) {
+  if (work.rows == 0) return StepTime{};
+  const StepWork key = bucket(work);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const StepWork room = bucket(most_);
+  if (work.sequences < 1 || work.scored > work.rows || work.keys < 1 || key.rows > room.rows ||
+      key.keys * key.sequences > room.keys * room.sequences)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} rows of {} sequences that see {} keys, in a place for {} of {} that see {}", work.rows,
+                             work.sequences, work.keys, most_.rows, most_.sequences, most_.keys),
+                 "", ""};
+  DLLM_TRY(const StepTime time, compute(key));
+  return known_.emplace(key, time).first->second;
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,116 @@
+#include "npu/answers/timed_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/integers.h"
+#include "base/try.h"
+
+namespace dllm::npu {
+namespace {
+
+StepWork work_of(std::span<const SequenceStep> batch) {
+  StepWork work{.sequences = 0};
+  for (const SequenceStep& step : batch) {
+    if (step.plan.rows.empty()) continue;
+    ++work.sequences;
+    work.rows += static_cast<std::int64_t>(step.plan.rows.size());
+    work.scored += static_cast<std::int64_t>(step.plan.scored.size());
+    std::int64_t keys = 0;
+    for (const PositionRange range : step.plan.visible) keys += range.size();
+    work.keys = std::max(work.keys, keys);
+  }
+  return work;
+}
+
+class BareKvCache final : public KvCache {
+ public:
+  explicit BareKvCache(Position capacity) : KvCache(capacity) {}
+  using KvCache::record;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Backend> values, const Device& device,
+                                                             StepTimer::GraphFactory graph,
+                                                             const TimerOptions& options) {
+  std::unique_ptr<TimedBackend> backend(new TimedBackend(std::move(values), device, std::move(graph), options));
+  DLLM_CHECK_OK(backend->timer_for({.sequences = 1, .rows = 1, .scored = 1, .keys = 1}, 1));
+  return backend;
+}
+
+/// A larger cache than all before gets new places; the times of steps follow from them.
+Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capacity) {
+  const std::int64_t keys = std::max<std::int64_t>(capacity, work.keys);
+  StepWork most{
+      .sequences = work.sequences, .rows = std::max(work.rows, work.sequences * keys), .scored = 0, .keys = keys};
+  if (timer_) {
+    const StepWork& now = timer_->most();
+    if (now.rows >= most.rows && now.sequences * now.keys >= most.sequences * most.keys) return timer_.get();
+    most.sequences = std::max(most.sequences, now.sequences);
+    most.keys = std::max(most.keys, now.keys);
+    most.rows = std::max({most.rows, now.rows, most.sequences * most.keys});
+  }
+  DLLM_TRY(StepTimer timer, StepTimer::create(device_, graph_, most, options_));
+  timer_ = std::make_unique<StepTimer>(std::move(timer));
+  return timer_.get();
+}
+
+Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
+  const StepWork work = work_of(batch);
+  Position capacity = 1;
+  for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
+  TimedStep timed{work, {}};
+  if (work.rows > 0) {
+    DLLM_TRY(StepTimer* const timer, timer_for(work, capacity));
+    DLLM_TRY(timed.time, timer->time(work));
+  }
+  DLLM_TRY(std::vector<Scores> scores, values_->forward(batch));
+  clock_.advance(timed);
+  return scores;
+}
+
+Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
+  const auto step = [this](std::int64_t rows, std::int64_t keys) -> Expected<double> {
+    const StepWork work{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
+    DLLM_TRY(StepTimer* const timer, timer_for(work, static_cast<Position>(keys)));
+    DLLM_TRY(const StepTime time, timer->time(work));
+    return time.seconds() * 1e3;
+  };
+  const std::int64_t blen = options_.processor == StepProcessor::kHost ? 8 : device_.array.blen;
+  DLLM_TRY(const double far, step(blen, most_rows * 2));
+  std::vector<LatencyTable::Point> points;
+  double first = 0;
+  for (std::int64_t rows = 1; rows <= most_rows; rows = rows % blen == 0 ? rows + 1 : round_up(rows, blen)) {
+    DLLM_TRY(const double ms, step(rows, rows));
+    points.push_back({static_cast<std::int32_t>(rows), ms});
+    if (rows == blen) first = ms;
+  }
+  const auto pairs = static_cast<double>(blen * (most_rows * 2 - blen));
+  return LatencyTable(std::move(points), std::max(0.0, (far - first) / pairs));
+}
+
+ValuelessBackend::ValuelessBackend(ModelDesc desc) : desc_(std::move(desc)) {
+  while (token_ == desc_.mask || std::ranges::find(desc_.stop_ids, token_) != desc_.stop_ids.end()) ++token_;
+}
+
+Expected<std::unique_ptr<KvCache>> ValuelessBackend::make_cache(Position capacity) {
+  return std::unique_ptr<KvCache>(std::make_unique<BareKvCache>(capacity));
+}
+
+Expected<std::vector<Scores>> ValuelessBackend::forward(std::span<const SequenceStep> batch) {
+  std::vector<Scores> all;
+  for (const SequenceStep& step : batch) {
+    Scores& scores = all.emplace_back();
+    for (const std::int32_t row : step.plan.scored) {
+      scores.rows.push_back(
+          {.position = step.plan.rows[static_cast<std::size_t>(row)].position, .token = token_, .confidence = 0.5});
+      scores.top.insert(scores.top.end(), static_cast<std::size_t>(step.request.top_tokens), {token_, 0});
+    }
+    scores.queried.assign(step.request.queries.size(), 0);
+    static_cast<BareKvCache&>(*step.cache).record(step.plan.rows);
+  }
+  return all;
+}
+
+}  // namespace dllm::npu
