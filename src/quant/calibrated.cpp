@@ -156,8 +156,14 @@ class MatrixQuantizer {
 
   Expected<void> run_stage(std::size_t s, std::vector<CanvasChunk>& chunks) {
     const CalibrationStage& stage = stages_[s];
-    const CanvasRunner runner(graph_, views_, model_->desc().causal_block, pool_);
-    Triangle hessian(graph_.values[static_cast<std::size_t>(stage.input)].width);
+    const std::int32_t mask = model_->desc().causal_block;
+    const CanvasRunner runner(graph_, views_, mask, pool_), original(graph_, model_->weights(), mask, pool_);
+    const std::int64_t width = graph_.values[static_cast<std::size_t>(stage.input)].width;
+    Triangle hessian(width);
+    cross_.assign(method_.correct ? static_cast<std::size_t>(width * width) : 0, 0.0);
+    const std::int64_t outputs =
+        method_.correct && stage.residual != kNoId ? graph_.values[static_cast<std::size_t>(stage.residual)].width : 0;
+    lost_.assign(static_cast<std::size_t>(width * outputs), 0.0);
     std::optional<ActivationReader> before;
     if (s > 0) {
       DLLM_TRY(before, ActivationReader::open(state_path(s - 1)));
@@ -171,6 +177,16 @@ class MatrixQuantizer {
       const ActivationRows& input = chunk.values.at(stage.input);
       add_products(hessian, input.values.data(), input.rows(), pool_);
       DLLM_CHECK_OK(after.append(chunk, stage.live));
+      if (!method_.correct) continue;
+      CanvasChunk exact(chunks[c].canvases);
+      if (before) DLLM_CHECK_OK(before->read(exact));
+      original.run(exact, stage.first, stage.end);
+      add_differences(cross_, input.values.data(), width, input.values.data(),
+                      exact.values.at(stage.input).values.data(), width, input.rows(), pool_);
+      if (outputs > 0)
+        add_differences(lost_, input.values.data(), width, chunk.values.at(stage.residual).values.data(),
+                        exact.values.at(stage.residual).values.data(), outputs, input.rows(), pool_);
+      DLLM_CHECK_OK(after.append(exact, stage.live));
     }
     DLLM_CHECK_OK(quantize_stage(stage, std::move(hessian)));
     DLLM_CHECK_OK(after.commit());
@@ -217,6 +233,10 @@ class MatrixQuantizer {
       }
       if (!std::ranges::all_of(w, [&](double x) { return std::fabs(x) < most; }))
         return fits.store(false, std::memory_order_relaxed);
+      for (std::int64_t r = first; method_.correct && r < end; ++r)
+        quantizer.correct(
+            std::span(w).subspan(static_cast<std::size_t>((r - first) * columns), static_cast<std::size_t>(columns)),
+            cross_, lost_.empty() ? nullptr : lost_.data() + r, rows);
       quantizer.quantize(w, columns,
                          std::span(bytes).subspan(static_cast<std::size_t>(first * row_bytes),
                                                   static_cast<std::size_t>((end - first) * row_bytes)),
@@ -265,6 +285,8 @@ class MatrixQuantizer {
   Graph graph_;
   Weights views_;
   std::vector<CalibrationStage> stages_;
+  /// Of the stage, if the method corrects: X^T (Y - X), and X^T (what the residual stream has lost), [column][output].
+  std::vector<double> cross_, lost_;
   std::string directory_;
   std::map<std::string, std::shared_ptr<const MappedFile>> prepared_;
 };

@@ -125,6 +125,14 @@ TEST(Stages, CutBeforeEveryInputOfAProduct) {
     EXPECT_NE(std::ranges::find(stages[s].live, stages[s].input), stages[s].live.end());
     EXPECT_LE(stages[s].live.size(), 2u) << "the residual stream and the input";
   }
+  int residuals = 0;
+  for (const CalibrationStage& stage : stages) {
+    const std::string& name = graph.weights[static_cast<std::size_t>(stage.weights[0])].name;
+    const bool adds = name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight");
+    EXPECT_EQ(stage.residual != kNoId, adds) << name;
+    residuals += adds ? 1 : 0;
+  }
+  EXPECT_EQ(residuals, 10);
   EXPECT_EQ(stages[0].weights.size(), 3u);
   EXPECT_EQ(weights.size(), 36u);
 }
@@ -185,7 +193,7 @@ TEST(WriteQuantized, EveryMethodChangesOnlyTheMatricesThatItMay) {
   for (const char* type : {"Q4_0", "mxfp4_e2m1"}) {
     ASSERT_TRUE(write_model(source, options_of(type), directory.file("rtn")));
     const ModelSource nearest = *open_source(directory.file("rtn"));
-    for (const char* method : {"x-clip", "y-clip", "gptq+search"}) {
+    for (const char* method : {"x-clip", "y-clip", "gptq+search+correct"}) {
       const auto report = write_quantized(source, options_of(type), calibration(method), directory.file(method));
       ASSERT_TRUE(report) << report.error().message();
       const ModelSource written = *open_source(directory.file(method));
@@ -204,7 +212,7 @@ TEST(WriteQuantized, EveryMethodChangesOnlyTheMatricesThatItMay) {
 TEST(WriteQuantized, ContinuesWhereItWasInterrupted) {
   const TempDirectory directory;
   const ModelSource source = *open_source(kTinyModel);
-  ASSERT_TRUE(write_quantized(source, options_of("mxint4"), calibration("gptq"), directory.file("whole")));
+  ASSERT_TRUE(write_quantized(source, options_of("mxint4"), calibration("gptq+correct"), directory.file("whole")));
   int steps = 0;
   WriteOptions stopping = options_of("mxint4");
   std::size_t attempts = 0;
@@ -212,7 +220,7 @@ TEST(WriteQuantized, ContinuesWhereItWasInterrupted) {
   stopping.progress = [&](std::string_view what, std::int64_t, std::int64_t) { begun.emplace_back(what); };
   stopping.cancelled = [&] { return ++steps % 9 == 0; };
   while (true) {
-    const auto report = write_quantized(source, stopping, calibration("gptq"), directory.file("x"));
+    const auto report = write_quantized(source, stopping, calibration("gptq+correct"), directory.file("x"));
     if (report) break;
     ASSERT_EQ(report.error().code, ErrorCode::kCancelled);
     EXPECT_FALSE(std::filesystem::exists(directory.file("x")));

@@ -28,6 +28,21 @@ void add_products(Triangle& hessian, const float* x, std::int64_t rows, ThreadPo
   }
 }
 
+void add_differences(std::vector<double>& cross, const float* x, std::int64_t n, const float* a, const float* b,
+                     std::int64_t m, std::int64_t rows, ThreadPool& pool) {
+  for (std::int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    const std::int64_t end = std::min(rows, first + kRowsAtOnce);
+    parallel_items(pool, n, (end - first) * m, [&](std::int64_t i, int) {
+      double* const sums = cross.data() + i * m;
+      for (std::int64_t r = first; r < end; ++r) {
+        const float *const from = a + r * m, *const to = b + r * m;
+        const auto factor = static_cast<double>(x[r * n + i]);
+        for (std::int64_t k = 0; k < m; ++k) sums[k] += factor * static_cast<double>(to[k] - from[k]);
+      }
+    });
+  }
+}
+
 void damp(Triangle& hessian, double damping) {
   double mean = 0;
   for (std::int64_t i = 0; i < hessian.size(); ++i) mean += hessian.row(i).back() / static_cast<double>(hessian.size());

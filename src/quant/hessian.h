@@ -30,6 +30,10 @@ class Triangle {
 /// nothing depends on. Each element is added in the order of the rows, whatever the number of threads.
 void add_products(Triangle& hessian, const float* x, std::int64_t rows, ThreadPool& pool);
 
+/// Adds X^T (B - A) to `cross`, [n][m], for `rows` rows of x, [rows][n], and of a and b, [rows][m].
+void add_differences(std::vector<double>& cross, const float* x, std::int64_t n, const float* a, const float* b,
+                     std::int64_t m, std::int64_t rows, ThreadPool& pool);
+
 /// Adds `damping` times the mean of the diagonal to the diagonal, so that the matrix can be inverted. Inputs that no
 /// row used have only that: they are rounded to nearest and change nothing else.
 void damp(Triangle& hessian, double damping);

@@ -21,6 +21,10 @@ constexpr NamedMethod kMethods[] = {
     {"gptq+x-clip", {ScaleChoice::kWeight, true}},
     {"gptq+y-clip", {ScaleChoice::kOutput, true}},
     {"gptq+search", {ScaleChoice::kFinal, true}},
+    {"gptq+correct", {ScaleChoice::kOwn, true, true}},
+    {"gptq+x-clip+correct", {ScaleChoice::kWeight, true, true}},
+    {"gptq+y-clip+correct", {ScaleChoice::kOutput, true, true}},
+    {"gptq+search+correct", {ScaleChoice::kFinal, true, true}},
 };
 
 }  // namespace
@@ -118,6 +122,28 @@ std::uint16_t RowQuantizer::choose_scale(std::span<const double> w, std::int64_t
     }
   }
   return best;
+}
+
+void RowQuantizer::correct(std::span<double> w, std::span<const double> cross, const double* other,
+                           std::int64_t stride) const {
+  const std::size_t n = w.size();
+  std::vector<double> product(n), half(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    double sum = other != nullptr ? other[static_cast<std::int64_t>(i) * stride] : 0;
+    for (std::size_t k = 0; k < n; ++k) sum += cross[i * n + k] * w[k];
+    product[i] = sum;
+  }
+  // The inverse of the damped Hessian is L^-T L^-1.
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::span<const double> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
+    double sum = 0;
+    for (std::size_t k = 0; k <= i; ++k) sum += inverse[k] * product[k];
+    half[i] = sum;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::span<const double> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
+    for (std::size_t k = 0; k <= i; ++k) w[k] += inverse[k] * half[i];
+  }
 }
 
 void RowQuantizer::quantize(std::span<double> w, std::int64_t columns, std::span<std::byte> out,

@@ -1,4 +1,4 @@
-// Scales, levels, y-clip and GPTQ against definitions that share no code with them.
+// Clipping and GPTQ against definitions that share no code with them.
 #include "quant/row_quantizer.h"
 
 #include <gtest/gtest.h>
@@ -6,117 +6,12 @@
 #include <cmath>
 #include <random>
 
-#include "numerics/mx_tensor.h"
+#include "quant/row_test_data.h"
 
 namespace dllm {
 namespace {
 
-std::vector<TensorType> types() {
-  std::vector<TensorType> all = {TensorType::kQ4_0, TensorType::kQ8_0};
-  for (const Codec* each : mx_codecs()) all.push_back(each->type);
-  return all;
-}
-
-std::vector<double> normals(std::size_t count, std::uint32_t seed, double sigma = 1) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<double> values(count);
-  for (double& value : values) value = sigma * static_cast<double>(normal(random));
-  return values;
-}
-
-std::vector<double> decode(TensorType type, const std::vector<std::byte>& bytes, std::size_t count) {
-  std::vector<float> values(count);
-  codec(type).dequantize(bytes.data(), values.data(), static_cast<std::int64_t>(count));
-  return {values.begin(), values.end()};
-}
-
-class Grids : public testing::TestWithParam<TensorType> {
- protected:
-  const BlockGrid grid_ = *BlockGrid::of(GetParam());
-  const std::size_t size_ = static_cast<std::size_t>(grid_.elements());
-  const std::size_t bytes_ = static_cast<std::size_t>(codec(GetParam()).block_bytes);
-};
-
-INSTANTIATE_TEST_SUITE_P(Types, Grids, testing::ValuesIn(types()), [](const auto& one) {
-  std::string name(codec(one.param).name);
-  for (char& c : name)
-    if (c == ':' || c == '-') c = '_';
-  return name;
-});
-
-TEST_P(Grids, TheFirstScaleIsTheTypesOwn) {
-  std::vector<std::uint16_t> scales;
-  const int largest = mx_format_of(GetParam()) ? 25 : 10;  // scales in binary16 end earlier
-  for (int power = -25; power < largest; ++power) {
-    const std::vector<double> block = normals(size_, static_cast<std::uint32_t>(power + 25), std::ldexp(1.0, power));
-    std::vector<float> x(block.begin(), block.end());
-    std::vector<std::byte> expected(bytes_);
-    codec(GetParam()).quantize(x.data(), expected.data(), grid_.elements());
-    const std::vector<double> rounded = decode(GetParam(), expected, size_);
-    grid_.scales(block, scales);
-    const Levels levels = grid_.levels(scales.front());
-    for (std::size_t i = 0; i < size_; ++i) {
-      const double value = levels.nearest(block[i]).value;
-      if (mx_format_of(GetParam())) {
-        EXPECT_EQ(value, rounded[i]);
-      } else {  // GGML divides by the scale before it is rounded to binary16
-        EXPECT_LE(std::fabs(value - block[i]), std::fabs(rounded[i] - block[i]) * (1 + 1e-9));
-      }
-    }
-  }
-}
-
-TEST_P(Grids, WrittenLevelsAreTheNearestThatTheTypeCanHold) {
-  std::vector<std::uint16_t> scales;
-  const int bits = GetParam() == TensorType::kQ4_0   ? 4
-                   : GetParam() == TensorType::kQ8_0 ? 8
-                                                     : mx_format_of(GetParam())->bits();
-  for (std::uint32_t seed = 0; seed < 4; ++seed) {
-    const std::vector<double> block = normals(size_, seed + 100);
-    grid_.scales(block, scales);
-    for (const std::uint16_t scale : scales) {
-      const Levels levels = grid_.levels(scale);
-      std::vector<std::uint16_t> codes;
-      std::vector<double> values;
-      for (const double x : block) {
-        codes.push_back(levels.nearest(x).code);
-        values.push_back(levels.nearest(x).value);
-      }
-      std::vector<std::byte> bytes(bytes_);
-      grid_.write(codes, scale, bytes.data());
-      EXPECT_EQ(decode(GetParam(), bytes, size_), values);
-      for (std::uint16_t code = 0; code < 1u << bits; ++code) {
-        if (GetParam() == TensorType::kQ8_0 && code == 128) continue;  // the quantizer never writes -128
-        if (const auto format = mx_format_of(GetParam())) {
-          if (mx_is_special(format->element, code)) continue;
-          const bool lowest = mx_element(format->element).exponent_bits == 0 && code == 1u << (bits - 1);
-          if (lowest && format->rule != MxRule::kPlena) continue;
-        }
-        grid_.write(std::vector<std::uint16_t>(size_, code), scale, bytes.data());
-        const double other = decode(GetParam(), bytes, size_).front();
-        for (std::size_t i = 0; i < size_; ++i)
-          EXPECT_LE(std::fabs(values[i] - block[i]), std::fabs(other - block[i]) * (1 + 1e-12));
-      }
-    }
-  }
-}
-
-TEST_P(Grids, ZerosHaveOneScale) {
-  std::vector<std::uint16_t> scales;
-  const std::vector<double> zeros(size_, 0.0);
-  grid_.scales(zeros, scales);
-  ASSERT_EQ(scales.size(), 1u);
-  std::vector<std::byte> bytes(bytes_), expected(bytes_);
-  grid_.write(std::vector<std::uint16_t>(size_, grid_.levels(scales[0]).nearest(0).code), scales[0], bytes.data());
-  EXPECT_EQ(decode(GetParam(), bytes, size_), zeros);
-}
-
-TEST(BlockGrid, OtherTypesHaveNone) {
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_K, TensorType::kQ4_1, TensorType::kMXFP4})
-    EXPECT_FALSE(BlockGrid::of(type)) << codec(type).name;
-}
+using test::decode_doubles, test::normals;
 
 /// Inputs with correlated columns of different sizes.
 struct Inputs {
@@ -209,7 +104,7 @@ std::vector<double> rounded(TensorType type, const char* method, const Inputs& i
   const std::int64_t row_bytes = codec(type).row_bytes(inputs.columns);
   std::vector<std::byte> out(w.size() / static_cast<std::size_t>(inputs.columns) * static_cast<std::size_t>(row_bytes));
   quantizer->quantize(w, inputs.columns, out, row_bytes);
-  EXPECT_EQ(decode(type, out, w.size()), w) << "what is written is what was chosen";
+  EXPECT_EQ(decode_doubles(type, out, w.size()), w) << "what is written is what was chosen";
   if (bytes != nullptr) *bytes = out;
   return w;
 }
@@ -347,6 +242,61 @@ TEST(Gptq, InputsThatNothingUsedAreRoundedToNearest) {
   Inputs zeros = unused;
   std::ranges::fill(zeros.x, 0.0f);
   EXPECT_EQ(rounded(type, "gptq", zeros, w), nearest);
+}
+
+/// The corrected weights solve the damped normal equations, and come closer to what the exact inputs give.
+TEST(Gptq, CorrectsWhatTheInputsLost) {
+  const Inputs given(200, 32, 41);
+  Inputs exact = given;
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  for (std::int64_t r = 0; r < 200; ++r)  // a loss that other columns can make up for in part
+    for (std::int64_t c = 0; c < 32; ++c)
+      exact.x[static_cast<std::size_t>(r * 32 + c)] +=
+          0.3f * given.x[static_cast<std::size_t>(r * 32 + (c + 5) % 32)] + 0.1f * normal(random);
+  ThreadPool pool(2);
+  std::vector<double> cross(32 * 32);
+  add_differences(cross, given.x.data(), 32, given.x.data(), exact.x.data(), 32, 200, pool);
+  const auto quantizer = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
+                                              *quant_method("gptq+correct"), given.hessian(), 0.01);
+  const std::vector<double> w = normals(32, 71);
+  std::vector<double> moved = w;
+  quantizer->correct(moved, cross, nullptr, 0);
+  Triangle h = given.hessian();
+  damp(h, 0.01);
+  for (std::int64_t i = 0; i < 32; ++i) {
+    double left = 0, right = 0;
+    for (std::int64_t k = 0; k < 32; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      left += h.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))] * (moved[at] - w[at]);
+      for (std::int64_t r = 0; r < 200; ++r) right += given.at(r, i) * (exact.at(r, k) - given.at(r, k)) * w[at];
+    }
+    EXPECT_NEAR(left, right, 1e-3 * std::fabs(right) + 1e-2) << i;
+  }
+  const auto distance = [&](const std::vector<double>& weights) {
+    double sum = 0;
+    for (std::int64_t r = 0; r < 200; ++r) {
+      double y = 0;
+      for (std::int64_t k = 0; k < 32; ++k)
+        y += given.at(r, k) * weights[static_cast<std::size_t>(k)] - exact.at(r, k) * w[static_cast<std::size_t>(k)];
+      sum += y * y;
+    }
+    return sum;
+  };
+  EXPECT_LT(distance(moved), 0.1 * distance(w));
+
+  // An error that is X v is corrected by v.
+  const std::vector<double> v = normals(32, 72);
+  std::vector<double> zeros(32 * 32, 0.0), lost(64, 0.0), row = w;
+  for (std::int64_t r = 0; r < 200; ++r) {
+    double e = 0;
+    for (std::int64_t k = 0; k < 32; ++k) e += given.at(r, k) * v[static_cast<std::size_t>(k)];
+    for (std::int64_t k = 0; k < 32; ++k) lost[static_cast<std::size_t>(2 * k)] += given.at(r, k) * e;
+  }
+  const auto undamped = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
+                                             *quant_method("gptq+correct"), given.hessian(), 1e-9);
+  undamped->correct(row, zeros, lost.data(), 2);
+  for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(row[i], w[i] + v[i], 1e-4);
 }
 
 TEST(QuantMethod, Names) {

@@ -19,6 +19,20 @@ Product product_of(const Op& any) {
   return {};
 }
 
+ValueId residual_of(const Graph& graph, const CalibrationStage& stage) {
+  const auto* linear = std::get_if<op::Linear>(&graph.ops[static_cast<std::size_t>(stage.end)]);
+  if (linear == nullptr || stage.weights.size() != 1) return kNoId;
+  ValueId residual = kNoId;
+  for (const Op& any : graph.ops) {
+    const std::vector<ValueId> read = inputs(any);
+    if (std::ranges::find(read, linear->out) == read.end()) continue;
+    const auto* add = std::get_if<op::Add>(&any);
+    if (add == nullptr || residual != kNoId) return kNoId;
+    residual = add->a == linear->out ? add->b : add->a;
+  }
+  return std::ranges::binary_search(stage.live, residual) ? residual : kNoId;
+}
+
 }  // namespace
 
 Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph) {
@@ -52,6 +66,7 @@ Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph) {
           live.insert(id);
     }
     stage.live.assign(live.begin(), live.end());
+    stage.residual = residual_of(graph, stage);
   }
   return stages;
 }

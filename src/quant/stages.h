@@ -15,6 +15,9 @@ struct CalibrationStage {
   ValueId input = kNoId;
   std::vector<WeightId> weights;
   std::vector<ValueId> live;  ///< values that operators from `end` on read, ascending
+  /// What the product is added to, if there is one product and its result is only added to a live value: the residual
+  /// stream.
+  ValueId residual = kNoId;
 };
 
 /// A graph cut before each product that has another input than the one before. Error: kUnsupported, if a cut is between
