@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+.PHONY: help setup build deb run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
         fuzz coverage clean
 
 help:  ## list the targets
@@ -24,6 +24,9 @@ setup:  ## install the Debian packages that are missing (sudo where needed)
 build: setup  ## optimised build: build/release/dllm, and the library; then cmake --install build/release
 	@cmake --preset release -DDLLM_TESTS=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm dllm_shared
+
+deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_ARCHITECTURE.deb
+	@cd build/release && cpack -G DEB >/dev/null && ls "$$PWD"/dllm_*.deb
 
 run: build  ## install, build, and answer a prompt with the embedded model
 	build/release/dllm run "$(PROMPT)"

@@ -40,7 +40,8 @@ std::string summary() {
       "\nOptions:\n"
       "  --help                      this text; dllm VERB --help shows a verb's options\n"
       "  --version                   the version\n"
-      "  --completion SHELL          a completion script for bash, zsh or fish\n\n"
+      "  --completion SHELL          a completion script for bash, zsh or fish\n"
+      "  --man-pages DIR             writes the manual pages into a folder\n\n"
       "Exit codes: 0 done, 1 failure, 2 usage, 3 model or file, 4 memory, 5 mismatch, 124 timeout, 130 interrupted\n";
   return text;
 }
@@ -101,7 +102,7 @@ ExitCode run_group(const VerbEntry& group, const std::vector<std::string>& args,
 }
 
 ExitCode unknown_verb(Terminal& terminal, const std::string& word) {
-  std::vector<std::string> names = {"--help", "--version", "--completion"};
+  std::vector<std::string> names = {"--help", "--version", "--completion", "--man-pages"};
   for (const VerbEntry& entry : verbs()) names.emplace_back(entry.name);
   const std::string near = nearest(word, names);
   std::string hint = near.empty() ? "see dllm --help" : fmt::format("did you mean {}? see dllm --help", near);
@@ -131,6 +132,11 @@ ExitCode dispatch(const std::vector<std::string>& args, Session& session, const 
     if (!script) return fail(terminal, script.error());
     terminal.out << *script;
     return kExitOk;
+  }
+  if (word == "--man-pages") {
+    const auto written =
+        args.size() == 2 ? write_manual(args[1]) : Error{ErrorCode::kUsage, "give one folder", word, ""};
+    return written ? kExitOk : fail(terminal, written.error());
   }
   for (const VerbEntry& entry : verbs())
     if (entry.name == word) {

@@ -51,6 +51,9 @@ Flags declared_flags(const VerbEntry& entry, Verb& verb);
 ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, Interrupt& interrupt,
                      const Flags::Environment& environment, std::vector<std::string> variables = {});
 
+/// Writes a manual page per verb into an existing folder, dllm-run.1 and so on. Errors: kIo.
+Expected<void> write_manual(const std::string& folder);
+
 /// Script for `shell` (bash, zsh, fish). Errors: kUsage.
 Expected<std::string> completion_script(std::string_view shell);
 

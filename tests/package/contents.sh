@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# What an installation has: contents.sh PREFIX VERSION
+set -euo pipefail
+prefix=$1 version=$2
+fail() { echo "contents: $*" >&2; exit 1; }
+
+lib=$(dirname "$(find "$prefix" -name libdllm.so)")
+for file in bin/dllm share/man/man1/dllm.1 share/man/man1/dllm-run.1 share/man/man1/dllm-npu-analyze.1 \
+  share/bash-completion/completions/dllm share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish \
+  share/doc/dllm/LICENSE share/doc/dllm/copyright; do
+  [ -s "$prefix/$file" ] || fail "$file is missing"
+done
+[ "$("$prefix/bin/dllm" --version)" = "dllm $version" ] || fail "the program has another version"
+bash -n "$prefix/share/bash-completion/completions/dllm"
+
+# Only what include/dllm declares is exported, and the name says with which versions it is compatible.
+others=$(nm -DC --defined-only "$lib/libdllm.so" | awk '{$1 = $2 = ""; print}' |
+  grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions)::|^ *dllm::(options_info|to_text)' || true)
+[ -z "$others" ] || fail "exported: $others"
+objdump -p "$lib/libdllm.so" | grep -q "SONAME *libdllm.so.${version%.*}\$" || fail "the name of the library is another"
+
+PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --exact-version="$version" dllm || fail "dllm.pc has another version"
+folder=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --variable=includedir dllm)
+[ -f "$folder/dllm/model.h" ] || fail "dllm.pc names another folder: $folder"
+if command -v man >/dev/null; then
+  for page in "$prefix"/share/man/man1/*; do
+    warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l -E UTF-8 -Tutf8 -Z "$page" 2>&1 >/dev/null || true)
+    [ -z "$warnings" ] || fail "$page: $warnings"
+  done
+fi
