@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,40 @@ struct GenerateStats {
   double seconds = 0;
 };
 
+/// Virtual seconds by cause (docs/design/npu-answers.md); they sum to seconds().
+struct VirtualParts {
+  double array = 0, vector = 0, memory = 0;  ///< of the device's units
+  double dispatch = 0;                       ///< of operators by the host
+  double staging = 0;                        ///< waiting for mappings
+  double host = 0;                           ///< work of the host's processor
+  double seconds() const { return array + vector + memory + dispatch + staging + host; }
+};
+
+/// Joules by consumer; they sum to joules().
+struct VirtualEnergy {
+  double compute = 0, dram = 0, standby = 0;
+  double host_active = 0, host_idle = 0;
+  double joules() const { return compute + dram + standby + host_active + host_idle; }
+};
+
+/// A forward pass on a simulated device.
+struct VirtualStep {
+  std::int32_t rows = 0, scored = 0;
+  std::int32_t keys = 0;  ///< positions that the rows see
+  VirtualParts parts;
+  VirtualEnergy energy;
+};
+
+/// An answer in the virtual time of a simulated device.
+struct VirtualTime {
+  std::string device;
+  std::vector<VirtualStep> steps;  ///< one per forward pass
+  double prompt_seconds = 0;       ///< of the first pass, which computes the prompt
+  double first_block_seconds = 0;  ///< until the first block of the answer was decided
+  VirtualParts parts;              ///< of all steps
+  VirtualEnergy energy;
+};
+
 enum class FinishReason { kStop, kLength, kCancelled };
 
 /// A finished generation.
@@ -62,8 +97,9 @@ struct Generation {
   std::vector<std::string> slots;  ///< what was found for each gap of ScheduledRequest::form; empty: no form
   std::string stop_text;           ///< the one of GenerateOptions::stop that ended the answer; empty: none
   GenerateStats stats;
-  ResolvedOptions options;  ///< that were used
-  std::uint64_t hash = 0;   ///< FNV-1a of the answer ids, for comparisons
+  ResolvedOptions options;                  ///< that were used
+  std::uint64_t hash = 0;                   ///< FNV-1a of the answer ids, for comparisons
+  std::optional<VirtualTime> virtual_time;  ///< only of single answers on a simulated device
 };
 
 /// Called with the index of a request and its answer. Return false to stop.

@@ -29,7 +29,7 @@ struct LoadOptions {
   /// Numerics profile (docs/guide/numerics.md): the name of a shipped one or a file. The model then runs in the number
   /// formats of the profile, simulated on this processor; empty: in its own.
   std::string numerics;
-  std::string backend;  ///< cpu (empty), or npu: programs compiled for a simulated device, bit-exact and slow
+  std::string backend;  ///< cpu (empty), or npu: a simulated device, in its number formats and its virtual time
   std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
@@ -38,7 +38,13 @@ struct LoadOptions {
   /// change what self-speculation answers. Empty: the model itself.
   std::string draft_model;
   std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
-  bool warnings = true;                     ///< report oddities of the file to stderr
+  /// npu: what computes the values, which are the same: "executor" (empty), or "machine", the compiled programs (slow;
+  /// formats of the functional machine only).
+  std::string npu_values;
+  std::string npu_processor;    ///< npu: whose virtual time counts: "device" (empty), or "host", its processor alone
+  bool npu_paging = false;      ///< npu: without the memory runtime
+  bool npu_all_logits = false;  ///< npu: the LM head computes every row
+  bool warnings = true;         ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
 };

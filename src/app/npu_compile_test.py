@@ -4,6 +4,7 @@
 """
 
 import json
+import pathlib
 import unittest
 
 from cli_case import CliCase
@@ -23,6 +24,7 @@ count = 16
 used = 2
 width = 64
 """
+REPLAY = pathlib.Path(__file__).resolve().parents[2] / "models/recordings/harder-balanced.json"
 DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
 EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mxint8:32:ocp", "--set",
               "numerics.activation=mxint8:32:ocp"]
@@ -146,7 +148,50 @@ class NpuCompile(CliCase):
         cpu = self.ok("run", "-n", 32, "Reverse: a b c").stdout
         npu = self.ok("run", "-n", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
         self.assertEqual(npu, cpu)
+        machine = self.ok("run", "-n", 32, "--backend", "npu", "--npu-values", "machine", *DEVICE, *EIGHT_BITS,
+                          "Reverse: a b c").stdout
+        self.assertEqual(machine, cpu)
         self.assertIn("add --backend npu", self.fails(2, "run", "--set", "array.hlen=32", "x"))
+        self.assertIn("not a format of the functional machine",
+                      self.fails(3, "run", "--backend", "npu", "--npu-values", "machine", "--device", "mobile-sm8750",
+                                 "x"))
+
+    def test_answers_in_virtual_time(self):
+        """A phone answers with the text of the model, and its clock adds up."""
+        arguments = ("run", "-n", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c")
+        answer = self.ok(*arguments, "-o", "json")
+        self.assertIn("mobile-sm8750, virtual time: prompt ", answer.stderr)
+        result = json.loads(answer.stdout)
+        time = result["virtual_time"]
+        self.assertEqual(result["text"].strip(), "c b a")
+        self.assertEqual(len(time["steps"]), result["stats"]["nfe"])
+        self.assertAlmostEqual(sum(step["ms"] for step in time["steps"]), time["ms"])
+        self.assertAlmostEqual(sum(time["parts_ms"].values()), time["ms"])
+        self.assertAlmostEqual(sum(time["parts_joules"].values()), time["joules"])
+        self.assertEqual(json.loads(self.ok(*arguments, "-o", "json").stdout)["virtual_time"], time)
+        host = json.loads(self.ok(*arguments[:-1], "--npu-processor", "host", arguments[-1], "-o", "json").stdout)
+        self.assertEqual(host["ids"], result["ids"])
+        self.assertEqual(host["virtual_time"]["ms"], host["virtual_time"]["parts_ms"]["host"])
+
+    def test_recorded_answers_of_a_shape(self):
+        """128 tokens of LLaDA-8B on every phone, without weights."""
+        base = ("bench", "generate", "--backend", "npu", "-m", "llada-8b", "-n", 128, "-p", 128, "--replay", REPLAY,
+                "-o", "json")
+        times = {}
+        for device in ("mobile-sm8650", "mobile-sm8750", "mobile-sm8850"):
+            record = json.loads(self.ok(*base, "--device", device).stdout)[0]
+            self.assertLess(record["host_seconds"], 5)
+            self.assertEqual(len(record["answers"]), 4)
+            self.assertAlmostEqual(sum(one["ms"] for one in record["answers"]), record["virtual"]["ms"], 5)
+            self.assertEqual(sum(one["nfe"] for one in record["answers"]), record["nfe"])
+            host = json.loads(self.ok(*base, "--device", device, "--npu-processor", "host").stdout)[0]
+            self.assertEqual(host["nfe"], record["nfe"])
+            times[device] = record["virtual"]["ms"]
+            self.assertLess(times[device], host["virtual"]["ms"])
+        self.assertIn("mapping failed: the activations",
+                      self.fails(4, *base[:-2], "--device", "mobile-sm8750", "--no-somr"))
+        self.assertIn("--replay", self.fails(2, *base[:-4], "--device", "mobile-sm8750"))
+        self.assertIn("only `generate`", self.fails(2, "bench", "step", "--backend", "npu"))
 
 
 if __name__ == "__main__":

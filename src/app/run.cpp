@@ -72,6 +72,7 @@ class Run final : public Verb {
     terminal.err << stats_line(*answer,
                                model_.load.arithmetic.empty() && model_.load.numerics.empty() ? "" : model.arithmetic())
                  << "\n";
+    if (const std::string line = virtual_line(*answer); !line.empty()) terminal.err << line << "\n";
     if (live.timed_out()) return kExitTimeout;
     return interrupted ? kExitInterrupted : kExitOk;
   }

@@ -16,6 +16,10 @@
 
 namespace dllm {
 
+namespace npu {
+class TimedBackend;
+}
+
 /// A model and the backend that runs it.
 struct RunningBackend {
   std::unique_ptr<Backend> backend;
@@ -24,6 +28,8 @@ struct RunningBackend {
   std::int32_t threads = 0;  ///< 0: does not apply to this backend
   /// What latency tables measured on it depend on; absent: its steps cannot be timed by this machine's clock.
   std::optional<LatencyKey> latency;
+  npu::TimedBackend* timed = nullptr;  ///< the backend, if it has a virtual clock
+  std::string device;                  ///< of that clock
   /// Whether files that it reads besides the model's are unchanged, so that its scores are valid; null: no such files.
   std::function<Expected<void>()> check;
   /// Makes a runner with its own `threads` that works concurrently and must not outlive the backend; null: unsupported.

@@ -20,6 +20,7 @@
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
+#include "engine/virtual_time.h"
 #include "model/describe.h"
 #include "model/model.h"
 #include "text/chat_template.h"
@@ -63,8 +64,11 @@ struct LanguageModel::Impl {
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
     DLLM_TRY(PassRunner* const second, second_path(resolved));
-    return checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency, on_step,
-                                  std::move(stop), second, nullptr, constraint));
+    reset_clock(running);
+    DLLM_TRY(Generation answer, checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency,
+                                                       on_step, std::move(stop), second, nullptr, constraint)));
+    if (running.timed != nullptr) answer.virtual_time = virtual_time(running, answer);
+    return answer;
   }
 
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
@@ -89,6 +93,7 @@ struct LanguageModel::Impl {
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
     DLLM_TRY(PassRunner* const second, second_path(resolved));
+    reset_clock(running);
     return checked(dllm::generate_batch(*running.backend, model->tokenizer(), prompts, resolved, latency, batch,
                                         on_answer, std::move(stop), second, {}, constraint));
   }
@@ -98,6 +103,10 @@ struct LanguageModel::Impl {
     const std::string name = latency_name(resolved);
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
+    if (running.timed != nullptr && name == "auto") {
+      DLLM_TRY(LatencyTable stairs, device_latency(running));
+      return &latency_tables.emplace(name, std::move(stairs)).first->second;
+    }
     if (!running.latency && name == "auto")
       return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
                    "--latency", "name a file with a table of its steps"};

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "app/bench/answers.h"
 #include "app/bench/host.h"
 #include "app/bench/list.h"
 #include "app/bench/output.h"
@@ -146,7 +147,7 @@ class Bench final : public Verb {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
-               .help = "GGUF file or Hugging Face directory; may be repeated",
+               .help = "GGUF file or Hugging Face directory, with --backend npu also a shape; may be repeated",
                .default_text = "the embedded tiny-llada",
                .takes_path = true,
                .apply = into(paths_)});
@@ -195,11 +196,16 @@ class Bench final : public Verb {
                .takes_path = true,
                .apply = into(model_flags_.load.draft_model),
                .rare = true});
+    add_device_flags(flags, model_flags_.load);
   }
 
+  bool on_device() const { return model_flags_.load.backend == "npu"; }
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
 
   Expected<void> check_words() {
+    if (on_device() && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
+      return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend npu",
+                   "dllm bench generate --backend npu --replay FILE"};
     if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
@@ -266,6 +272,7 @@ class Bench final : public Verb {
       progress.clear();
       output.add(record);
     };
+    if (on_device()) return bench_answers(path, options, watch, add);
     if (wants("load")) {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);

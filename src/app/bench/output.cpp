@@ -71,7 +71,26 @@ std::string method(const Json& record) {
                      o.at("block_length").get<int>());
 }
 
+std::vector<Column> answer_columns() {
+  return {text("model", "name"),
+          text("device", "device"),
+          text("runs on", "processor"),
+          integer("requests", "requests"),
+          integer("prompt", "prompt_tokens"),
+          number("length", "/options/length", 0),
+          {"method", method, false},
+          integer("NFE", "nfe"),
+          integer("rows", "rows_forwarded"),
+          number("prompt ms", "/virtual_prompt_ms", 1),
+          number("first block ms", "/virtual_first_block_ms", 1),
+          number("answer ms", "/virtual_ms_per_answer", 1),
+          number("tok/s", "/tokens_per_second", 2),
+          number("J", "/joules_per_answer", 2),
+          number("host s", "/host_seconds", 2)};
+}
+
 std::vector<Column> columns(const std::string& test) {
+  if (test == "answers") return answer_columns();
   if (test == "peak")
     return {integer("threads", "threads"),
             number("int8 GOP/s", "/int8/gops", 0),
@@ -149,6 +168,12 @@ constexpr CsvColumn kCsvColumns[] = {
     {"flags", "/build/flags"},
     {"command", "/command"},
     {"test", "/test"},
+    {"device", "/device"},
+    {"processor", "/processor"},
+    {"virtual_prompt_ms", "/virtual_prompt_ms"},
+    {"virtual_first_block_ms", "/virtual_first_block_ms"},
+    {"virtual_ms_per_answer", "/virtual_ms_per_answer"},
+    {"joules_per_answer", "/joules_per_answer"},
     {"path", "/path"},
     {"model", "/name"},
     {"architecture", "/architecture"},

@@ -43,15 +43,15 @@ void add_adapters(Flags& flags, LoadOptions& load) {
              .rare = true});
 }
 
-void add_backend(Flags& flags, LoadOptions& load) {
-  add_adapters(flags, load);
+}  // namespace
+
+void add_device_flags(Flags& flags, LoadOptions& load) {
   std::vector<std::string> names;
   for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   flags.add(
       {.names = {"--backend"},
        .value = "NAME",
-       .help =
-           "where the model runs: on this processor, or on the simulated NPU with its number formats (bit-exact, slow)",
+       .help = "where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time",
        .default_text = "cpu",
        .choices = names,
        .apply = into(load.backend, names),
@@ -68,6 +68,36 @@ void add_backend(Flags& flags, LoadOptions& load) {
              .help = "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated",
              .apply = into(load.device_changes),
              .rare = true});
+  flags.add(
+      {.names = {"--npu-values"},
+       .value = "NAME",
+       .help = "what computes the values of --backend npu, which are the same: machine runs the compiled programs",
+       .default_text = "executor",
+       .choices = {"executor", "machine"},
+       .apply = into(load.npu_values, {"executor", "machine"}),
+       .rare = true});
+  flags.add({.names = {"--npu-processor"},
+             .value = "NAME",
+             .help = "whose virtual time counts: the device's, or that of its host alone",
+             .default_text = "device",
+             .choices = {"device", "host"},
+             .apply = into(load.npu_processor, {"device", "host"}),
+             .rare = true});
+  flags.add({.names = {"--no-somr"},
+             .help = "without the device's memory runtime: weights outside its window are paged",
+             .apply = into(load.npu_paging),
+             .rare = true});
+  flags.add({.names = {"--all-logits"},
+             .help = "the device's LM head computes every row, not only those that are scored",
+             .apply = into(load.npu_all_logits),
+             .rare = true});
+}
+
+namespace {
+
+void add_backend(Flags& flags, LoadOptions& load) {
+  add_adapters(flags, load);
+  add_device_flags(flags, load);
 }
 
 }  // namespace

@@ -13,6 +13,10 @@ namespace dllm::app {
 /// --stop, and one flag per option of options_info(). `options` must outlive `flags`.
 void add_generate_flags(Flags& flags, GenerateOptions& options);
 
+/// --backend and the flags of a simulated device: --device, --set, --npu-values, --npu-processor, --no-somr,
+/// --all-logits.
+void add_device_flags(Flags& flags, LoadOptions& load);
+
 /// Flags of verbs that load a model.
 struct ModelFlags {
   std::string path;  ///< empty: the embedded model, or one from the hub
@@ -23,8 +27,8 @@ struct ModelFlags {
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
 
-  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache, --backend,
-  /// --device, --set, -v
+  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache,
+  /// add_device_flags(), -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --raw, --special
   void add_template(Flags& flags);

@@ -87,19 +87,63 @@ nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& 
 }
 
 nlohmann::ordered_json generation_json(const Generation& generation) {
-  return {{"text", generation.text},
-          {"prompt_ids", generation.prompt_ids},
-          {"ids", generation.ids},
-          {"commit_step", generation.commit_step},
-          {"confidence", generation.confidence},
-          {"finish", finish_name(generation.finish)},
-          {"stop_text", generation.stop_text},
-          {"stats", stats_json(generation.stats)},
-          {"hash", hash_text(generation.hash)}};
+  nlohmann::ordered_json json = {{"text", generation.text},
+                                 {"prompt_ids", generation.prompt_ids},
+                                 {"ids", generation.ids},
+                                 {"commit_step", generation.commit_step},
+                                 {"confidence", generation.confidence},
+                                 {"finish", finish_name(generation.finish)},
+                                 {"stop_text", generation.stop_text},
+                                 {"stats", stats_json(generation.stats)},
+                                 {"hash", hash_text(generation.hash)}};
+  if (generation.virtual_time)
+    json["virtual_time"] = virtual_json(*generation.virtual_time, generation.stats.answer_tokens);
+  return json;
 }
 
 std::string dump(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string virtual_line(const Generation& generation) {
+  if (!generation.virtual_time) return {};
+  const VirtualTime& time = *generation.virtual_time;
+  const double seconds = time.parts.seconds();
+  return fmt::format(
+      "{}, virtual time: prompt {:.1f} ms, first block {:.2f} s, answer {:.2f} s ({:.1f} tok/s), {:.2f} J", time.device,
+      time.prompt_seconds * 1e3, time.first_block_seconds, seconds, ratio(generation.stats.answer_tokens, seconds),
+      time.energy.joules());
+}
+
+nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {
+  const auto parts = [](const VirtualParts& p) -> nlohmann::ordered_json {
+    return {{"array", p.array * 1e3},       {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
+            {"dispatch", p.dispatch * 1e3}, {"staging", p.staging * 1e3}, {"host", p.host * 1e3}};
+  };
+  const auto energy = [](const VirtualEnergy& e) -> nlohmann::ordered_json {
+    return {{"compute", e.compute},
+            {"dram", e.dram},
+            {"standby", e.standby},
+            {"host_active", e.host_active},
+            {"host_idle", e.host_idle}};
+  };
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const VirtualStep& step : time.steps)
+    steps.push_back({{"rows", step.rows},
+                     {"scored", step.scored},
+                     {"keys", step.keys},
+                     {"ms", step.parts.seconds() * 1e3},
+                     {"joules", step.energy.joules()},
+                     {"parts_ms", parts(step.parts)}});
+  return {{"device", time.device},
+          {"ms", time.parts.seconds() * 1e3},
+          {"joules", time.energy.joules()},
+          {"prompt_ms", time.prompt_seconds * 1e3},
+          {"first_block_ms", time.first_block_seconds * 1e3},
+          {"tokens_per_second", ratio(answer_tokens, time.parts.seconds())},
+          {"parts_ms", parts(time.parts)},
+          {"parts_joules", energy(time.energy)},
+          {"steps", steps}};
 }
 
 }  // namespace dllm::app

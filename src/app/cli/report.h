@@ -21,7 +21,15 @@ std::string empty_answer_note(const Generation& generation);
 nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
                                   const std::string& command);
 
-/// Text, ids, commit order, confidences, statistics and hash. Undecided positions have id -1 or the mask's.
+/// "mobile-sm8750, virtual time: prompt 170.1 ms, first block 1.69 s, answer 6.71 s (19.1 tok/s), 35.2 J"; empty
+/// without virtual time.
+std::string virtual_line(const Generation& generation);
+
+/// {"device", "ms", "joules", "prompt_ms", "first_block_ms", "tokens_per_second", "parts_ms", "parts_joules", "steps"}
+nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens);
+
+/// Text, ids, commit order, confidences, statistics and hash, and the virtual time if there is one. Undecided positions
+/// have id -1 or the mask's.
 nlohmann::ordered_json generation_json(const Generation& generation);
 
 nlohmann::ordered_json stats_json(const GenerateStats& stats);

@@ -126,6 +126,11 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   if (!options.device.empty() || !options.device_changes.empty())
     return Error{ErrorCode::kUsage, "only a simulated device has a profile",
                  options.device.empty() ? "--set" : "--device", "add --backend npu"};
+  for (const auto& [given, flag] :
+       {std::pair{!options.npu_values.empty(), "--npu-values"},
+        std::pair{!options.npu_processor.empty(), "--npu-processor"}, std::pair{options.npu_paging, "--no-somr"},
+        std::pair{options.npu_all_logits, "--all-logits"}})
+    if (given) return Error{ErrorCode::kUsage, "only a simulated device has it", flag, "add --backend npu"};
   DLLM_TRY(CpuOptions cpu, cpu_options(options));
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   cpu.progress = options.progress;

@@ -1,48 +1,125 @@
-// The simulated NPU: steps compiled to its programs and run on the functional machine, in its number formats.
-#include "npu/backend/npu_backend.h"
+// The simulated NPU: answers in a device's number formats, and in its virtual time.
+#include "engine/backend/npu.h"
 
+#include <fmt/format.h>
+
+#include "base/thread_pool.h"
 #include "base/try.h"
 #include "engine/backends.h"
-#include "npu/device/device.h"
+#include "npu/accuracy/accuracy_backend.h"
+#include "npu/answers/timed_backend.h"
+#include "npu/backend/npu_backend.h"
 #include "npu/machine/device_machine.h"
 
 namespace dllm {
 namespace {
 
-Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
-  struct Unread {
-    bool given;
-    const char* flag;
-  };
-  for (const Unread& one :
-       {Unread{options.threads != 0, "--threads"}, Unread{!options.isa.empty(), "--isa"},
-        Unread{!options.cache_type.empty(), "--cache-type"}, Unread{!options.activations.empty(), "--activations"},
-        Unread{!options.arithmetic.empty(), "--arithmetic"}, Unread{!options.weight_cache.empty(), "--weight-cache"},
-        Unread{!options.draft_model.empty(), "--draft-model"}, Unread{!options.numerics.empty(), "--numerics"}})
-    if (one.given)
-      return Error{ErrorCode::kUsage,
-                   "the simulated device takes its arithmetic from its profile, and runs on one thread", one.flag,
-                   "leave it out, or change the profile with --set"};
-  if (model.adapts_drafts())
-    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
-                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
+Expected<std::vector<npu::Override>> device_overrides(const LoadOptions& options) {
   std::vector<npu::Override> overrides;
   for (const std::string& text : options.device_changes) {
     DLLM_TRY(npu::Override change, npu::parse_override(text));
     overrides.push_back(std::move(change));
   }
-  DLLM_TRY(const npu::Device device,
-           npu::load_device(options.device.empty() ? "dart-2048" : options.device, overrides));
-  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
+  return overrides;
+}
+
+std::string device_name(const LoadOptions& options) { return options.device.empty() ? "dart-2048" : options.device; }
+
+/// The device's formats for the accuracy executor. With FP16 activations, everything else is FP16 too, as in the
+/// profile fp16-q4_0; otherwise BF16, as on the functional machine.
+Expected<npu::accuracy::NumericsProfile> executor_numerics(const npu::Device& device, const LoadOptions& options) {
+  const bool half = device.numerics.activation == "fp16";
+  const auto format = [](const char* key, const std::string& name) -> Expected<npu::accuracy::OperandFormat> {
+    if (const auto found = npu::accuracy::OperandFormat::from_name(name == "fp16" ? "f16" : name)) return *found;
+    return Error{ErrorCode::kUnsupported, fmt::format("numerics.{} = {} does not run", key, name), "--device", ""};
+  };
+  npu::accuracy::NumericsProfile profile;
+  profile.name = device.name;
+  profile.summary = "the formats of " + device.name;
+  profile.device = device_name(options);
+  DLLM_TRY(profile.changes, device_overrides(options));
+  DLLM_TRY(profile.weight, format("weight", device.numerics.weight));
+  DLLM_TRY(profile.activation, format("activation", device.numerics.activation));
+  DLLM_TRY(profile.key, format("kv", device.numerics.kv));
+  profile.value = profile.key;
+  DLLM_TRY(profile.logits, format("logits", half ? "fp16" : "bf16"));
+  profile.vector = half ? npu::accuracy::VectorPrecision::kF16 : npu::accuracy::VectorPrecision::kBF16;
+  return profile;
+}
+
+Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Device& device,
+                                             const LoadOptions& options) {
+  const auto graph = [&model](StepShape shape) { return model.build(shape); };
+  if (options.npu_values == "machine") {
+    DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
+    DLLM_TRY(std::unique_ptr<Backend> values, npu::NpuBackend::create(model.desc(), graph, model.weights(), machine));
+    return values;
+  }
+  DLLM_TRY(npu::accuracy::NumericsProfile profile, executor_numerics(device, options));
+  DLLM_TRY(std::unique_ptr<Backend> values,
+           npu::accuracy::AccuracyBackend::create(model.desc(), graph, model.weights(), std::move(profile),
+                                                  options.threads > 0 ? options.threads : default_thread_count()));
+  return values;
+}
+
+Expected<void> check_given(const LoadOptions& options) {
+  struct Unread {
+    bool given;
+    const char* flag;
+  };
+  const bool machine = options.npu_values == "machine";
+  for (const Unread& one :
+       {Unread{machine && options.threads != 0, "--threads"}, Unread{!options.isa.empty(), "--isa"},
+        Unread{!options.cache_type.empty(), "--cache-type"}, Unread{!options.activations.empty(), "--activations"},
+        Unread{!options.arithmetic.empty(), "--arithmetic"}, Unread{!options.weight_cache.empty(), "--weight-cache"},
+        Unread{!options.draft_model.empty(), "--draft-model"}, Unread{!options.numerics.empty(), "--numerics"}})
+    if (one.given)
+      return Error{ErrorCode::kUsage, "the simulated device takes its arithmetic from its profile", one.flag,
+                   "leave it out, or change the profile with --set"};
+  if (options.threads < 0 || options.threads > 1024)
+    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
+                 ""};
+  if (!options.npu_values.empty() && options.npu_values != "executor" && !machine)
+    return Error{ErrorCode::kUsage, fmt::format("'{}' computes no values", options.npu_values), "--npu-values",
+                 "known: executor, machine"};
+  return {};
+}
+
+Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
+  DLLM_CHECK_OK(check_given(options));
+  if (model.adapts_drafts())
+    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
+                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
+  DLLM_TRY(const npu::Device device, requested_device(options));
+  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
+  DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
+           npu::TimedBackend::create(
+               std::move(values), device, [&model](StepShape shape) { return model.build(shape); }, timing));
   RunningBackend running;
-  DLLM_TRY(running.backend,
-           npu::NpuBackend::create(
-               model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), machine));
+  running.timed = timed.get();
+  running.device = device.name;
+  running.backend = std::move(timed);
   return running;
 }
 
 }  // namespace
 
-BackendEntry npu_backend() { return {"npu", "the simulated NPU with its number formats (bit-exact, slow)", make_npu}; }
+Expected<npu::Device> requested_device(const LoadOptions& options) {
+  DLLM_TRY(const std::vector<npu::Override> overrides, device_overrides(options));
+  return npu::load_device(device_name(options), overrides);
+}
+
+Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
+  npu::TimerOptions timing{.planner = !options.npu_paging, .skip_logits = !options.npu_all_logits};
+  if (options.npu_processor == "host")
+    timing.processor = npu::StepProcessor::kHost;
+  else if (!options.npu_processor.empty() && options.npu_processor != "device")
+    return Error{ErrorCode::kUsage, fmt::format("'{}' runs no steps", options.npu_processor), "--npu-processor",
+                 "known: device, host"};
+  return timing;
+}
+
+BackendEntry npu_backend() { return {"npu", "a simulated NPU, in its number formats and its virtual time", make_npu}; }
 
 }  // namespace dllm

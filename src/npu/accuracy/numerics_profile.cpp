@@ -76,9 +76,11 @@ bool NumericsProfile::on_machine() const {
 }
 
 Expected<MachineConfig> NumericsProfile::machine() const {
-  DLLM_TRY(const Device on, load_device(device, {{"numerics.weight", mx_format_name(weight.machine_format())},
-                                                 {"numerics.activation", mx_format_name(activation.machine_format())},
-                                                 {"numerics.kv", mx_format_name(key.machine_format())}}));
+  std::vector<Override> all = changes;
+  all.push_back({"numerics.weight", mx_format_name(weight.machine_format())});
+  all.push_back({"numerics.activation", mx_format_name(activation.machine_format())});
+  all.push_back({"numerics.kv", mx_format_name(key.machine_format())});
+  DLLM_TRY(const Device on, load_device(device, all));
   return machine_config(on);
 }
 

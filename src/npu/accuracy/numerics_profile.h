@@ -9,6 +9,7 @@
 #include "npu/accuracy/operand_format.h"
 #include "npu/accuracy/smoothing.h"
 #include "npu/accuracy/vector_unit.h"
+#include "npu/device/device.h"
 #include "npu/machine/config.h"
 
 namespace dllm::npu::accuracy {
@@ -26,6 +27,7 @@ enum class SamplingPrecision : std::uint8_t {
 struct NumericsProfile {
   std::string name, summary;
   std::string device = "dart-2048";  ///< lanes of the array, of a vector, of a head: they decide where sums are rounded
+  std::vector<Override> changes;     ///< of that device
   OperandFormat weight, activation, key, value;
   OperandFormat logits;  ///< that are read by sampling
   VectorPrecision vector = VectorPrecision::kBF16;

@@ -121,7 +121,7 @@ class Pager {
   Expected<void> check_size(std::int64_t size, const std::string& what) const {
     if (limits_.mapping_bytes == 0 || size <= limits_.mapping_bytes) return {};
     return Error{ErrorCode::kResource,
-                 fmt::format("mapping failed: {} takes {}, the largest mapping is {}", what, text(size),
+                 fmt::format("mapping failed: {}: {}, and the largest mapping has {}", what, text(size),
                              text(limits_.mapping_bytes)),
                  "the window of addresses", "run fewer rows, or with the memory runtime"};
   }
@@ -130,7 +130,7 @@ class Pager {
     std::int64_t used = 0;
     for (const auto& [address, range] : ranges_) used += range.bytes;
     return Error{ErrorCode::kResource,
-                 has_slot() ? fmt::format("mapping failed: {} takes {}, and no gap of the window has as much ({} are "
+                 has_slot() ? fmt::format("mapping failed: {}: {}, and no gap of the window has as much ({} are "
                                           "free in all)",
                                           what, text(size), text(limits_.window_bytes - used))
                             : fmt::format("mapping failed: {} would be more than {} mappings", what, limits_.mappings),

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "app/bench/bench.h"
+#include "npu/answers/timed_backend.h"
+
+namespace dllm::app {
+
+/// A model of which only the shape counts.
+struct ShapeModel {
+  std::string name;
+  ModelDesc desc;
+  std::shared_ptr<const Model> model;  ///< of a file; null: a shape without weights
+  npu::StepTimer::GraphFactory graph;
+
+  /// `name`: of a shape (`llada-8b`), a shape's file (.toml), or a model's. A shape has a mask and a token that ends
+  /// answers, and the context of the largest recording. Errors: those of load_model_shape() and Model::load().
+  static Expected<ShapeModel> open(const std::string& name, bool warnings);
+};
+
+/// One record per recording x prompt length: answers in the virtual time of a simulated device, without values. Errors:
+/// kUsage; those of the timer; as bench_generate().
+Expected<void> bench_answers(const std::string& model, const BenchOptions& options, const BenchWatch& watch,
+                             const BenchSink& sink);
+
+}  // namespace dllm::app
