@@ -68,10 +68,10 @@ def quantize(given: argparse.Namespace, row: Row, folder: Path) -> Path:
 def measure(given: argparse.Namespace, rows: list[Row], folder: Path) -> list[dict[str, Any]]:
     """Of each row: the answers' figures, the masks' figures, and the bytes of the file."""
     words, sizes = [], []
-    for row in rows:
+    for index, row in enumerate(rows):
         path = Path(given.model) if row.method == "file" else quantize(given, row, folder)
         sizes.append(path.stat().st_size)
-        words.append(f"{row.name}: -m {path} --numerics {row.profile}")
+        words.append(f"r{index}: -m {path} --numerics {row.profile}")  # names have no colons
     common = [given.dllm, "compare", "-o", "json", "-t", given.threads]
     answers = json.loads(run([*common, "--items", given.items, "--limit", given.limit, *given.options, *words]))
     masked_items = given.masked_items or given.items
