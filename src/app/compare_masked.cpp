@@ -30,7 +30,8 @@ void MaskedComparison::add(Flags& flags) {
   flags.add({.names = {"--masked"},
              .value = "N",
              .help = "compare predictions of masks instead of answers: N canvases per item, made of its right answer",
-             .apply = into(canvases_, 1, 1000)});
+             .apply = into(canvases_, 1, 1000),
+             .rare = true});
   flags.add({.names = {"--masks"},
              .value = "NAME",
              .help = "which tokens of --masked are masks: each with a random probability, or as in a run",

@@ -169,9 +169,36 @@ class NpuCompile(CliCase):
         self.assertAlmostEqual(sum(time["parts_ms"].values()), time["ms"])
         self.assertAlmostEqual(sum(time["parts_joules"].values()), time["joules"])
         self.assertEqual(json.loads(self.ok(*arguments, "-o", "json").stdout)["virtual_time"], time)
+        trace = self.dir / "trace.json"
+        self.ok(*arguments[:-1], "--perfetto", trace, arguments[-1])
+        slices = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+        passes = [e for e in slices if e["tid"] == 0]
+        self.assertEqual(len(passes), result["stats"]["nfe"])
+        self.assertAlmostEqual(sum(e["dur"] for e in passes) * 1e-3, time["ms"])
+        self.assertAlmostEqual(max(e["ts"] + e["dur"] for e in slices) * 1e-3, time["ms"])
+        self.assertAlmostEqual(sum(e["dur"] for e in slices if e["tid"] > 0) * 1e-3, time["ms"])
+        self.assertIn("--perfetto", self.fails(2, "run", "--perfetto", trace, "x"))
         host = json.loads(self.ok(*arguments[:-1], "--npu-processor", "host", arguments[-1], "-o", "json").stdout)
         self.assertEqual(host["ids"], result["ids"])
         self.assertEqual(host["virtual_time"]["ms"], host["virtual_time"]["parts_ms"]["host"])
+
+    def test_experiments_write_their_figures(self):
+        out = self.dir / "figures"
+        self.ok("experiment", "memory-boundary", "--out", out)
+        figure = json.loads((out / "memory-boundary.json").read_text())
+        rows = {(row[0], row[1]): row for row in figure["rows"]}
+        for phone in ("mobile-sm8650", "mobile-sm8750"):
+            self.assertIsNotNone(rows[phone, 128][3])
+            for large in (256, 512):
+                self.assertIsNotNone(rows[phone, large][2])
+                self.assertIsNone(rows[phone, large][3])
+                self.assertIn("mapping failed", rows[phone, large][4])
+        self.assertEqual(rows["mobile-sm8850", 512][2], rows["mobile-sm8850", 512][3])
+        self.assertEqual(len((out / "memory-boundary.csv").read_text().splitlines()), 1 + len(figure["rows"]))
+        self.assertTrue((out / "memory-boundary.svg").read_text().startswith("<svg"))
+        self.assertIn("(memory-boundary.svg)", (out / "memory-boundary.md").read_text())
+        self.assertIn("memory-boundary", self.fails(2, "experiment", "memory-boundery"))
+        self.assertIn("answer-latency", self.ok("experiment").stdout)
 
     def test_recorded_answers_of_a_shape(self):
         """128 tokens of LLaDA-8B on every phone, without weights."""

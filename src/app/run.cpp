@@ -5,6 +5,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/virtual_trace.h"
 #include "base/output_file.h"
 #include "base/try.h"
 #include "engine/trace.h"
@@ -32,6 +33,12 @@ class Run final : public Verb {
                .takes_path = true,
                .apply = into(trace_),
                .rare = true});
+    flags.add({.names = {"--perfetto"},
+               .value = "FILE",
+               .help = "write the passes in the virtual time of --backend npu, for ui.perfetto.dev",
+               .takes_path = true,
+               .apply = into(perfetto_),
+               .rare = true});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
@@ -41,6 +48,11 @@ class Run final : public Verb {
       return Error{ErrorCode::kUsage, "raw text has no system message", "--system-prompt", "leave out --raw"};
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
     if (!trace_.empty()) DLLM_CHECK_OK(check_output(trace_, trace_output()));
+    if (!perfetto_.empty()) {
+      if (model_.load.backend != "npu")
+        return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", "add --backend npu"};
+      DLLM_CHECK_OK(check_output(perfetto_, trace_output()));
+    }
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});
@@ -61,6 +73,8 @@ class Run final : public Verb {
     const bool interrupted = session.interrupt.disarm();
     if (!answer) return std::move(answer).error();
     live.finish(*answer);
+    if (!perfetto_.empty() && answer->virtual_time)
+      DLLM_CHECK_OK(write_file(perfetto_, dump(virtual_trace(*answer->virtual_time), -1) + "\n", trace_output()));
     if (!trace_.empty()) DLLM_CHECK_OK(write_trace(model, turns, std::move(steps), *answer));
     if (form != AnswerForm::kText) {
       nlohmann::ordered_json result = generation_json(*answer);
@@ -90,7 +104,7 @@ class Run final : public Verb {
   }
 
   TextFlags text_;
-  std::string system_, output_, trace_;
+  std::string system_, output_, trace_, perfetto_;
   ModelFlags model_;
   GenerateOptions options_;
   LiveFlags live_;

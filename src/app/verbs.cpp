@@ -20,6 +20,7 @@ std::unique_ptr<Verb> make_eval();
 std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
 std::unique_ptr<Verb> make_options();
+std::unique_ptr<Verb> make_experiment();
 
 const std::vector<VerbEntry>& verbs() {
   static const std::vector<VerbEntry> entries = {
@@ -42,6 +43,7 @@ const std::vector<VerbEntry>& verbs() {
        make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
+      {"experiment", "[OPTIONS] [NAME]", "Make figures of a paper anew on simulated phones", make_experiment},
       {"options", "[OPTIONS] [NAME]", "List decoding methods and their options", make_options},
       {.name = "npu",
        .arguments = "VERB [OPTIONS]",

@@ -55,6 +55,16 @@ StepTime& StepTime::operator+=(const StepTime& o) {
   return *this;
 }
 
+StepTime StepTime::scaled(double f) const {
+  return {array * f,
+          vector * f,
+          memory * f,
+          dispatch * f,
+          staging * f,
+          host * f,
+          {energy.compute * f, energy.dram * f, energy.standby * f, energy.host_active * f, energy.host_idle * f}};
+}
+
 /// A step on the device, without waiting for memory.
 struct StepTimer::DeviceStep {
   Graph graph;

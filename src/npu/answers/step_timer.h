@@ -61,6 +61,8 @@ struct StepTime {
   } energy;
 
   StepTime& operator+=(const StepTime& other);
+  /// Every part times a factor.
+  StepTime scaled(double factor) const;
 };
 
 /// Times steps of one model on one device in virtual time. Steps are padded to buckets (multiples of BLEN in rows of a

@@ -9,7 +9,15 @@
 namespace dllm::npu {
 namespace {
 
-StepWork work_of(std::span<const SequenceStep> batch) {
+class BareKvCache final : public KvCache {
+ public:
+  explicit BareKvCache(Position capacity) : KvCache(capacity) {}
+  using KvCache::record;
+};
+
+}  // namespace
+
+StepWork step_work(std::span<const SequenceStep> batch) {
   StepWork work{.sequences = 0};
   for (const SequenceStep& step : batch) {
     if (step.plan.rows.empty()) continue;
@@ -22,14 +30,6 @@ StepWork work_of(std::span<const SequenceStep> batch) {
   }
   return work;
 }
-
-class BareKvCache final : public KvCache {
- public:
-  explicit BareKvCache(Position capacity) : KvCache(capacity) {}
-  using KvCache::record;
-};
-
-}  // namespace
 
 Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Backend> values, const Device& device,
                                                              StepTimer::GraphFactory graph,
@@ -57,7 +57,7 @@ Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capa
 }
 
 Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
-  const StepWork work = work_of(batch);
+  const StepWork work = step_work(batch);
   Position capacity = 1;
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
   TimedStep timed{work, {}};

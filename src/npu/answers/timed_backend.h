@@ -9,6 +9,9 @@
 
 namespace dllm::npu {
 
+/// The shape of a batch: sequences with rows, and the most positions that one of them sees.
+StepWork step_work(std::span<const SequenceStep> batch);
+
 /// Runs steps with any backend and advances a virtual clock by what they would take on a device. Values, and so
 /// answers, are those of the other backend.
 class TimedBackend final : public Backend {

@@ -1,0 +1,261 @@
+// Experiments with whole answers: llada.cpp's modes on three phones.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "app/experiment/experiments.h"
+#include "base/try.h"
+#include "npu/device/device.h"
+
+namespace dllm::app {
+namespace {
+
+constexpr const char* kSetting =
+    "Steps of LLaDA-8B in Q4_0. Which rows run in which pass comes from models/harder-llada-f16.gguf, which answers "
+    "three prompts of tests/golden/harder/validation.jsonl with exactly so many tokens in blocks of 32; means over the "
+    "answers, prompt included. Prefix: one token per pass and a prefix cache, every row reaches the LM head. "
+    "Speculative: threshold 0.7 and a lookahead at 4 masks, widened by the device's stairs, dual cache. Sparse "
+    "refresh: "
+    "thresholds 0.7 and 0.9, 8 visible tokens scored again per pass, in the same pass. Autoregressive: the same shape, "
+    "one row per pass.";
+
+/// Nothing if a mapping fails.
+Expected<std::optional<npu::StepTime>> mode_time(Lab& lab, const npu::Device& device, const AnswerMode& mode,
+                                                 std::int32_t tokens) {
+  DLLM_TRY(const auto* const passes, lab.passes(mode.decoding, tokens));
+  auto time = lab.time(device, *passes, mode.timing);
+  if (time) return std::optional(*time);
+  if (time.error().code == ErrorCode::kResource) return std::optional<npu::StepTime>();
+  return time.error();
+}
+
+Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device, std::int32_t tokens,
+                                            npu::StepProcessor processor) {
+  DLLM_TRY(const auto passes, lab.autoregression(tokens));
+  return lab.time(device, passes, {.processor = processor});
+}
+
+/// Of 128 tokens, by the three ways to decode them.
+Expected<std::vector<double>> mean_passes(Lab& lab) {
+  std::vector<double> means;
+  for (const char* decoding : {"prefix", "speculative", "refresh"}) {
+    DLLM_TRY(const auto* const all, lab.passes(decoding, 128));
+    double count = 0;
+    for (const Lab::Passes& one : *all) count += static_cast<double>(one.size());
+    means.push_back(count / static_cast<double>(all->size()));
+  }
+  return means;
+}
+
+struct Ratios {
+  double host = 0, autoregressive = 0;  ///< of the whole system: over the host, over autoregression on the host
+};
+
+Expected<Ratios> ratios_on(Lab& lab, const npu::Device& device) {
+  constexpr std::int32_t kTokens = 128;
+  DLLM_TRY(const auto host, mode_time(lab, device, answer_modes().front(), kTokens));
+  DLLM_TRY(const auto full, mode_time(lab, device, answer_modes().back(), kTokens));
+  DLLM_TRY(const npu::StepTime ar, autoregressive_time(lab, device, kTokens, npu::StepProcessor::kHost));
+  if (!host || !full) return Error{ErrorCode::kResource, "a mapping failed", device.name, ""};
+  return Ratios{host->seconds() / full->seconds(), ar.seconds() / full->seconds()};
+}
+
+/// Where a line through points of ascending factors, in logarithms, crosses the target; null: nowhere.
+nlohmann::ordered_json crossing(const std::vector<std::pair<double, double>>& points, double target) {
+  for (std::size_t i = 0; i + 1 < points.size(); ++i) {
+    const auto [x0, y0] = points[i];
+    const auto [x1, y1] = points[i + 1];
+    if ((y0 - target) * (y1 - target) > 0 || y0 == y1) continue;
+    const double share = (std::log(target) - std::log(y0)) / (std::log(y1) - std::log(y0));
+    return fmt::format("x {:.2f}", x0 * std::pow(x1 / x0, share));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Expected<Figure> answer_latency(Lab& lab) {
+  Figure figure{.name = "answer-latency",
+                .title = "Answers of 32, 64 and 128 tokens on three phones",
+                .setting = kSetting,
+                .claim =
+                    "17 to 42 times as fast as the CPU with a prefix cache, and up to 3.9 times as fast as "
+                    "Llama-3-8B autoregressively; each technique helps, sparse refresh costs little (Fig. 11, "
+                    "Tab. 6).",
+                .columns = {"phone", "tokens"},
+                .x_name = "mode (0 is the host), 128 tokens",
+                .y_name = "seconds"};
+  for (const AnswerMode& mode : answer_modes()) figure.columns.push_back(mode.name + " s");
+  for (const char* more :
+       {"autoregressive host s", "autoregressive NPU s", "x host", "x autoregressive host", "x autoregressive NPU"})
+    figure.columns.emplace_back(more);
+  double least = 1e9, most = 0;
+  std::pair<double, double> over_ar;
+  for (const char* name : kPhones) {
+    DLLM_TRY(const npu::Device device, npu::load_device(name));
+    figure.series.push_back({name, {}});
+    for (const std::int32_t tokens : {32, 64, 128}) {
+      std::vector<nlohmann::ordered_json> row = {name, tokens};
+      std::vector<double> seconds;
+      for (std::size_t m = 0; m < answer_modes().size(); ++m) {
+        DLLM_TRY(const auto time, mode_time(lab, device, answer_modes()[m], tokens));
+        row.emplace_back();
+        seconds.push_back(time ? time->seconds() : 0);
+        if (!time) continue;
+        row.back() = seconds.back();
+        if (tokens == 128) figure.series.back().points.emplace_back(static_cast<double>(m), seconds.back());
+      }
+      DLLM_TRY(const npu::StepTime host, autoregressive_time(lab, device, tokens, npu::StepProcessor::kHost));
+      DLLM_TRY(const npu::StepTime npu, autoregressive_time(lab, device, tokens, npu::StepProcessor::kDevice));
+      const double full = seconds.back();
+      for (const double value :
+           {host.seconds(), npu.seconds(), seconds.front() / full, host.seconds() / full, npu.seconds() / full})
+        row.emplace_back(value);
+      figure.rows.push_back(std::move(row));
+      if (tokens != 128) continue;
+      least = std::min(least, seconds.front() / full);
+      most = std::max(most, seconds.front() / full);
+      if (std::string(name) == "mobile-sm8750") over_ar = {host.seconds() / full, npu.seconds() / full};
+    }
+  }
+  DLLM_TRY(const std::vector<double> passes, mean_passes(lab));
+  figure.verdict = fmt::format(
+      "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (asked: at least 17 everywhere, 42 on the "
+      "best). On "
+      "mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the NPU (asked: 3.9, "
+      "without saying where). Passes decide: {:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with sparse "
+      "refresh, whose thresholds are higher. Skipped logits save little, because the head is unpacked for one row as "
+      "for "
+      "32. answer-sensitivity shows which parameters decide. A dash is an answer that fails because a mapping does.",
+      least, most, over_ar.first, over_ar.second, passes[0], passes[1], passes[2]);
+  return figure;
+}
+
+Expected<Figure> lookahead_trigger(Lab& lab) {
+  Figure figure{.name = "lookahead-trigger",
+                .title = "Latency of 128 tokens by the trigger of the lookahead",
+                .setting = std::string(kSetting) +
+                           " On mobile-sm8750, with the memory runtime and skipped logits. 0: no lookahead.",
+                .claim = "the latency is least at 4 masks left (Fig. 13a).",
+                .columns = {"masks left", "speculative: passes", "rows", "s", "sparse refresh: passes", "rows", "s"},
+                .x_name = "masks left in the block when drafts begin",
+                .y_name = "seconds"};
+  figure.series = {{"speculative", {}}, {"sparse refresh", {}}};
+  DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
+  std::vector<std::pair<double, int>> best = {{1e9, 0}, {1e9, 0}};
+  for (const int masks : {0, 1, 2, 4, 6, 8, 12, 16, 24, 32}) {
+    std::vector<nlohmann::ordered_json> row = {masks};
+    for (std::size_t i = 0; i < figure.series.size(); ++i) {
+      DLLM_TRY(const auto* const all, lab.passes(fmt::format("{} {}", i == 0 ? "speculative" : "refresh", masks), 128));
+      DLLM_TRY(const npu::StepTime time, lab.time(device, *all, {}));
+      double passes = 0, rows = 0;
+      for (const Lab::Passes& one : *all) {
+        passes += static_cast<double>(one.size());
+        for (const npu::StepWork& step : one) rows += static_cast<double>(step.rows);
+      }
+      const auto count = static_cast<double>(all->size());
+      for (const double value : {passes / count, rows / count, time.seconds()}) row.emplace_back(value);
+      figure.series[i].points.emplace_back(masks, time.seconds());
+      best[i] = std::min(best[i], {time.seconds(), masks});
+    }
+    figure.rows.push_back(std::move(row));
+  }
+  figure.verdict = fmt::format(
+      "least at {} masks left with speculation alone, and at {} with sparse refresh. A wide step takes hardly longer "
+      "than "
+      "one of 32 rows here (step-latency), so that drafts are nearly free at any trigger; the differences are one to "
+      "four passes of three answers.",
+      best[0].second, best[1].second);
+  return figure;
+}
+
+Expected<Figure> answer_energy(Lab& lab) {
+  Figure figure{
+      .name = "answer-energy",
+      .title = "Energy of 128 tokens",
+      .setting = std::string(kSetting) +
+                 " Powers of the host and energies of the device are assumed "
+                 "(profiles); no thermal limit.",
+      .claim =
+          "the whole system takes a fraction of the energy of the CPU (Fig. 14; its numbers are not "
+          "readable in our copy).",
+      .columns = {"phone", "mode", "J", "compute", "DRAM", "standby", "host active", "host idle", "mean W", "tokens/J"},
+      .x_name = "mode (0 is the host)",
+      .y_name = "joules"};
+  double least = 1e9, most = 0;
+  for (const char* name : kPhones) {
+    DLLM_TRY(const npu::Device device, npu::load_device(name));
+    figure.series.push_back({name, {}});
+    double host = 0, last = 0;
+    for (std::size_t m = 0; m < answer_modes().size(); ++m) {
+      DLLM_TRY(const auto time, mode_time(lab, device, answer_modes()[m], 128));
+      if (!time) continue;
+      const npu::StepTime::Energy& e = time->energy;
+      last = e.joules();
+      if (m == 0) host = last;
+      figure.rows.push_back({name, answer_modes()[m].name, last, e.compute, e.dram, e.standby, e.host_active,
+                             e.host_idle, last / time->seconds(), 128 / last});
+      figure.series.back().points.emplace_back(static_cast<double>(m), last);
+    }
+    least = std::min(least, host / last);
+    most = std::max(most, host / last);
+  }
+  figure.verdict = fmt::format(
+      "the host alone takes {:.1f} to {:.1f} times the energy of the whole system. Parts sum to "
+      "the total.",
+      least, most);
+  return figure;
+}
+
+Expected<Figure> answer_sensitivity(Lab& lab) {
+  Figure figure{
+      .name = "answer-sensitivity",
+      .title = "Which parameter decides",
+      .setting = std::string(kSetting) +
+                 " 128 tokens; one key of the profile times a factor. The ratios are those of the whole "
+                 "system over the host with a prefix cache, and over autoregression on the host. Last "
+                 "columns: the factor at which the ratio is 17, 42 or 3.9, between the factors tried.",
+      .claim = "at least 17 on every phone, 42 on the best; 3.9 over autoregression.",
+      .columns = {"phone", "key", "ratio over", "x 1/4", "x 1/2", "x 1", "x 2", "x 4", "17 (3.9) at", "42 at"},
+      .x_name = "factor",
+      .y_name = "times the host"};
+  constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
+  const std::vector<std::pair<std::string, double npu::Device::Host::*>> keys = {
+      {"host.int8_gops", &npu::Device::Host::int8_gops},
+      {"host.memory_gbps", &npu::Device::Host::memory_gbps},
+      {"host.dequantize_gbps", &npu::Device::Host::dequantize_gbps},
+      {"host.dispatch_us", &npu::Device::Host::dispatch_us}};
+  for (const char* name : kPhones)
+    for (const auto& [key, member] : keys) {
+      std::vector<std::pair<double, double>> host, ar;
+      for (const double factor : kFactors) {
+        DLLM_TRY(npu::Device device, npu::load_device(name));
+        device.host.*member *= factor;
+        DLLM_TRY(const Ratios ratios, ratios_on(lab, device));
+        host.emplace_back(factor, ratios.host);
+        ar.emplace_back(factor, ratios.autoregressive);
+      }
+      std::vector<nlohmann::ordered_json> first = {name, key, "host"}, second = {name, key, "autoregressive"};
+      for (std::size_t i = 0; i < std::size(kFactors); ++i) {
+        first.emplace_back(host[i].second);
+        second.emplace_back(ar[i].second);
+      }
+      first.push_back(crossing(host, 17));
+      first.push_back(crossing(host, 42));
+      second.push_back(crossing(ar, 3.9));
+      second.emplace_back(nullptr);
+      figure.rows.push_back(std::move(first));
+      figure.rows.push_back(std::move(second));
+      if (std::string(name) == "mobile-sm8750") figure.series.push_back({key, host});
+    }
+  figure.verdict =
+      "what decides is how fast the vector unit unpacks weights (host.dequantize_gbps), which bounds every step of the "
+      "NPU, against what the host achieves (host.int8_gops for many rows, host.memory_gbps for one row). Dispatch "
+      "hardly "
+      "matters.";
+  return figure;
+}
+
+}  // namespace dllm::app

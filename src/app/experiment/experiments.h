@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "app/experiment/figure.h"
+#include "app/experiment/lab.h"
+
+namespace dllm::app {
+
+/// A figure that can be made anew.
+struct Experiment {
+  std::string_view name, meaning;
+  Expected<Figure> (*make)(Lab& lab);
+};
+const std::vector<Experiment>& experiments();
+
+Expected<Figure> step_latency(Lab& lab);
+Expected<Figure> gemm_stairs(Lab& lab);
+Expected<Figure> weight_budget(Lab& lab);
+Expected<Figure> memory_boundary(Lab& lab);
+Expected<Figure> answer_latency(Lab& lab);
+Expected<Figure> lookahead_trigger(Lab& lab);
+Expected<Figure> answer_energy(Lab& lab);
+Expected<Figure> answer_sensitivity(Lab& lab);
+
+}  // namespace dllm::app

@@ -1,0 +1,161 @@
+#include "app/experiment/lab.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/input_file.h"
+#include "base/try.h"
+#include "engine/generate.h"
+#include "engine/resolve.h"
+#include "npu/answers/timed_backend.h"
+#include "npu/device/device.h"
+
+namespace dllm::app {
+namespace {
+
+constexpr std::size_t kPrompts = 3;
+constexpr std::int64_t kStairRows = 128;
+
+/// Runs a backend that others own, and notes the shapes of its steps.
+class NotedBackend final : public Backend {
+ public:
+  explicit NotedBackend(Backend& values) : values_(values) {}
+  const ModelDesc& desc() const override { return values_.desc(); }
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_.make_cache(capacity); }
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
+    passes.push_back(npu::step_work(batch));
+    return values_.forward(batch);
+  }
+  Lab::Passes passes;
+
+ private:
+  Backend& values_;
+};
+
+/// "speculative 8": with a lookahead at 8 masks.
+Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int32_t tokens) {
+  const std::size_t space = std::min(decoding.find(' '), decoding.size());
+  static const std::map<std::string, std::vector<std::pair<const char*, const char*>>> kGiven = {
+      {"prefix", {{"algorithm", "low-confidence"}, {"cache", "prefix"}}},
+      {"speculative",
+       {{"algorithm", "threshold"},
+        {"threshold", "0.7"},
+        {"window", "lookahead"},
+        {"cache", "dual"},
+        {"latency", "auto"}}},
+      {"refresh", {{"algorithm", "revision"}, {"window", "lookahead"}, {"cache", "dual"}, {"latency", "auto"}}}};
+  GenerateOptions options;
+  for (const auto& [key, text] : kGiven.at(decoding.substr(0, space))) DLLM_CHECK_OK(options.set(key, text));
+  if (space < decoding.size()) {
+    DLLM_CHECK_OK(options.set("lookahead_masks", decoding.substr(space + 1)));
+    if (decoding.substr(space + 1) == "0") options.window.options.erase("latency");  // not read
+  }
+  options.length = tokens;
+  options.block_length = 32;
+  options.exact_length = true;
+  return options;
+}
+
+}  // namespace
+
+const std::vector<AnswerMode>& answer_modes() {
+  using npu::StepProcessor;
+  static const std::vector<AnswerMode> modes = {
+      {"host, prefix cache", "prefix", {StepProcessor::kHost, true, false}},
+      {"NPU", "prefix", {StepProcessor::kDevice, false, false}},
+      {"+ memory runtime", "prefix", {StepProcessor::kDevice, true, false}},
+      {"+ speculative", "speculative", {StepProcessor::kDevice, true, false}},
+      {"+ logits skipping", "speculative", {StepProcessor::kDevice, true, true}},
+      {"+ sparse refresh", "refresh", {StepProcessor::kDevice, true, true}}};
+  return modes;
+}
+
+Expected<const ShapeModel*> Lab::shape() {
+  if (!shape_) {
+    DLLM_TRY(ShapeModel shape, ShapeModel::open(shape_name_, true));
+    shape_ = std::make_unique<ShapeModel>(std::move(shape));
+  }
+  return shape_.get();
+}
+
+Expected<void> Lab::open() {
+  if (model_) return {};
+  DLLM_TRY(BenchModel model, BenchModel::open(model_path_, {}));
+  DLLM_TRY(const LanguageModel text, LanguageModel::load(model_path_));
+  DLLM_TRY(const std::string items, read_input(items_path_));
+  std::size_t begin = 0;
+  while (prompts_.size() < kPrompts && begin < items.size()) {
+    const std::size_t end = std::min(items.find('\n', begin), items.size());
+    const auto item = nlohmann::json::parse(items.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    if (!item.is_object() || !item.contains("prompt") || !item["prompt"].is_string())
+      return Error{ErrorCode::kInvalidFile, "a line is no item with a prompt", items_path_, ""};
+    DLLM_TRY(const auto ids, text.apply_template({{"user", item["prompt"].get<std::string>()}}));
+    prompts_.emplace_back(ids.begin(), ids.end());
+  }
+  if (prompts_.empty()) return Error{ErrorCode::kInvalidFile, "the file has no items", items_path_, ""};
+  DLLM_TRY(const ShapeModel* const shape, this->shape());
+  DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
+  DLLM_TRY(const auto timed,
+           npu::TimedBackend::create(std::make_unique<npu::ValuelessBackend>(shape->desc), device, shape->graph, {}));
+  DLLM_TRY(LatencyTable stairs, timed->latency_table(kStairRows));
+  stairs_ = std::make_unique<LatencyTable>(std::move(stairs));
+  model_ = std::make_unique<BenchModel>(std::move(model));
+  return {};
+}
+
+Expected<const std::vector<Lab::Passes>*> Lab::passes(const std::string& decoding, std::int32_t tokens) {
+  const std::string key = fmt::format("{} {}", decoding, tokens);
+  if (const auto known = passes_.find(key); known != passes_.end()) return &known->second;
+  DLLM_CHECK_OK(open());
+  DLLM_TRY(const GenerateOptions options, decoding_options(decoding, tokens));
+  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options, model_->model->desc()));
+  std::vector<Passes> all;
+  for (const auto& prompt : prompts_) {
+    NotedBackend noted(model_->backend());
+    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs_.get(), {}, stop_));
+    if (answer.finish == FinishReason::kCancelled)
+      return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
+    all.push_back(std::move(noted.passes));
+  }
+  return &passes_.emplace(key, std::move(all)).first->second;
+}
+
+Expected<std::vector<Lab::Passes>> Lab::autoregression(std::int32_t tokens) {
+  DLLM_CHECK_OK(open());
+  std::vector<Passes> all;
+  for (const auto& prompt : prompts_) {
+    const auto length = static_cast<std::int64_t>(prompt.size());
+    Passes passes = {{1, length, 1, length}};
+    for (std::int64_t i = 1; i < tokens; ++i) passes.push_back({1, 1, 1, length + i});
+    all.push_back(std::move(passes));
+  }
+  return all;
+}
+
+Expected<npu::StepTimer> Lab::timer(const npu::Device& device, const npu::StepWork& most,
+                                    const npu::TimerOptions& timing) {
+  DLLM_TRY(const ShapeModel* const shape, this->shape());
+  return npu::StepTimer::create(device, shape->graph, most, timing);
+}
+
+Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<Passes>& answers,
+                                  const npu::TimerOptions& timing) {
+  npu::StepWork most{1, 1, 0, 1};
+  for (const Passes& passes : answers)
+    for (const npu::StepWork& step : passes) {
+      most.rows = std::max(most.rows, step.rows);
+      most.keys = std::max(most.keys, step.keys);
+    }
+  DLLM_TRY(npu::StepTimer timer, this->timer(device, most, timing));
+  npu::StepTime sum;
+  for (const Passes& passes : answers)
+    for (const npu::StepWork& step : passes) {
+      DLLM_TRY(const npu::StepTime time, timer.time(step));
+      sum += time;
+    }
+  return sum.scaled(1 / static_cast<double>(answers.size()));
+}
+
+}  // namespace dllm::app
