@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 
 #include "app/cli/report.h"
@@ -84,15 +85,20 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
 std::string figure_svg(const Figure& figure) {
   PlotLayout layout{.width = 980};
   SvgPlot plot(layout, figure.title);
-  double x = 0, y = 0;
+  double x = 0, y = 0, least = 1e300;
   for (const Figure::Series& one : figure.series)
     for (const auto& [px, py] : one.points) {
       x = std::max(x, px);
       y = std::max(y, py);
+      least = std::min(least, py);
     }
-  const PlotScale sx{0, std::max(x * 1.02, 1e-9), layout.left, layout.right};
-  const PlotScale sy{0, std::max(y * 1.05, 1e-9), layout.bottom, layout.top};
-  plot.x_grid(sx);
+  const bool named = !figure.x_labels.empty();
+  const PlotScale sx{named ? -0.5 : 0, std::max(named ? x + 0.5 : x * 1.02, 1e-9), layout.left, layout.right};
+  const PlotScale sy{figure.log_y ? std::pow(10, std::floor(std::log10(least))) : 0, std::max(y * 1.05, 1e-9),
+                     layout.bottom, layout.top, figure.log_y};
+  if (!named) plot.x_grid(sx);
+  for (std::size_t i = 0; i < figure.x_labels.size(); ++i)
+    plot.x_grid_line(sx(static_cast<double>(i)), figure.x_labels[i]);
   plot.y_grid(sy);
   plot.axis_names(figure.x_name, figure.y_name);
   double legend = layout.top + 10;

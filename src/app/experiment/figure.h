@@ -23,11 +23,13 @@ struct Figure {
   };
   std::vector<Series> series{};
   std::string x_name{}, y_name{};
+  std::vector<std::string> x_labels{};  ///< of x = 0, 1, ...; empty: x is a number
+  bool log_y = false;
 };
 
 std::string figure_csv(const Figure& figure);
 nlohmann::ordered_json figure_json(const Figure& figure);
-/// Lines with their points, and a legend. Axes begin at 0.
+/// Lines with their points, and a legend. Axes begin at 0, a logarithmic one at the power of ten below the least value.
 std::string figure_svg(const Figure& figure);
 /// A page: setting, plot, table, claim and verdict.
 std::string figure_page(const Figure& figure);

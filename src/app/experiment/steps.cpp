@@ -88,7 +88,8 @@ Expected<Figure> gemm_stairs(Lab& lab) {
                     "group unpacks the weights again.",
                 .columns = {"case", "rows", "matrix unit ms", "operator ms"},
                 .x_name = "rows (groups: rows of a group)",
-                .y_name = "ms"};
+                .y_name = "ms",
+                .log_y = true};
   DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
   DLLM_TRY(const double gbps, npu::achieved_bandwidth(device));
   DLLM_TRY(const npu::CostModel model, npu::CostModel::create(device, gbps));
