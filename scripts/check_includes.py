@@ -53,7 +53,8 @@ APART = {("app", "bench", "npu"), ("text", "jinja", "tokenizer")}
 TEST_HEADERS = {"test_data.h"}
 
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
-JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/fuzz_entry.h", "src/model/testing/hf_directory.h",
+JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/fuzz_entry.h",
+                 "src/model/testing/hf_directory.h",
                  "src/npu/sweep/fuzz_entry.h", "src/npu/timing/fuzz_entry.h", "src/npu/timing/memo.h", "src/serve/json.h"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60
