@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "dllm/generate.h"
+#include "engine/trace.h"
 #include "options.h"
 
 namespace dllm::python {
@@ -13,18 +14,6 @@ namespace dllm::python {
 namespace nb = nanobind;
 
 namespace {
-
-const char* finish_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-  }
-  return "";
-}
 
 void bind_stats(nb::module_& module) {
   nb::class_<GenerateStats>(module, "Stats", "Time and work of an answer.")
@@ -52,7 +41,7 @@ void bind_answers(nb::module_& module) {
       .def_ro("commit_step", &Generation::commit_step, "forward pass, from 0, that decided each position; -1: none")
       .def_ro("confidence", &Generation::confidence, "of each position when it was decided")
       .def_prop_ro(
-          "finish", [](const Generation& answer) { return finish_name(answer.finish); },
+          "finish", [](const Generation& answer) { return std::string(finish_name(answer.finish)); },
           "'stop', 'length' or 'cancelled'")
       .def_ro("stop_text", &Generation::stop_text)
       .def_ro("stats", &Generation::stats)
@@ -62,7 +51,7 @@ void bind_answers(nb::module_& module) {
       .def("__str__", [](const Generation& answer) { return answer.text; })
       .def("__repr__", [](const Generation& answer) {
         return "<dllm.Answer " + nb::cast<std::string>(nb::repr(nb::cast(answer.text))) + ", " +
-               std::to_string(answer.stats.nfe) + " passes, finish '" + finish_name(answer.finish) + "'>";
+               std::to_string(answer.stats.nfe) + " passes, finish '" + std::string(finish_name(answer.finish)) + "'>";
       });
   nb::class_<StepEvent>(module, "Step", "The canvas after one step.")
       .def_ro("step", &StepEvent::step, "number of the step, from 0")
