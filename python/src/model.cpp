@@ -31,7 +31,7 @@ auto unlocked(const Work& work) {
   return work();
 }
 
-Model load(const std::string& path, const Given& given, const nb::object& progress) {
+Model load(const std::string& path, const Dict& given, const nb::object& progress) {
   LoadOptions options;
   for (const auto& [name, value] : given) {
     const auto key = nb::cast<std::string>(name);
@@ -76,7 +76,7 @@ StepCallback watched(const nb::object& on_step) {
   };
 }
 
-Generation generate(const Model& self, const Prompt& prompt, const Given& given, const nb::object& on_step) {
+Generation generate(const Model& self, const Prompt& prompt, const Dict& given, const nb::object& on_step) {
   const GenerateOptions options = to_options(given);
   const StepCallback callback = watched(on_step);
   return take(unlocked([&] { return run_generate(*self.model, prompt, options, callback, {}); }));
@@ -84,7 +84,7 @@ Generation generate(const Model& self, const Prompt& prompt, const Given& given,
 
 std::vector<Generation> generate_batch(const Model& self,
                                        const std::vector<std::vector<std::pair<std::string, std::string>>>& prompts,
-                                       const Given& given, std::int32_t batch, const nb::object& on_answer) {
+                                       const Dict& given, std::int32_t batch, const nb::object& on_answer) {
   const GenerateOptions options = to_options(given);
   std::vector<std::vector<ChatTurn>> conversations;
   for (const auto& turns : prompts) conversations.push_back(to_turns(turns));
@@ -172,7 +172,7 @@ void bind_model(nb::module_& module) {
              return take(unlocked([&] { return self.model->score_choices(prompt, choices); }));
            })
       .def("resolve",
-           [](const Model& self, const Given& given) { return to_dict(take(self.model->resolve(to_options(given)))); })
+           [](const Model& self, const Dict& given) { return to_dict(take(self.model->resolve(to_options(given)))); })
       .def("tokenize", [](const Model& self, const std::string& text,
                           bool special) { return take(self.model->tokenize(text, special)); })
       .def("prompt_ids", [](const Model& self, const std::string& text,

@@ -31,7 +31,7 @@ Expected<OptionValue> to_value(const nb::handle& value, std::string_view key) {
   return Error{ErrorCode::kUsage, "the value must be a bool, int, float or str", std::string(key), ""};
 }
 
-GenerateOptions to_options(const Given& given) {
+GenerateOptions to_options(const Dict& given) {
   GenerateOptions options;
   for (const auto& [name, value] : given) {
     if (value.is_none()) continue;

@@ -6,13 +6,12 @@
 
 namespace dllm::python {
 
-/// Types for the stubs: option values by key.
+/// Option values by key, as the stubs name them.
 using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
-using Given = Dict;
 
 /// Options from keyword arguments: any key of dllm.options(), and `stop`, a text or a list of texts. None: not given.
 /// Raises UsageError.
-GenerateOptions to_options(const Given& given);
+GenerateOptions to_options(const Dict& given);
 
 nanobind::object to_python(const OptionValue& value);
 /// Errors: kUsage if Python's value has no counterpart.

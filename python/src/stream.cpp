@@ -120,7 +120,7 @@ class Stream {
 void bind_stream(nb::module_& module) {
   nb::class_<Stream>(module, "Stream", "An iterator over the steps of a generation; `answer` has its result.")
       .def("__init__", [](Stream* self, const Model& model, Prompt prompt,
-                          const Given& given) { new (self) Stream(model.model, std::move(prompt), to_options(given)); })
+                          const Dict& given) { new (self) Stream(model.model, std::move(prompt), to_options(given)); })
       .def(
           "__iter__", [](nb::object self) { return self; }, nb::sig("def __iter__(self) -> Stream"))
       .def(

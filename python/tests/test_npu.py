@@ -65,7 +65,7 @@ class NpuTest(unittest.TestCase):
         start = time.process_time()
         for batch in range(1, 33):
             design.evaluate({"workload.batch": 1 + batch % 16})
-        # For information: docs/guide/python.md has the figure. A test only sees whether what is shared is computed once.
+        # docs/guide/python.md has the figure; this only sees whether what points share is computed once.
         self.assertLess((time.process_time() - start) / 32, 0.05)
 
 

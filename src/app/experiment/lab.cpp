@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/input_file.h"
 #include "base/try.h"
 #include "engine/generate.h"
 #include "engine/resolve.h"
+#include "eval/eval_set.h"
 #include "npu/answers/timed_backend.h"
 #include "npu/device/device.h"
 
@@ -83,18 +83,11 @@ Expected<void> Lab::open() {
   if (model_) return {};
   DLLM_TRY(BenchModel model, BenchModel::open(model_path_, {}));
   DLLM_TRY(const LanguageModel text, LanguageModel::load(model_path_));
-  DLLM_TRY(const std::string items, read_input(items_path_));
-  std::size_t begin = 0;
-  while (prompts_.size() < kPrompts && begin < items.size()) {
-    const std::size_t end = std::min(items.find('\n', begin), items.size());
-    const auto item = nlohmann::json::parse(items.substr(begin, end - begin), nullptr, false);
-    begin = end + 1;
-    if (!item.is_object() || !item.contains("prompt") || !item["prompt"].is_string())
-      return Error{ErrorCode::kInvalidFile, "a line is no item with a prompt", items_path_, ""};
-    DLLM_TRY(const auto ids, text.apply_template({{"user", item["prompt"].get<std::string>()}}));
-    prompts_.emplace_back(ids.begin(), ids.end());
+  DLLM_TRY(const EvalSet items, read_eval_set(items_path_));
+  for (std::size_t i = 0; i < std::min(kPrompts, items.items.size()); ++i) {
+    DLLM_TRY(auto ids, text.apply_template({{"user", items.items[i].prompt}}));
+    prompts_.push_back(std::move(ids));
   }
-  if (prompts_.empty()) return Error{ErrorCode::kInvalidFile, "the file has no items", items_path_, ""};
   DLLM_TRY(const ShapeModel* const shape, this->shape());
   DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
   DLLM_TRY(const auto timed,

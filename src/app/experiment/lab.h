@@ -32,6 +32,10 @@ class Lab {
       : shape_name_(std::move(shape)), model_path_(std::move(model)), items_path_(std::move(items)), stop_(stop) {}
 
   Expected<const ShapeModel*> shape();
+  // As given, for settings.
+  const std::string& shape_name() const { return shape_name_; }
+  const std::string& model_path() const { return model_path_; }
+  const std::string& items_path() const { return items_path_; }
   /// Steps of the answers to the first prompts, `tokens` each, decoded as a mode says (AnswerMode::decoding). Cached.
   using Passes = std::vector<npu::StepWork>;
   Expected<const std::vector<Passes>*> passes(const std::string& decoding, std::int32_t tokens);

@@ -73,7 +73,6 @@ struct StepTimer::DeviceStep {
   StepTime time;
   OperatorCost sum;
   HostWork host;
-  double host_seconds() const { return host.seconds; }
 
   /// For the planner. What no row uses is not moved.
   MemoryProgram program(const Device& device) const {
@@ -165,8 +164,8 @@ Expected<void> StepTimer::place() {
   return {};
 }
 
+/// Precondition: the device has a window.
 Expected<double> StepTimer::waiting(const MemoryProgram& program) const {
-  if (!limits_) return 0.0;
   if (!options_.planner) {
     DLLM_TRY(const Paging paging, page_program(program, *limits_));
     return paging.seconds;
@@ -196,7 +195,7 @@ Expected<StepTime> StepTimer::compute(const StepWork& work) const {
   if (limits_) {
     DLLM_TRY(time.staging, waiting(step.program(device)));
   }
-  time.host = step.host_seconds();
+  time.host = step.host.seconds;
   add_energy(time.energy, step_energy(device, npu::work(device, step.sum), time.seconds()));
   time.energy.dram += traffic_joules(device, step.host.bytes);
   const Device::Host& h = device.host;

@@ -96,8 +96,6 @@ class PointEvaluator {
   Expected<SweepMetrics> evaluate(const std::vector<std::uint32_t>& indices);
   /// A point by its changes of the base profile, for optimizers.
   Expected<SweepMetrics> evaluate(std::span<const Override> changes);
-  /// Of the last evaluation.
-  const Device& device() const { return device_; }
 
  private:
   Expected<SweepMetrics> evaluate_resolved();
