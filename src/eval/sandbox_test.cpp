@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -121,9 +122,11 @@ int processes_with(const std::string& mark) {
   int count = 0;
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator("/proc", failure)) {
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    count += text.find(mark) != std::string::npos ? 1 : 0;
+    // A process that ends meanwhile is an error of reading (ESRCH), which `<<` keeps in the state of the stream. An
+    // iterator over its buffer would throw it.
+    std::ostringstream text;
+    text << std::ifstream(entry.path() / "cmdline").rdbuf();
+    count += text.str().find(mark) != std::string::npos ? 1 : 0;
   }
   return count;
 }

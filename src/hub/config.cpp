@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 
+#include "base/input_file.h"
 #include "base/try.h"
 #include "hub/text.h"
 
@@ -35,10 +35,14 @@ Expected<std::string> read_token(const Environment& environment, const std::stri
   if (const std::string token(trimmed(given)); !token.empty()) return token;
   const std::string named = value_of(environment, "HF_TOKEN_PATH");
   if (named.empty() && home.empty()) return std::string();
-  std::ifstream file(named.empty() ? home + "/token" : named);
-  if (!file && !named.empty()) return Error{ErrorCode::kIo, "the token cannot be read", named, "see HF_TOKEN_PATH"};
-  const std::string content(std::istreambuf_iterator<char>(file), {});
-  return std::string(trimmed(content));
+  const std::string path = named.empty() ? home + "/token" : named;
+  std::error_code unknown;
+  if (named.empty() && !std::filesystem::exists(path, unknown)) return std::string();
+  const Expected<std::string> content = read_input(path);
+  if (!content)
+    return Error{ErrorCode::kIo, fmt::format("the token cannot be read: {}", content.error().what), path,
+                 "see HF_TOKEN_PATH, or set HF_TOKEN"};
+  return std::string(trimmed(*content));
 }
 
 bool is_name(std::string_view text) {

@@ -67,6 +67,7 @@ TEST_F(HubTest, ConfigurationIsThatOfHuggingFace) {
   EXPECT_EQ(config_of({{"HF_HOME", directory_.string()}})->token, "hf_secret");
   EXPECT_EQ(config_of({{"HF_HOME", directory_.string()}, {"HF_TOKEN", "other"}})->token, "other");
   EXPECT_FALSE(config_of({{"HOME", "/h"}, {"HF_TOKEN_PATH", (directory_ / "absent").string()}}));
+  EXPECT_FALSE(config_of({{"HOME", "/h"}, {"HF_TOKEN_PATH", directory_.string()}}));  // a directory
 }
 
 std::string chosen(const std::vector<std::string>& paths, std::string_view quant, std::string_view file = "") {
