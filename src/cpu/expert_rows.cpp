@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/integers.h"
 #include "base/parallel.h"
 #include "cpu/activations.h"
+#include "cpu/super_rows.h"
 
 namespace dllm::cpu {
 namespace {
@@ -25,12 +27,13 @@ void ExpertPairs::sort(const float* route, std::int64_t rows, std::int64_t used,
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t j = 0; j < used; ++j) ++first_[expert_of(row, j) + 1];
   groups.clear();
-  sixes = 0;
+  sixes = sixteens = 0;
   for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
     const std::int64_t count = first_[e + 1];
     if (count > 0) {
-      groups.push_back({static_cast<std::int64_t>(e), first_[e], first_[e] + count, sixes});
-      sixes += (count + kRowGroup - 1) / kRowGroup;
+      groups.push_back({static_cast<std::int64_t>(e), first_[e], first_[e] + count, sixes, sixteens});
+      sixes += ceil_div(count, kRowGroup);
+      sixteens += ceil_div(count, kSuperRows);
     }
     first_[e + 1] += first_[e];
   }
@@ -75,28 +78,48 @@ LinearArgs PairRows::gather(const LinearArgs& from, std::span<const std::int32_t
   return args;
 }
 
+template <class Task>
+void PairRows::each_group(std::int64_t size, std::int64_t k, const float* x, std::span<const std::int32_t> row_of,
+                          const ExpertPairs& pairs, ThreadPool& pool, const Task& task) {
+  if (!row_of.empty()) gathered_.reserve(bytes_of<float>(size * k * pool.size()));
+  parallel(pool, static_cast<std::int64_t>(pairs.groups.size()), [&](std::int64_t g, int worker) {
+    const ExpertGroup& group = pairs.groups[static_cast<std::size_t>(g)];
+    for (std::int64_t pair = group.first, index = 0; pair < group.last; pair += size, ++index) {
+      const std::int64_t count = std::min(size, group.last - pair);
+      const float* from = x + pair * k;
+      if (!row_of.empty()) {
+        float* const rows = gathered_.as<float>() + worker * size * k;
+        for (std::int64_t r = 0; r < count; ++r) copy_row(rows, r, x, row_of[static_cast<std::size_t>(pair + r)], k);
+        from = rows;
+      }
+      task(group, index, from, count);
+    }
+  });
+}
+
 bool PairRows::fill(const KernelSet& kernels, RowForm form, std::int64_t k, const float* x,
                     std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool) {
   const std::int64_t stride = row_group_stride(k);
   memory_.reserve(bytes_of<float>(pairs.sixes * stride));
-  if (!row_of.empty()) six_.reserve(bytes_of<float>(kRowGroup * k * pool.size()));
   auto* const to = memory_.as<float>();
   std::atomic<bool> regular{true};
-  parallel(pool, static_cast<std::int64_t>(pairs.groups.size()), [&](std::int64_t g, int worker) {
-    const ExpertGroup& group = pairs.groups[static_cast<std::size_t>(g)];
-    std::int64_t six = group.six;
-    for (std::int64_t pair = group.first; pair < group.last; pair += kRowGroup, ++six) {
-      const std::int64_t count = std::min(kRowGroup, group.last - pair);
-      const float* from = x + pair * k;
-      if (!row_of.empty()) {
-        float* const rows = six_.as<float>() + worker * kRowGroup * k;
-        for (std::int64_t r = 0; r < count; ++r) copy_row(rows, r, x, row_of[static_cast<std::size_t>(pair + r)], k);
-        from = rows;
-      }
-      if (!kernels.interleave(form, from, k, count, to + six * stride)) regular.store(false, std::memory_order_relaxed);
-    }
-  });
+  each_group(kRowGroup, k, x, row_of, pairs, pool,
+             [&](const ExpertGroup& group, std::int64_t index, const float* rows, std::int64_t count) {
+               if (!kernels.interleave(form, rows, k, count, to + (group.six + index) * stride))
+                 regular.store(false, std::memory_order_relaxed);
+             });
   return regular;
+}
+
+void PairRows::quantize_super(const KernelSet& kernels, const float* x, std::span<const std::int32_t> row_of,
+                              const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args) {
+  const SuperRows to = args.super_rows = place_super_rows(memory_, pairs.sixteens, args.k);
+  args.rows = pairs.count();
+  each_group(kSuperRows, args.k, x, row_of, pairs, pool,
+             [&](const ExpertGroup& group, std::int64_t index, const float* rows, std::int64_t count) {
+               for (std::int64_t s = 0; s < super_blocks(args.k); ++s)
+                 kernels.quantize_super(rows, args.k, count, group.sixteen + index, s, to);
+             });
 }
 
 void PairRows::interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,

@@ -14,8 +14,8 @@ namespace dllm::cpu {
 /// An expert and its (row, expert) pairs: [first, last) in the order by expert.
 struct ExpertGroup {
   std::int64_t expert, first, last;
-  std::int64_t
-      six;  ///< its first group of kRowGroup rows, if rows are stored in such groups: every expert begins a new one
+  // Its first group of rows, if rows are stored in groups of kRowGroup or kSuperRows: every expert begins a new one.
+  std::int64_t six, sixteen;
 };
 
 /// The (row, expert) pairs of a step, sorted by expert, then by row.
@@ -23,7 +23,7 @@ struct ExpertPairs {
   std::vector<ExpertGroup> groups;   ///< of the experts that were chosen
   std::vector<std::int32_t> row_of;  ///< by pair
   std::vector<float> weight_of;      ///< by pair
-  std::int64_t sixes = 0;
+  std::int64_t sixes = 0, sixteens = 0;  ///< groups
 
   std::int64_t count() const { return static_cast<std::int64_t>(row_of.size()); }
   /// `route` as op::Route writes it: [rows][2 used].
@@ -44,11 +44,20 @@ class PairRows {
   void interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,
                   std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args);
 
+  /// The same in groups of 16 for products of the arithmetic `super`.
+  void quantize_super(const KernelSet& kernels, const float* x, std::span<const std::int32_t> row_of,
+                      const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args);
+
  private:
   bool fill(const KernelSet& kernels, RowForm form, std::int64_t k, const float* x,
             std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool);
 
-  Buffer memory_, six_;
+  /// Calls task(group of the expert's, pair, count, its rows) for all groups of `size` rows.
+  template <class Task>
+  void each_group(std::int64_t size, std::int64_t k, const float* x, std::span<const std::int32_t> row_of,
+                  const ExpertPairs& pairs, ThreadPool& pool, const Task& task);
+
+  Buffer memory_, gathered_;
 };
 
 }  // namespace dllm::cpu

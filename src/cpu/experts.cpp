@@ -14,23 +14,25 @@ constexpr std::int64_t kTileFloats = std::int64_t{1} << 15;
 constexpr std::int64_t kInnerColumns = 256;  ///< of gate and up at once
 constexpr std::int64_t kOuterColumns = 512;  ///< of down: the codes of all pairs are read once per this many
 
-bool floats_in_sixes(const PackedWeight* packed) { return packed != nullptr && packs_floats(*packed->format); }
+/// Whether the product's rows are stored in groups, each expert's beginning with a new one.
+bool rows_in_groups(LinearOperands operands) {
+  return operands == LinearOperands::kPackedFloats || operands == LinearOperands::kSuper;
+}
 
 const std::uint8_t* panels_of(const PackedWeight& packed, std::int64_t expert) {
-  return packed.panels + expert * packed.panels_per_expert() * packed.layout.bytes;
+  return packed.panels + expert * packed.panels_per_expert() * packed.panel_bytes();
 }
 
 /// The product of one expert over its rows [pair, pair + count) of `args`.
 LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const ExpertGroup& group, std::int64_t pair,
                      std::int64_t count) {
-  LinearArgs own;
+  LinearArgs own = rows_in_groups(args.operands) ? args : from_row(args, pair);
   if (args.operands == LinearOperands::kPackedFloats) {
-    own = args;
     own.grouped.groups += group.six * row_group_stride(args.k);
     own.grouped.first_row = pair - group.first;
-  } else {
-    own = from_row(args, pair);
   }
+  if (args.operands == LinearOperands::kSuper)
+    own.super_rows.first_row = group.sixteen * kSuperRows + pair - group.first;
   own.rows = count;
   if (packed == nullptr) {
     own.plain.weight += group.expert * args.n * args.plain.row_bytes;
@@ -43,13 +45,17 @@ LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const E
 /// Whether two products can share their rows: the same form, rounding and corrections.
 bool same_rows(const PackedWeight* a, const PackedWeight* b) {
   if (a == nullptr || b == nullptr) return a == b;
+  if (a->super || b->super) return a->super && b->super;
   if (packs_floats(*a->format) || packs_floats(*b->format)) return a->format == b->format && a->regular == b->regular;
   return a->format->exact_rows == b->format->exact_rows && a->format->zero == b->format->zero &&
          a->format->group == b->format->group && a->format->has_min == b->format->has_min;
 }
 
-/// Rows of a tile of products: whole groups of six, as for packed floats.
-std::int64_t rows_of_tile(std::int64_t columns) { return kTileFloats / columns / kRowGroup * kRowGroup; }
+/// Rows of a tile of products: whole groups.
+std::int64_t rows_of_tile(const LinearArgs& args, std::int64_t columns) {
+  const std::int64_t group = args.operands == LinearOperands::kSuper ? kSuperRows : kRowGroup;
+  return kTileFloats / columns / group * group;
+}
 
 }  // namespace
 
@@ -62,14 +68,22 @@ float* ExpertRunner::tile(int worker, int which) {
   return tiles_.as<float>() + (2 * std::int64_t{worker} + which) * kTileFloats;
 }
 
+void ExpertRunner::group_rows(const PackedWeight& packed, const float* x, std::span<const std::int32_t> row_of,
+                              PairRows& rows, LinearArgs& args) {
+  if (args.operands == LinearOperands::kSuper)
+    rows.quantize_super(kernels_, x, row_of, pairs_, pool_, args);
+  else
+    rows.interleave(kernels_, packed, x, row_of, pairs_, pool_, args);
+}
+
 void ExpertRunner::make_inputs(const ExpertArgs& args) {
   packed_[0] = args.gate.packed, packed_[1] = args.up.packed, packed_[2] = args.down.packed;
   const auto inputs = [&](const ExpertStack& stack, PairRows& rows) {
-    if (!floats_in_sixes(stack.packed))
+    LinearArgs made = weight_args(*stack.view, stack.packed);
+    if (!rows_in_groups(made.operands))
       return rows.gather(linear_.prepare(*stack.view, stack.packed, nullptr, args.x, args.rows, args.value),
                          pairs_.row_of, pool_);
-    LinearArgs made = weight_args(*stack.view, stack.packed);
-    rows.interleave(kernels_, *stack.packed, args.x, pairs_.row_of, pairs_, pool_, made);
+    group_rows(*stack.packed, args.x, pairs_.row_of, rows, made);
     return made;
   };
   gate_ = inputs(args.gate, gate_rows_);
@@ -79,6 +93,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
     up_.plain.x = gate_.plain.x;
     up_.grouped = gate_.grouped;
     up_.quantized = gate_.quantized;
+    up_.super_rows = gate_.super_rows;
   } else {
     up_ = inputs(args.up, up_rows_);
   }
@@ -128,7 +143,7 @@ void ExpertRunner::keep_inner(const float* tile, std::int64_t pair, std::int64_t
 }
 
 void ExpertRunner::inner_columns(const ExpertGroup& group, std::int64_t column, std::int64_t columns, int worker) {
-  const std::int64_t step = rows_of_tile(kInnerColumns);
+  const std::int64_t step = rows_of_tile(gate_, kInnerColumns);
   for (std::int64_t pair = group.first; pair < group.last; pair += step) {
     const std::int64_t rows = std::min(step, group.last - pair);
     const auto multiply = [&](const LinearArgs& args, int which) {
@@ -166,14 +181,13 @@ void ExpertRunner::inner_pass() {
 void ExpertRunner::finish_inner() {
   // Whether exponents may be added affects only a product's speed, not its bits.
   down_.quantized.regular = regular_inner_.load(std::memory_order_relaxed);
-  if (down_.operands != LinearOperands::kPackedFloats) return;
-  down_rows_.interleave(kernels_, *packed_[2], inner_memory_.as<float>(), {}, pairs_, pool_, down_);
+  if (rows_in_groups(down_.operands)) group_rows(*packed_[2], inner_memory_.as<float>(), {}, down_rows_, down_);
 }
 
 void ExpertRunner::outer_columns(std::int64_t column, std::int64_t columns, std::int64_t rows, int worker, float* out) {
   for (std::int64_t row = 0; row < rows; ++row)
     std::memset(out + row * down_.n + column, 0, static_cast<std::size_t>(columns) * sizeof(float));
-  const std::int64_t step = rows_of_tile(kOuterColumns);
+  const std::int64_t step = rows_of_tile(down_, kOuterColumns);
   for (std::size_t g = 0; g < pairs_.groups.size(); ++g) {
     const ExpertGroup& group = pairs_.groups[g];
     for (std::int64_t pair = group.first; pair < group.last; pair += step) {

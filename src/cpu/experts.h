@@ -46,6 +46,9 @@ class ExpertRunner {
 
  private:
   void make_inputs(const ExpertArgs& args);
+  /// Rows of x, one per pair (`row_of` empty) or chosen by pair, in the groups that the product reads.
+  void group_rows(const PackedWeight& packed, const float* x, std::span<const std::int32_t> row_of, PairRows& rows,
+                  LinearArgs& args);
   void inner_pass();
   void inner_columns(const ExpertGroup& group, std::int64_t column, std::int64_t columns, int worker);
   void keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column, std::int64_t columns);

@@ -52,7 +52,7 @@ class Layer {
 
   /// Rows [first, first + count) in a separate run.
   std::vector<float> run(int threads, std::int64_t first, std::int64_t count, bool exact = false,
-                         const char* isa = nullptr) {
+                         const char* isa = nullptr, bool super = false) {
     ThreadPool pool(threads);
     const KernelSet& kernels = isa == nullptr ? *default_kernel_set() : *find_kernel_set(isa);
     LinearRunner linear(kernels, pool);
@@ -61,7 +61,7 @@ class Layer {
     packed.reserve(3);
     const auto stack = [&](const Stack& s) {
       if (exact || packed_format(s.view.type) == nullptr) return ExpertStack{&s.view, nullptr};
-      packed.emplace_back(s.view, pool);
+      packed.emplace_back(s.view, pool, super);
       return ExpertStack{&s.view, &packed.back().weight()};
     };
     const ExpertArgs args{.gate = stack(gate_),
@@ -191,6 +191,26 @@ TEST(Experts, BFloat16ComesClose) {
   Layer layer({kBF16, kBF16, kBF16}, 256, 128, 4, 2, 3);
   for (std::int64_t row = 0; row < 3; ++row)
     EXPECT_LT(worst_error(layer.run(2, row, 1), layer.definition(row)), 0.01) << row;
+}
+
+TEST(Experts, SuperComesCloseAndIsTheSameInEveryCompanyOnEverySet) {
+  for (const Types& types : {Types{kQ4_0, kQ4_0, kQ4_0}, {kQ4_K, kQ4_K, kQ6_K}, {kQ8_0, kF32, kMXFP4}}) {
+    Layer layer(types, 256, 512, 5, 3, 70);
+    const auto all = layer.run(3, 0, 70, false, "scalar", true);
+    EXPECT_NE(all, layer.run(3, 0, 70, false, "scalar"));
+    for (std::int64_t row = 0; row < 70; row += 23)
+      EXPECT_LT(worst_error({all.begin() + row * 256, all.begin() + (row + 1) * 256}, layer.definition(row)), 0.03)
+          << codec(types.gate).name << " row " << row;
+    KernelSetEntry entries[kMaxKernelSets];
+    const int sets = list_kernel_sets(entries);
+    for (int i = 0; i < sets; ++i)
+      for (const auto& [first, count] : {std::pair{0, 70}, {3, 1}, {10, 7}, {20, 50}}) {
+        if (!entries[i].available) continue;
+        const auto part = layer.run(1 + first % 2, first, count, false, entries[i].set->name, true);
+        EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + first * 256))
+            << codec(types.gate).name << " rows " << first << " to " << first + count << ", " << entries[i].set->name;
+      }
+  }
 }
 
 TEST(Experts, EveryKernelSetGivesTheSameBits) {

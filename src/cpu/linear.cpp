@@ -84,8 +84,11 @@ std::int64_t pairs_of(const Product& product) { return (product.n + kPanelPair -
 /// some pairs (kernels/floats-inl.h).
 std::int64_t grain(const LinearArgs& args) {
   const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPanelPair) + 1;
-  const bool beyond_l2 = args.operands == LinearOperands::kPackedFloats && args.rows * args.k > std::int64_t{1} << 17;
-  return beyond_l2 ? std::max<std::int64_t>(pairs, 4) : pairs;
+  const std::int64_t rows = args.rows * args.k;
+  std::int64_t shared = 1;
+  if (args.operands == LinearOperands::kPackedFloats && rows > std::int64_t{1} << 17) shared = 4;
+  if (args.operands == LinearOperands::kSuper && rows > std::int64_t{1} << 19) shared = kSuperPairs;
+  return std::max(pairs, shared);
 }
 
 }  // namespace
@@ -115,7 +118,7 @@ void LinearRunner::run_gated(const Product& gate, const Product& up, const Combi
   assert(gate.n == up.n);
   if (gate.args.rows == 0) return;
   parallel_ranges(pool_, pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
-    const std::int64_t step = gate.args.operands == LinearOperands::kPackedFloats ? end - begin : 1;
+    const std::int64_t step = gate.args.operands == LinearOperands::kPackedCodes ? 1 : end - begin;
     for (std::int64_t pair = begin; pair < end; pair += step) {
       multiply(gate, pair, pair + step, worker);
       multiply(up, pair, pair + step, worker);

@@ -99,16 +99,16 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
   Stretch model, adapters;
-  const auto want = [&](WeightId id, bool expert = false) {
+  const auto want = [&](WeightId id) {
     const auto i = static_cast<std::size_t>(id);
     const WeightDecl& decl = graph.weights[i];
-    packed.want(decl, weights[i], i, super && !expert, decl.adapter ? adapters : model);
+    packed.want(decl, weights[i], i, super, decl.adapter ? adapters : model);
   };
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) want(head->weight);
     if (const auto* experts = std::get_if<op::Experts>(&op))
-      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id, true);
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id);
   }
   if (!adapters.order.empty()) packed.pack(adapters, packed.adapters_, weights, pool, {});
   const bool cached = !cache.path.empty() && !model.tensors.empty();

@@ -47,8 +47,8 @@ class PackedWeights {
   /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables for
   /// row look-ups (Embed) are not packed, since a look-up touches only a few of their rows; a tied table is both. With
   /// a cache, maps its contents; otherwise packs and writes it, and reports why. `progress` gets the fraction done, by
-  /// bytes. `super`: uses that arithmetic for types that support it, except for stacks of experts. Throws
-  /// std::bad_alloc, PackingStopped. A cache holds the model: it serves any adapter, whose matrices every load packs.
+  /// bytes. `super`: uses that arithmetic for types that support it. Throws std::bad_alloc,
+  /// PackingStopped. A cache holds the model: it serves any adapter, whose matrices every load packs.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
                             bool super = false);

@@ -8,7 +8,9 @@ namespace dllm::cpu {
 namespace {
 
 constexpr std::int64_t kHeadChunk = 1024;  ///< tokens per tile: 64 panels of weights
-constexpr std::int64_t kHeadRows = 32;     ///< rows per tile: 128 KiB of logits stay in L2 until they are reduced
+/// Rows per tile: 128 KiB of logits stay in L2 until they are reduced. Matrix tiles multiply so fast that reading the
+/// weights of a chunk again, from beyond L2, would take longer than what logits beyond L2 cost.
+constexpr std::int64_t kHeadRows = 32, kSuperHeadRows = 128;
 
 }  // namespace
 
@@ -36,7 +38,7 @@ void ScoreHead::group_units() {
   groups_.clear();
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const std::int64_t rows = units_[u].guided ? 2 : 1;
-    if (groups_.empty() || groups_.back().rows + rows > kHeadRows) groups_.push_back({u, 0, units_[u].row, 0});
+    if (groups_.empty() || groups_.back().rows + rows > tile_rows_) groups_.push_back({u, 0, units_[u].row, 0});
     groups_.back().units += 1;
     groups_.back().rows += rows;
   }
@@ -59,7 +61,6 @@ void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab)
   }
   for (std::size_t s = 0; s < batch.size(); ++s)
     if (!unconditional[s]) add_sequence(batch, s, origin);
-  group_units();
 }
 
 void ScoreHead::reserve() {
@@ -67,7 +68,7 @@ void ScoreHead::reserve() {
   for (const Unit& unit : units_) capacity = std::max(capacity, spec(unit).list);
   list_capacity_ = static_cast<std::size_t>(capacity);
   const auto units = static_cast<std::int64_t>(units_.size()), workers = static_cast<std::int64_t>(pool_.size());
-  tiles_.reserve(bytes_of<float>(workers * kHeadRows * kHeadChunk));
+  tiles_.reserve(bytes_of<float>(workers * tile_rows_ * kHeadChunk));
   partials_.reserve(bytes_of<Partial>(units * chunks_));
   lists_.reserve(bytes_of<TopToken>(workers * units * capacity));
   list_sizes_.reserve(bytes_of<std::int32_t>(workers * units));
@@ -80,7 +81,7 @@ std::int64_t ScoreHead::chunk_size(std::int64_t chunk) const {
 }
 
 float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::int64_t chunk, int worker) {
-  float* tile = tiles_.as<float>() + static_cast<std::int64_t>(worker) * kHeadRows * kHeadChunk;
+  float* tile = tiles_.as<float>() + static_cast<std::int64_t>(worker) * tile_rows_ * kHeadChunk;
   LinearArgs args = from_row(base, group.first_row);
   args.rows = group.rows;
   args.out = tile;
@@ -214,6 +215,8 @@ void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::
 
 void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
   softcap_ = softcap;
+  tile_rows_ = args.operands == LinearOperands::kSuper ? kSuperHeadRows : kHeadRows;
+  group_units();
   for (const Unit& unit : units_) {
     Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
     if (unit.index != 0) continue;

@@ -12,12 +12,12 @@
 
 namespace dllm::cpu {
 
-/// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens, in the worker's
-/// scratch memory, and reduces it to one Partial per row; partials are merged in chunk order. Chunks and groups do not
+/// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
+/// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in chunk order. Chunks and groups do not
 /// depend on the number of threads, and a row's result does not depend on the other rows, so neither changes a bit.
 ///
-/// Memory: tiles 128 KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens need. A
-/// nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.
+/// Memory: tiles 128 (512) KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens
+/// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.
 class ScoreHead {
  public:
   ScoreHead(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear)
@@ -79,6 +79,7 @@ class ScoreHead {
   LinearRunner& linear_;
   std::int64_t vocab_ = 0;
   std::int64_t chunks_ = 0;
+  std::int64_t tile_rows_ = 0;
   float softcap_ = 0.f;
   std::vector<ReductionSpec> specs_;  ///< by sequence
   std::vector<Unit> units_;

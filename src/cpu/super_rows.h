@@ -8,6 +8,9 @@
 
 namespace dllm::cpu {
 
+/// Rows in `memory`, which holds them until it is reserved again; not yet filled. Throws std::bad_alloc.
+SuperRows place_super_rows(Buffer& memory, std::int64_t groups, std::int64_t k);
+
 /// Rows of one value as products of the arithmetic `super` read them. q, k and v read one input: quantized rows are
 /// kept until another value comes.
 class SuperRowStore {

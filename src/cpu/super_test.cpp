@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/test_data.h"
+#include "numerics/half.h"
 #include "numerics/tensor_type.h"
 
 // The arithmetic `super`, implemented again in plain code from docs/design/arithmetic.md, against every kernel set of
@@ -60,27 +62,114 @@ Codes byte_codes(const float* w, std::int64_t k) {
   return codes;
 }
 
-/// `w` holds s (u - 8); s, the scale of a group, comes from the file.
-Codes nibble_codes(const std::byte* blocks, std::int64_t k) {
+int nearest_even(float x) { return static_cast<int>(std::nearbyint(x)); }
+float half(const std::byte* at) {
+  std::uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  return f16_to_f32(bits);
+}
+/// u of element i of a block of 32 whose nibbles begin at `at`.
+int nibble(const std::byte* at, std::int64_t i) {
+  const auto byte = std::to_integer<int>(at[i % 16]);
+  return i < 16 ? byte & 15 : byte >> 4;
+}
+
+/// Q4_0.
+Codes level_codes(const std::byte* blocks, std::int64_t k) {
   Codes codes;
-  std::vector<float> scales;
-  for (std::int64_t g = 0; g < k / 32; ++g) {
-    std::vector<std::byte> one(blocks + 18 * g, blocks + 18 * g + 18);
-    std::fill(one.begin() + 2, one.end(), std::byte{0x99});  // codes of 9: the weight is the scale
-    scales.push_back(decode(TensorType::kQ4_0, one)[0]);
-  }
   float peak = 0;
-  for (const float s : scales) peak = std::max(peak, std::fabs(s));
+  for (std::int64_t g = 0; g < k / 32; ++g) peak = std::max(peak, std::fabs(half(blocks + 18 * g)));
   for (std::int64_t i = 0; i < k; ++i) {
-    const auto byte = std::to_integer<int>(blocks[18 * (i / 32) + 2 + i % 16]);
-    const int u = (i % 32 < 16 ? byte & 15 : byte >> 4) - 8;
-    const int level =
-        peak == 0 ? 0 : static_cast<int>(std::nearbyint(scales[static_cast<std::size_t>(i / 32)] * (255.f / peak)));
+    const std::byte* block = blocks + 18 * (i / 32);
+    const int level = peak == 0 ? 0 : nearest_even(half(block) * (255.f / peak));
     // round() takes ties away from zero; the quotient is far from exact ties that are none.
-    codes.q.push_back(static_cast<int>(std::round(level * u * 127 / 2040.0)));
+    codes.q.push_back(static_cast<int>(std::round(level * (nibble(block + 2, i % 32) - 8) * 127 / 2040.0)));
   }
   codes.scale = peak * (8.f / 127.f);
   return codes;
+}
+
+/// w = s u - m, for each weight.
+struct Affine {
+  std::vector<float> s, m;
+  std::vector<int> u;
+};
+Affine read_q4_1(const std::byte* blocks, std::int64_t k) {
+  Affine a;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte* block = blocks + 20 * (i / 32);
+    a.s.push_back(half(block)), a.m.push_back(-half(block + 2)), a.u.push_back(nibble(block + 4, i % 32));
+  }
+  return a;
+}
+Affine read_q4_k(const std::byte* blocks, std::int64_t k) {
+  Affine a;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte *block = blocks + 144 * (i / 256), *packed = block + 4;
+    const auto at = [&](std::int64_t j) { return std::to_integer<int>(packed[j]); };
+    const std::int64_t g = i % 256 / 32;
+    const int scale = g < 4 ? at(g) % 64 : at(g + 4) % 16 + 16 * (at(g - 4) / 64);
+    const int minimum = g < 4 ? at(g + 4) % 64 : at(g + 4) / 16 + 16 * (at(g) / 64);
+    const auto byte = std::to_integer<int>(block[16 + 32 * (g / 2) + i % 32]);
+    a.s.push_back(half(block) * static_cast<float>(scale));
+    a.m.push_back(half(block + 2) * static_cast<float>(minimum));
+    a.u.push_back(g % 2 == 0 ? byte % 16 : byte / 16);
+  }
+  return a;
+}
+Codes affine_codes(const Affine& a) {
+  Codes codes;
+  float peak = 0;
+  for (std::size_t i = 0; i < a.u.size(); ++i)
+    peak = std::max({peak, std::fabs(a.m[i]), std::fabs(15 * a.s[i] - a.m[i])});
+  for (std::size_t i = 0; i < a.u.size(); ++i) {
+    const int level = nearest_even(a.s[i] * (1890.f / peak)), minimum = nearest_even(a.m[i] * (126.f / peak));
+    codes.q.push_back(static_cast<int>(std::round(level * a.u[i] / 15.0)) - minimum);
+  }
+  codes.scale = peak * (1.f / 126.f);
+  return codes;
+}
+
+/// MXFP4.
+Codes exponent_codes(const std::byte* blocks, std::int64_t k) {
+  constexpr double kValues[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  Codes codes;
+  int most = 0;
+  for (std::int64_t g = 0; g < k / 32; ++g) most = std::max(most, std::to_integer<int>(blocks[17 * g]));
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte* block = blocks + 17 * (i / 32);
+    const int u = nibble(block + 1, i % 32), shift = std::min(most - std::to_integer<int>(block[0]), 8);
+    const double value = std::round(kValues[u % 8] * 127 / 6 / std::exp2(shift));
+    codes.q.push_back(static_cast<int>(u < 8 ? value : -value));
+  }
+  codes.scale = std::ldexp(12.f, most - 128) * (1.f / 127.f);
+  return codes;
+}
+
+/// Super-block at element `first` of a matrix.
+Codes weight_codes(TensorType type, const std::vector<std::byte>& weight, const std::vector<float>& w,
+                   std::int64_t first, std::int64_t k) {
+  const BlockLayout& layout = layout_of(type);
+  const std::byte* blocks = weight.data() + first / layout.elems * layout.bytes;
+  switch (type) {
+    case TensorType::kQ4_0:
+      return level_codes(blocks, k);
+    case TensorType::kQ4_1:
+      return affine_codes(read_q4_1(blocks, k));
+    case TensorType::kQ4_K:
+      return affine_codes(read_q4_k(blocks, k));
+    case TensorType::kMXFP4:
+      return exponent_codes(blocks, k);
+    default:
+      return byte_codes(w.data() + first, k);
+  }
+}
+
+std::vector<TensorType> super_types() {
+  std::vector<TensorType> types;
+  for (const BlockLayout& layout : test::kBlockLayouts)
+    if (runs_super(layout.type)) types.push_back(layout.type);
+  return types;
 }
 
 class Super : public ::testing::TestWithParam<const KernelSet*> {
@@ -109,9 +198,10 @@ INSTANTIATE_TEST_SUITE_P(Isa, Super, ::testing::ValuesIn(test::available_sets())
                          [](const auto& test) { return std::string(test.param->name); });
 
 TEST_P(Super, IsItsDefinition) {
-  const std::int64_t n = 21, rows = 19, k = 2 * kSuperK + 96;
-  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ8_0}) {
-    ASSERT_TRUE(runs_super(type));
+  ASSERT_EQ(super_types().size(), 6u);
+  const std::int64_t n = 21, rows = 19;
+  for (const TensorType type : super_types()) {
+    const std::int64_t k = 2 * kSuperK + (layout_of(type).elems == 256 ? 256 : 96);
     const std::vector<std::byte> weight = random_blocks(random_, layout_of(type), n * k);
     const std::vector<float> w = decode(type, weight), x = random_floats(random_, rows * k, 3.f);
     const std::vector<float> bias = random_floats(random_, n);
@@ -121,8 +211,7 @@ TEST_P(Super, IsItsDefinition) {
         float total = 0;
         for (std::int64_t k0 = 0; k0 < k; k0 += kSuperK) {
           const std::int64_t kc = std::min(kSuperK, k - k0);
-          const Codes a = type == TensorType::kQ8_0 ? byte_codes(w.data() + j * k + k0, kc)
-                                                    : nibble_codes(weight.data() + (j * k + k0) / 32 * 18, kc);
+          const Codes a = weight_codes(type, weight, w, j * k + k0, kc);
           const Codes b = row_codes(x.data() + m * k + k0, kc);
           std::int32_t sum = 0;
           for (std::size_t i = 0; i < a.q.size(); ++i) sum += a.q[i] * b.q[i];
@@ -166,11 +255,35 @@ TEST_P(Super, LargestCodesOfOneSignDoNotOverflow) {
   for (const float out : run(TensorType::kQ8_0, weight, x, n, k)) EXPECT_NEAR(out, -127.f * 512.f, 0.1f);
 }
 
+TEST_P(Super, WeightsAreNearThoseOfTheFile) {
+  const std::int64_t n = 16, k = kSuperK;
+  for (const TensorType type : super_types()) {
+    const std::vector<std::byte> weight = random_blocks(random_, layout_of(type), n * k);
+    const std::vector<float> w = decode(type, weight);
+    for (std::int64_t i = 0; i < k; i += 37) {
+      std::vector<float> x(static_cast<std::size_t>(k), 0.f);
+      x[static_cast<std::size_t>(i)] = 1.f;  // selects a column
+      const std::vector<float> out = run(type, weight, x, n, k);
+      for (std::int64_t j = 0; j < n; ++j) {
+        float peak = 0;
+        for (std::int64_t at = 0; at < k; ++at) peak = std::max(peak, std::fabs(w[static_cast<std::size_t>(j * k + at)]));
+        // A half of a step for the entry, for the level and for the minimum; the minimum may exceed every weight.
+        const bool minima = type == TensorType::kQ4_1 || type == TensorType::kQ4_K;
+        EXPECT_NEAR(out[static_cast<std::size_t>(j)], w[static_cast<std::size_t>(j * k + i)],
+                    peak / 127 * (minima ? 8.f : 1.1f))
+            << codec(type).name;
+      }
+    }
+  }
+}
+
 TEST_P(Super, WhatIsNotFiniteShowsAndZerosAreZeros) {
-  const std::int64_t n = 16, k = 64;
+  const std::int64_t n = 16;
   const float inf = std::numeric_limits<float>::infinity();
-  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ8_0}) {
-    std::vector<std::byte> weight = random_blocks(random_, layout_of(type), n * k);
+  for (const TensorType type : super_types()) {
+    const BlockLayout& layout = layout_of(type);
+    const std::int64_t k = layout.elems == 256 ? 256 : 64;
+    std::vector<std::byte> weight = random_blocks(random_, layout, n * k);
     std::vector<float> x(static_cast<std::size_t>(k), 0.f);
     for (const float out : run(type, weight, x, n, k)) EXPECT_EQ(out, 0.f);
     x[3] = -inf;
@@ -178,7 +291,10 @@ TEST_P(Super, WhatIsNotFiniteShowsAndZerosAreZeros) {
     x[3] = std::numeric_limits<float>::quiet_NaN();
     for (const float out : run(type, weight, x, n, k)) EXPECT_TRUE(std::isnan(out));
     x[3] = 1.f;
-    weight[0] = std::byte{0}, weight[1] = std::byte{0x7c};  // the first scale of output 0 is infinite
+    // The first scale of output 0 is infinite, or its products are.
+    const auto at = static_cast<std::size_t>(std::max(layout.half0, 0));
+    weight[at] = std::byte{type == TensorType::kMXFP4 ? std::uint8_t{255} : std::uint8_t{0}};
+    if (type != TensorType::kMXFP4) weight[at + 1] = std::byte{0x7c};
     const std::vector<float> out = run(type, weight, x, n, k);
     EXPECT_TRUE(std::isnan(out[0]));
     for (std::size_t j = 1; j < out.size(); ++j) EXPECT_TRUE(std::isfinite(out[j]));

@@ -123,8 +123,8 @@ struct LinearArgs {
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
 
 /// Scratch memory that linear() needs, 64-byte aligned; independent of the shape because K is processed in blocks.
-/// Matrix tiles keep the totals of 256 rows by 128 outputs there; all others use 64 KiB.
-inline constexpr std::size_t kLinearScratchBytes = std::size_t{160} << 10;
+/// Matrix tiles keep the totals of 256 rows by 256 outputs there; all others use 64 KiB.
+inline constexpr std::size_t kLinearScratchBytes = std::size_t{320} << 10;
 
 struct RopeArgs {
   std::int64_t heads = 0;

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cpu/kernels/file_block.h"
 #include "cpu/kernels/packed.h"
 
 namespace dllm::cpu {
@@ -22,98 +23,6 @@ constexpr PackedFormat kFormats[] = {
     {TensorType::kBF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
 };
 
-constexpr std::int64_t kSuperBlock = 256;
-
-/// One block of the file, decoded into the contents of the planes.
-struct Block {
-  std::uint8_t codes[kSuperBlock];  ///< u
-  std::uint8_t scale[16 * 2];       ///< per group: a half (2 bytes), an exponent or an integer (1 byte)
-  std::uint8_t min[8 * 2];
-  std::uint8_t super[2], super_min[2];
-};
-
-void nibbles(const std::uint8_t* q, std::uint8_t* u) {
-  for (int i = 0; i < 16; ++i) u[i] = q[i] & 15;
-  for (int i = 0; i < 16; ++i) u[16 + i] = static_cast<std::uint8_t>(q[i] >> 4);
-}
-void fifth_bits(const std::uint8_t* mask, std::uint8_t* u) {
-  std::uint32_t word;
-  std::memcpy(&word, mask, 4);
-  for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(u[i] | (((word >> i) & 1u) << 4));
-}
-
-/// The eight 6-bit scales and minima of Q4_K and Q5_K, packed in 12 bytes: the first four whole, the upper bits of the
-/// last four in the two spare bits of the first.
-void k_scales(const std::uint8_t* b, Block& out) {
-  std::memcpy(out.super, b, 2);
-  std::memcpy(out.super_min, b + 2, 2);
-  const std::uint8_t* q = b + 4;
-  for (int j = 0; j < 8; ++j) {
-    out.scale[j] = static_cast<std::uint8_t>(j < 4 ? q[j] & 63 : (q[j + 4] & 15) | ((q[j - 4] >> 6) << 4));
-    out.min[j] = static_cast<std::uint8_t>(j < 4 ? q[j + 4] & 63 : (q[j + 4] >> 4) | ((q[j] >> 6) << 4));
-  }
-}
-void k_nibbles(const std::uint8_t* q, std::uint8_t* u) {
-  for (int j = 0; j < 4; ++j, q += 32, u += 64) {
-    for (int i = 0; i < 32; ++i) u[i] = q[i] & 15;
-    for (int i = 0; i < 32; ++i) u[32 + i] = static_cast<std::uint8_t>(q[i] >> 4);
-  }
-}
-
-void read_block(TensorType type, const std::uint8_t* b, Block& out) {
-  std::uint8_t* u = out.codes;
-  switch (type) {
-    case TensorType::kQ4_0:
-      std::memcpy(out.scale, b, 2);
-      return nibbles(b + 2, u);
-    case TensorType::kQ4_1:
-      std::memcpy(out.scale, b, 2);
-      std::memcpy(out.min, b + 2, 2);
-      return nibbles(b + 4, u);
-    case TensorType::kQ5_0:
-      std::memcpy(out.scale, b, 2);
-      nibbles(b + 6, u);
-      return fifth_bits(b + 2, u);
-    case TensorType::kQ5_1:
-      std::memcpy(out.scale, b, 2);
-      std::memcpy(out.min, b + 2, 2);
-      nibbles(b + 8, u);
-      return fifth_bits(b + 4, u);
-    case TensorType::kQ8_0:
-      std::memcpy(out.scale, b, 2);
-      for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(b[2 + i] ^ 0x80);
-      return;
-    case TensorType::kQ4_K:
-      k_scales(b, out);
-      return k_nibbles(b + 16, u);
-    case TensorType::kQ5_K:
-      k_scales(b, out);
-      k_nibbles(b + 48, u);
-      for (int j = 0; j < 8; ++j)
-        for (int i = 0; i < 32; ++i)
-          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
-      return;
-    case TensorType::kQ6_K: {
-      const std::uint8_t *low = b, *high = b + 128;
-      std::memcpy(out.scale, b + 192, 16);
-      std::memcpy(out.super, b + 208, 2);
-      for (int n = 0; n < 2; ++n, low += 64, high += 32, u += 128)
-        for (int i = 0; i < 32; ++i) {
-          u[i] = static_cast<std::uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
-          u[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | (((high[i] >> 2) & 3) << 4));
-          u[64 + i] = static_cast<std::uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
-          u[96 + i] = static_cast<std::uint8_t>((low[32 + i] >> 4) | ((high[i] >> 6) << 4));
-        }
-      return;
-    }
-    case TensorType::kMXFP4:
-      out.scale[0] = b[0];
-      return nibbles(b + 1, u);
-    default:
-      return;
-  }
-}
-
 bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 0; }
 bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
 
@@ -123,7 +32,7 @@ struct ScaleClass {
   bool zero;
   bool regular;
 };
-ScaleClass classify(const PackedFormat& format, const Block& block, int g) {
+ScaleClass classify(const PackedFormat& format, const FileBlock& block, int g) {
   switch (format.scales) {
     case Scales::kHalf:
       return {half_is_zero(block.scale), half_is_finite(block.scale)};
@@ -179,7 +88,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   std::uint8_t* scales = panel + layout.scale + kWidth * lane;
   std::uint8_t* mins = panel + layout.min + kWidth * lane;
   bool regular = true;
-  Block block;
+  FileBlock block;
   if constexpr (kFormat.codes == Codes::kNibble && kFormat.block_elems == 32) {
     // The file pairs nibbles as the plane does, so bytes are copied: four times as fast as decoding them.
     for (std::int64_t b = 0; b < k / 32; ++b, row += kFormat.block_bytes, codes += kCodeBytes) {
@@ -199,7 +108,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
     return regular;
   }
   for (std::int64_t b = 0; b < k / kFormat.block_elems; ++b, row += kFormat.block_bytes) {
-    read_block(kFormat.type, row, block);
+    read_file_block(kFormat.type, row, block);
     for (int g = 0; g < kGroups; ++g, scales += kPanel * kWidth, mins += kPanel * kWidth) {
       const ScaleClass scale = classify(kFormat, block, g);
       regular = regular && scale.regular;
@@ -304,7 +213,7 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
                                                         : 0);
   layout.scale = plane(groups * kPanel * scale_bytes(format));
   layout.min = plane(format.has_min ? groups * kPanel * scale_bytes(format) : 0);
-  const std::int64_t supers = format.scales == Scales::kSuper ? k / kSuperBlock : 0;
+  const std::int64_t supers = format.scales == Scales::kSuper ? k / kFileBlockElems : 0;
   layout.super = plane(supers * kPanel * 2);
   layout.super_min = plane(format.has_min ? supers * kPanel * 2 : 0);
   layout.bytes = at;

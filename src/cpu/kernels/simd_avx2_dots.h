@@ -25,13 +25,21 @@ inline U8 look_up(const std::uint8_t* table, U8 index) {
   return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
 }
 
+template <bool kMinima>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
   const U8 both = load_bytes(codes);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(tables);
   const U8 below = and_bytes(both, 15), above = and_bytes(shift_bits<-4>(both), 15);
-  store_bytes(low, {look_up(bytes + offsets[0], below).lo, look_up(bytes + offsets[1], below).hi});
-  store_bytes(high, {look_up(bytes + offsets[2], above).lo, look_up(bytes + offsets[3], above).hi});
+  const auto store = [&](std::uint8_t* to, int group, U8 index) {
+    U8 values{look_up(bytes + offsets[group], index).lo, look_up(bytes + offsets[group + 1], index).hi};
+    if constexpr (kMinima)
+      values = {_mm256_sub_epi8(values.lo, _mm256_set1_epi8(static_cast<char>(minima[group]))),
+                _mm256_sub_epi8(values.hi, _mm256_set1_epi8(static_cast<char>(minima[group + 1])))};
+    store_bytes(to, values);
+  };
+  store(low, 0, below);
+  store(high, 2, above);
 }
 
 /// The next 16 k of a row: not loaded, since broadcasts come from memory.

@@ -156,14 +156,25 @@ inline __m512i two_tables(const std::int8_t* a, const std::int8_t* b) {
   const __m512i both = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(a)));
   return _mm512_mask_broadcast_i32x4(both, 0xff00, _mm_load_si128(reinterpret_cast<const __m128i*>(b)));
 }
+template <bool kMinima>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
   const __m512i both = _mm512_loadu_si512(codes), fifteen = _mm512_set1_epi8(15);
   const __m512i below = _mm512_and_si512(both, fifteen), above = _mm512_and_si512(_mm512_srli_epi16(both, 4), fifteen);
   const __m512i first = two_tables(tables + offsets[0], tables + offsets[1]);
   const __m512i second = two_tables(tables + offsets[2], tables + offsets[3]);
-  _mm512_storeu_si512(low, _mm512_shuffle_epi8(first, below));
-  _mm512_storeu_si512(high, _mm512_shuffle_epi8(second, above));
+  __m512i w0 = _mm512_shuffle_epi8(first, below), w1 = _mm512_shuffle_epi8(second, above);
+  if constexpr (kMinima) {
+    std::int32_t four;
+    __builtin_memcpy(&four, minima, sizeof four);
+    const __m512i all = _mm512_set1_epi32(four);
+    const __m256i zero = _mm256_setzero_si256(), one = _mm256_set1_epi8(1);
+    const __m512i byte = _mm512_inserti64x4(_mm512_castsi256_si512(zero), one, 1);  // 0 for the first 32, else 1
+    w0 = _mm512_sub_epi8(w0, _mm512_shuffle_epi8(all, byte));
+    w1 = _mm512_sub_epi8(w1, _mm512_shuffle_epi8(all, _mm512_add_epi8(byte, _mm512_set1_epi8(2))));
+  }
+  _mm512_storeu_si512(low, w0);
+  _mm512_storeu_si512(high, w1);
 }
 
 // Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.

@@ -258,13 +258,20 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; j += 4) transpose4(src + i * stride + j, stride, dst + 16 * j + i);
 }
 
+template <bool kMinima>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(tables);
   for (int i = 0; i < 4; ++i) {
     const uint8x16_t both = vld1q_u8(codes + 16 * i);
-    vst1q_u8(low + 16 * i, vqtbl1q_u8(vld1q_u8(bytes + offsets[i / 2]), vandq_u8(both, vdupq_n_u8(15))));
-    vst1q_u8(high + 16 * i, vqtbl1q_u8(vld1q_u8(bytes + offsets[2 + i / 2]), vshrq_n_u8(both, 4)));
+    uint8x16_t w0 = vqtbl1q_u8(vld1q_u8(bytes + offsets[i / 2]), vandq_u8(both, vdupq_n_u8(15)));
+    uint8x16_t w1 = vqtbl1q_u8(vld1q_u8(bytes + offsets[2 + i / 2]), vshrq_n_u8(both, 4));
+    if constexpr (kMinima) {
+      w0 = vsubq_u8(w0, vdupq_n_u8(minima[i / 2]));
+      w1 = vsubq_u8(w1, vdupq_n_u8(minima[2 + i / 2]));
+    }
+    vst1q_u8(low + 16 * i, w0);
+    vst1q_u8(high + 16 * i, w1);
   }
 }
 

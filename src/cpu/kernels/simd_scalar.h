@@ -236,12 +236,14 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
 }
 
 /// 128 nibbles as bytes: byte i of `low` is the entry of code codes[i] & 15 in the table at offsets[i / 32], byte i of
-/// `high` that of codes[i] >> 4 in the table at offsets[2 + i / 32].
+/// `high` that of codes[i] >> 4 in the table at offsets[2 + i / 32]; minus minima[i / 32] and minima[2 + i / 32].
+template <bool kMinima>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
   for (int i = 0; i < 64; ++i) {
-    low[i] = static_cast<std::uint8_t>(tables[offsets[i / 32] + (codes[i] & 15)]);
-    high[i] = static_cast<std::uint8_t>(tables[offsets[2 + i / 32] + (codes[i] >> 4)]);
+    const int below = kMinima ? minima[i / 32] : 0, above = kMinima ? minima[2 + i / 32] : 0;
+    low[i] = static_cast<std::uint8_t>(tables[offsets[i / 32] + (codes[i] & 15)] - below);
+    high[i] = static_cast<std::uint8_t>(tables[offsets[2 + i / 32] + (codes[i] >> 4)] - above);
   }
 }
 

@@ -6,23 +6,27 @@
 //   4 5      weights of panels a and b, [16 outputs][64 k]
 //   6 7      rows, planes hi and lo, [16 quads][16 rows][4 k]
 //
-// so that four loads feed four products (a product takes 16 cycles, a load from L1 8). Nibbles of a pair of panels are
-// decoded once per super-block, for all groups of rows, while the first group is multiplied: one step ahead, since a
-// tile load waits for pending stores. Sums are scaled a group later, for the same reason. A super-block of 256 rows
-// (256 KiB) comes from L2, at four fifths of the rate from L1, provided that L2 need not hold all of x: so several
-// pairs of panels process a super-block before the next one, and totals are kept in scratch.
+// so that four loads feed four products (a product takes 16 cycles, a load from L1 8). A unit is a super-block of a
+// pair of panels. Its nibbles are decoded once for all groups of rows, a step of 128 k ahead of the products of the
+// first group (a tile load waits for pending stores) and between them: a product leaves the other ports idle. Sums are
+// scaled a group later, for the same reason.
+//
+// Rows must come from L2: from beyond, a unit takes three times as long. If all rows fit there, a pair of panels is
+// finished before the next one, and weights are read in sequence. If not, several pairs process a super-block before
+// the next one, whose rows are prefetched meanwhile; totals are kept in scratch.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kTileBytes = 1024, kTileWords = 256;
-constexpr std::int64_t kChunkGroups = 16;  ///< groups of 16 rows of a chunk
-constexpr std::int64_t kChunkPairs = 4;    ///< pairs of panels of a chunk: 128 KiB of totals
+constexpr std::int64_t kChunkGroups = 16;            ///< groups of 16 rows of a chunk
+constexpr std::int64_t kChunkPairs = kSuperPairs;    ///< pairs of panels of a chunk: 256 KiB of totals
+constexpr std::int64_t kResidentRows = 1024 * 1024;  ///< bytes of rows that stay in L2 next to weights and totals
 
 using TileSums = float[4][kTileWords];
 
 struct TileScratch {
-  std::uint8_t tiles[2][kPanel * kSuperK];                 ///< of a pair of panels: [k / 64][16 outputs][64 k]
+  std::uint8_t tiles[2][2][kPanel * kSuperK];              ///< of two units, alternating: by panel [k / 64][16][64 k]
   TileSums sums[2];                                        ///< of two groups, alternating; the bits of integers
   float totals[kChunkPairs][kChunkGroups][2][kTileWords];  ///< [16 outputs][16 rows]
 };
@@ -44,57 +48,89 @@ constexpr TileConfig kTileConfig;
 inline void tile_barrier() { asm volatile("" ::: "memory"); }
 
 /// One super-block of a pair of panels.
-struct TilePair {
-  const std::uint8_t* block[2];    ///< as stored
-  const std::uint8_t* weights[2];  ///< tiles: in place, or decoded in scratch
-  const float* scales[2];
+struct TileUnit {
+  const std::uint8_t* block[2];  ///< as stored
   std::int64_t kc;
-  std::int64_t next;  ///< from `block` to the data needed after it, to be prefetched
+  std::int64_t next;          ///< from `block` to the data needed after it, to be prefetched
+  std::uint8_t (*tiles)[kPanel * kSuperK];  ///< where its nibbles are decoded
+
+  const std::uint8_t* weights(const SuperLayout& layout, int p) const { return layout.nibbles ? tiles[p] : block[p]; }
+  const float* scales(const SuperLayout& layout, int p) const {
+    return reinterpret_cast<const float*>(block[p] + layout.block_bytes(kc) - 64);
+  }
 };
 
-/// 128 k of both panels' nibbles.
-inline void decode_step(const SuperLayout& layout, const TilePair& pair, std::int64_t step, TileScratch& own) {
-  for (int p = 0; p < 2; ++p) {
-    const std::uint8_t* codes = pair.block[p] + step * kPanel * 64;
-    const std::uint8_t* levels = pair.block[p] + layout.code_bytes(pair.kc) + step * kPanel * 8;
-    std::uint8_t* to = own.tiles[p] + 2 * step * kTileBytes;
-#pragma GCC unroll 16
-    for (int n = 0; n < kPanel; ++n) {
-      std::uint16_t offsets[4];
-      __builtin_memcpy(offsets, levels + 8 * n, sizeof offsets);
-      decode_nibbles(codes + 64 * n, offsets, kSuperTables.bytes, to + 64 * n, to + kTileBytes + 64 * n);
-      __builtin_prefetch(codes + pair.next + 64 * n);
-    }
-    __builtin_prefetch(levels + pair.next);
-    __builtin_prefetch(levels + pair.next + 64);
+/// 128 k of four outputs of a panel's nibbles.
+template <bool kMinima>
+inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
+  const std::uint8_t* codes = unit.block[p] + step * kPanel * 64;
+  const std::uint8_t* levels = unit.block[p] + layout.code_bytes(unit.kc) + step * kPanel * 8;
+  const std::uint8_t* minima = unit.block[p] + layout.minima_offset(unit.kc) + step * kPanel * 4;
+  std::uint8_t* to = unit.tiles[p] + 2 * step * kTileBytes;
+#pragma GCC unroll 4
+  for (int n = first; n < first + 4; ++n) {
+    std::uint16_t offsets[4];
+    __builtin_memcpy(offsets, levels + 8 * n, sizeof offsets);
+    decode_nibbles<kMinima>(codes + 64 * n, offsets, kSuperTables.bytes, minima + 4 * n, to + 64 * n,
+                            to + kTileBytes + 64 * n);
+    __builtin_prefetch(codes + unit.next + 64 * n, 0, 2);
   }
+  if (first == 0) __builtin_prefetch(levels + unit.next, 0, 2);
+  if (first == 4) __builtin_prefetch(levels + unit.next + 64, 0, 2);
+  if (kMinima && first == 8) __builtin_prefetch(minima + unit.next, 0, 2);
 }
 
-/// Steps [0, kc / 64) of one group of rows; sums are left in `to`.
-template <bool kDecode>
-inline void tile_products(const SuperLayout& layout, const TilePair& pair, const std::int8_t* high,
-                          const std::int8_t* low, TileScratch& own, TileSums& to) {
+inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
+  if (layout.minima)
+    decode_outputs<true>(layout, unit, p, step, first);
+  else
+    decode_outputs<false>(layout, unit, p, step, first);
+}
+
+/// What is done between the products of a unit and a group of rows.
+enum class Between {
+  kNothing,
+  kDecode,  ///< of the first group: decodes the unit's next step, at its end the first one of the following unit
+  kFetch,   ///< of the first group: prefetches the data of the following unit, whose weights are bytes
+};
+
+/// Steps [0, kc / 64) of one group of rows; sums are left in `to`. `ahead`: rows to prefetch, kc / 16 lines.
+template <Between kBetween>
+inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following,
+                          const std::int8_t* high, const std::int8_t* low, const std::int8_t* ahead, TileSums& to) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  const std::uint8_t *a = pair.weights[0], *b = pair.weights[1];
-  if constexpr (kDecode) decode_step(layout, pair, 0, own);
-  for (std::int64_t k = 0; k < pair.kc; k += kSuperStep) {
-    if constexpr (kDecode)
-      if (k + kSuperStep < pair.kc) decode_step(layout, pair, k / kSuperStep + 1, own);
-    tile_barrier();
-#pragma GCC unroll 2
+  const std::uint8_t *a = unit.weights(layout, 0), *b = unit.weights(layout, 1);
+  for (std::int64_t k = 0; k < unit.kc; k += kSuperStep) {
+    const bool within = k + kSuperStep < unit.kc;
+    const TileUnit* const decoded = within ? &unit : following;
+    const std::int64_t step = within ? k / kSuperStep + 1 : 0;
     for (int half = 0; half < 2; ++half) {
       const std::int64_t at = (k + 64 * half) * kPanel;
+      const auto between = [&](int quarter) {
+        if constexpr (kBetween == Between::kDecode)
+          if (decoded != nullptr) decode_outputs(layout, *decoded, half, step, 4 * quarter);
+        if constexpr (kBetween == Between::kFetch)
+#pragma GCC unroll 8
+          for (int line = 0; line < 8; ++line)
+            __builtin_prefetch(unit.block[line / 4] + unit.next + at + (4 * quarter + line % 4) * 64, 0, 2);
+        if (ahead != nullptr) __builtin_prefetch(ahead, 0, 2), ahead += 64;
+      };
+      tile_barrier();
       _tile_loadd(4, a + at, 64);
       _tile_loadd(6, high + at, 64);
-      _tile_loadd(7, low + at, 64);
-      _tile_loadd(5, b + at, 64);
       _tile_dpbssd(0, 4, 6);
+      between(0);
+      _tile_loadd(7, low + at, 64);
       _tile_dpbssd(1, 4, 7);
+      between(1);
+      _tile_loadd(5, b + at, 64);
       _tile_dpbssd(2, 5, 6);
+      between(2);
       _tile_dpbssd(3, 5, 7);
+      between(3);
     }
   }
   _tile_stored(0, to[0], 64);
@@ -105,16 +141,18 @@ inline void tile_products(const SuperLayout& layout, const TilePair& pair, const
 }
 
 /// The totals of a group, after one more super-block.
-inline void add_sums(const TileSums& sums, const TilePair& pair, const float* row_scales, bool first,
-                     float (&totals)[2][kTileWords]) {
+inline void add_sums(const SuperLayout& layout, const TileSums& sums, const TileUnit& unit, const float* row_scales,
+                     bool first, float (&totals)[2][kTileWords]) {
   const F32 x = load(row_scales);
-  for (int p = 0; p < 2; ++p)
+  for (int p = 0; p < 2; ++p) {
+    const float* const scales = unit.scales(layout, p);
 #pragma GCC unroll 4
     for (int n = 0; n < kPanel; ++n) {
       const I32 dot = add(shift_left<7>(as_i32(load(sums[2 * p] + 16 * n))), as_i32(load(sums[2 * p + 1] + 16 * n)));
       float* at = totals[p] + 16 * n;
-      store(at, fma(to_f32(dot), mul(set1(pair.scales[p][n]), x), first ? set1(0.f) : load(at)));
+      store(at, fma(to_f32(dot), mul(set1(scales[n]), x), first ? set1(0.f) : load(at)));
     }
+  }
 }
 
 /// Writes a group's totals, [16 outputs][16 rows], to the existing rows of `out`.
@@ -132,71 +170,123 @@ inline void store_totals(const LinearArgs& args, const float* totals, std::int64
   }
 }
 
-/// A super-block `s` of the pair of panels at output n times groups [first, last) of rows.
-inline void tile_block(const LinearArgs& args, const TilePair& pair, std::int64_t s, std::int64_t first,
-                       std::int64_t last, TileScratch& own, float (*totals)[2][kTileWords]) {
-  const SuperLayout& layout = *args.panels.super;
-  const SuperRows& x = args.super_rows;
-  const auto scale = [&](std::int64_t group) {
-    add_sums(own.sums[group & 1], pair, x.scale(args.k, group, s), s == 0, totals[group - first]);
-  };
-  for (std::int64_t group = first; group < last; ++group) {
-    const std::int8_t *high = x.plane(args.k, group, s, 0), *low = x.plane(args.k, group, s, 1);
-    TileSums& sums = own.sums[group & 1];
-    if (layout.nibbles && group == first)
-      tile_products<true>(layout, pair, high, low, own, sums);
-    else
-      tile_products<false>(layout, pair, high, low, own, sums);
-    if (group > first) scale(group - 1);
-  }
-  scale(last - 1);
-}
-
 /// Groups [first, last) of rows times outputs [n, n_end), at most kChunkPairs pairs of panels.
-void tile_chunk(const LinearArgs& args, std::int64_t n, std::int64_t n_end, std::int64_t first, std::int64_t last,
-                TileScratch& own) {
-  const SuperLayout& layout = *args.panels.super;
-  const std::uint8_t* const panels = args.panels.data + n / kPanel * layout.bytes;
-  const std::int64_t count = (n_end - n + kPanel - 1) / kPanel, blocks = super_blocks(args.k);
-  std::int64_t offset = 0;
-  for (std::int64_t s = 0; s < blocks; ++s) {
-    const std::int64_t kc = super_block_k(args.k, s), size = layout.block_bytes(kc);
-    for (std::int64_t panel = 0; panel < count; panel += 2) {
-      TilePair pair = {};
-      pair.kc = kc;
-      for (int p = 0; p < 2; ++p) {
-        // With an odd number of panels the last is used twice.
-        const std::int64_t own_panel = panel + p < count ? panel + p : panel;
-        pair.block[p] = panels + own_panel * layout.bytes + offset;
-        pair.scales[p] = reinterpret_cast<const float*>(pair.block[p] + size - 64);
-        pair.weights[p] = layout.nibbles ? own.tiles[p] : pair.block[p];
+class TileChunk {
+ public:
+  TileChunk(const LinearArgs& args, std::int64_t n, std::int64_t n_end, std::int64_t first, std::int64_t last,
+            TileScratch& own)
+      : args_(args),
+        layout_(*args.panels.super),
+        panels_(args.panels.data + n / kPanel * layout_.bytes),
+        n_(n),
+        n_end_(n_end),
+        count_((n_end - n + kPanel - 1) / kPanel),
+        first_(first),
+        last_(last),
+        own_(own) {}
+
+  void run() {
+    Place place;
+    TileUnit unit = unit_at(place, 0);
+    if (layout_.nibbles)
+      for (int p = 0; p < 2; ++p)
+        for (int n = 0; n < kPanel; n += 4) decode_outputs(layout_, unit, p, 0, n);
+    for (int parity = 1;; parity ^= 1) {
+      Place next = place;
+      const bool more = advance(next);
+      const TileUnit following = more ? unit_at(next, parity) : TileUnit{};
+      multiply(unit, place, more ? &following : nullptr);
+      if (!more) break;
+      unit = following, place = next;
+    }
+    // Rows of `out` are on different pages: all of a group's outputs together.
+    for (std::int64_t group = first_; group < last_; ++group)
+      for (std::int64_t panel = 0; panel < count_; ++panel) {
+        const std::int64_t at = n_ + panel * kPanel;
+        store_totals(args_, own_.totals[panel / 2][group - first_][panel % 2], group, at,
+                     static_cast<int>(n_end_ - at < kPanel ? n_end_ - at : kPanel));
       }
-      // Prefetched meanwhile: the next pair's super-block, or the first pair's next one, or the following chunk.
-      pair.next = panel + 2 < count ? 2 * layout.bytes
-                  : s + 1 < blocks  ? size - panel * layout.bytes
-                                    : (count - panel) * layout.bytes - offset;
-      tile_block(args, pair, s, first, last, own, own.totals[panel / 2]);
-    }
-    offset += size;
   }
-  for (std::int64_t panel = 0; panel < count; ++panel)
-    for (std::int64_t group = first; group < last; ++group) {
-      const std::int64_t at = n + panel * kPanel;
-      store_totals(args, own.totals[panel / 2][group - first][panel % 2], group, at,
-                   static_cast<int>(n_end - at < kPanel ? n_end - at : kPanel));
+
+ private:
+  struct Place {
+    std::int64_t s = 0;       ///< super-block
+    std::int64_t offset = 0;  ///< of it, in a panel
+    std::int64_t panel = 0;
+  };
+
+  bool advance(Place& place) const {
+    place.panel += 2;
+    if (place.panel < count_) return true;
+    place.offset += layout_.block_bytes(super_block_k(args_.k, place.s));
+    place.panel = 0;
+    return ++place.s < super_blocks(args_.k);
+  }
+
+  TileUnit unit_at(const Place& place, int parity) const {
+    TileUnit unit = {};
+    unit.kc = super_block_k(args_.k, place.s);
+    unit.tiles = own_.tiles[parity];
+    for (int p = 0; p < 2; ++p) {
+      // With an odd number of panels the last is used twice.
+      const std::int64_t own_panel = place.panel + p < count_ ? place.panel + p : place.panel;
+      unit.block[p] = panels_ + own_panel * layout_.bytes + place.offset;
     }
-}
+    Place next = place;
+    // After the chunk's last unit: the beginning of the following chunk.
+    unit.next = advance(next) ? (next.panel - place.panel) * layout_.bytes + next.offset - place.offset
+                              : (count_ - place.panel) * layout_.bytes - place.offset;
+    return unit;
+  }
+
+  void multiply(const TileUnit& unit, const Place& place, const TileUnit* following) {
+    const SuperRows& x = args_.super_rows;
+    const auto scale = [&](std::int64_t group) {
+      add_sums(layout_, own_.sums[group & 1], unit, x.scale(args_.k, group, place.s), place.s == 0,
+               own_.totals[place.panel / 2][group - first_]);
+    };
+    for (std::int64_t group = first_; group < last_; ++group) {
+      const std::int8_t *high = x.plane(args_.k, group, place.s, 0), *low = x.plane(args_.k, group, place.s, 1);
+      const std::int8_t* const ahead = rows_ahead(place, group);
+      TileSums& sums = own_.sums[group & 1];
+      if (group > first_)
+        tile_products<Between::kNothing>(layout_, unit, following, high, low, ahead, sums);
+      else if (layout_.nibbles)
+        tile_products<Between::kDecode>(layout_, unit, following, high, low, ahead, sums);
+      else
+        tile_products<Between::kFetch>(layout_, unit, following, high, low, ahead, sums);
+      if (group > first_) scale(group - 1);
+    }
+    scale(last_ - 1);
+  }
+
+  /// The share of this pair in the group's rows of the next super-block, or null if they need not be prefetched.
+  const std::int8_t* rows_ahead(const Place& place, std::int64_t group) const {
+    if (count_ <= 2) return nullptr;
+    const std::int64_t next = place.s + 1 < super_blocks(args_.k) ? place.s + 1 : 0;
+    const std::int64_t share = super_block_k(args_.k, place.s) * 4;
+    return args_.super_rows.plane(args_.k, group, next, 0) + place.panel / 2 * share;
+  }
+
+  const LinearArgs& args_;
+  const SuperLayout& layout_;
+  const std::uint8_t* const panels_;
+  const std::int64_t n_, n_end_, count_, first_, last_;
+  TileScratch& own_;
+};
 
 void super_tiles_linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  constexpr std::int64_t kOutputs = kChunkPairs * 2 * kPanel;
   auto& own = *static_cast<TileScratch*>(scratch);
   const std::int64_t first = args.super_rows.first_row / kSuperRows;
   const std::int64_t last = (args.super_rows.first_row + args.rows + kSuperRows - 1) / kSuperRows;
+  const bool resident = (last - first) * SuperRows::group_bytes(args.k) <= kResidentRows;
+  const std::int64_t outputs = (resident ? 1 : kChunkPairs) * 2 * kPanel;
   _tile_loadconfig(&kTileConfig);
-  for (std::int64_t n = n_begin; n < n_end; n += kOutputs)
+  for (std::int64_t n = n_begin; n < n_end; n += outputs)
     for (std::int64_t group = first; group < last; group += kChunkGroups)
-      tile_chunk(args, n, n_end - n < kOutputs ? n_end : n + kOutputs, group,
-                 group + kChunkGroups < last ? group + kChunkGroups : last, own);
+      TileChunk(args, n, n_end - n < outputs ? n_end : n + outputs, group,
+                group + kChunkGroups < last ? group + kChunkGroups : last, own)
+          .run();
   _tile_release();
 }
 

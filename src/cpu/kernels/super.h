@@ -14,9 +14,8 @@
 //   rows      per row and super-block one float X, and q in [-16256, 16256] = 128 hi + lo, hi and lo bytes
 //   product   total = fma(float(sum of w8 q over the super-block), W X, total), super-blocks ascending from 0
 //
-// Q8_0: W = max |w| / 127 and w8 = w / W, rounded. Q4_0: a group of 32 weights has a level, its scale in 255ths of the
-// largest of the super-block, and w8 comes from a table of 16 bytes per level, so that 4-bit weights take 4 bits in
-// memory.
+// Types of 8 and 6 bits: W = max |w| / 127 and w8 = w / W, rounded. Types of 4 bits: w8 comes from a table of 16 bytes
+// that the scale of a group of 32 weights chooses (minus a byte for the minimum), so that they take 4 bits in memory.
 
 namespace dllm::cpu {
 
@@ -28,6 +27,8 @@ inline constexpr std::int64_t kSuperStep = 128;  ///< K of a step of packed nibb
 inline constexpr std::int64_t kSuperRows = 16;   ///< rows that are stored together, and that a tile holds
 inline constexpr int kSuperPlanes = 2;           ///< bytes per value of a row
 inline constexpr float kSuperRowCodes = 127 * 128;
+/// Pairs of panels that a call should have if the rows exceed L2, so that each of them is read once for all.
+inline constexpr std::int64_t kSuperPairs = 8;
 
 /// A row's length in memory, in values.
 DLLM_ALWAYS_INLINE std::int64_t super_padded(std::int64_t k) { return (k + kSuperStep - 1) / kSuperStep * kSuperStep; }
@@ -38,10 +39,16 @@ DLLM_ALWAYS_INLINE std::int64_t super_block_k(std::int64_t k, std::int64_t s) {
   return rest < kSuperK ? rest : kSuperK;
 }
 
-/// For Q4_0: [level + 255][code], level (code - 8) of 255 x 8 as a byte of 127, to nearest, ties away from zero.
-inline constexpr int kSuperLevels = 255;
+/// Tables of 16 bytes, one entry per code; docs/design/arithmetic.md says which types read which.
+///   [0, 511)   level - 255 of 255ths, code - 8: level (code - 8) 127 / 2040
+///   then 505   level - 252 of fifteenths: level code / 15, modulo 256
+///   then 9     a shift: an E2M1 value, 127 / 6 of it, over 2^shift
+/// All to nearest, ties away from zero.
+inline constexpr int kSuperLevels = 255, kSuperAffine = 252, kSuperShifts = 9;
+inline constexpr int kSuperAffineTables = 2 * kSuperLevels + 1;
+inline constexpr int kSuperShiftTables = kSuperAffineTables + 2 * kSuperAffine + 1;
 struct alignas(64) SuperTables {
-  std::int8_t bytes[(2 * kSuperLevels + 1) * 16];
+  std::int8_t bytes[(kSuperShiftTables + kSuperShifts) * 16];
 };
 extern const SuperTables kSuperTables;
 
@@ -50,8 +57,10 @@ extern const SuperTables kSuperTables;
 ///   codes    bytes: [k / 64][16 outputs][64 k] of w8, the layout of a tile of weights.
 ///            nibbles: [k / 128][16 outputs][64 bytes], byte i holds k = i below and k = 64 + i above
 ///   levels   nibbles: [k / 128][16 outputs][4 groups] 16-bit offsets into kSuperTables
+///   minima   of types that have them: [k / 128][16 outputs][4 groups] bytes, subtracted from the table's
 struct SuperLayout {
   bool nibbles = false;
+  bool minima = false;
   std::int64_t k = 0;
   std::int64_t bytes = 0;  ///< of the panel
 
@@ -59,8 +68,11 @@ struct SuperLayout {
     return nibbles ? block_k * 8 : block_k * 16;
   }
   DLLM_ALWAYS_INLINE std::int64_t level_bytes(std::int64_t block_k) const { return nibbles ? block_k : 0; }
+  DLLM_ALWAYS_INLINE std::int64_t minima_offset(std::int64_t block_k) const {
+    return code_bytes(block_k) + level_bytes(block_k);
+  }
   DLLM_ALWAYS_INLINE std::int64_t block_bytes(std::int64_t block_k) const {
-    return code_bytes(block_k) + level_bytes(block_k) + 64;
+    return minima_offset(block_k) + (minima ? block_k / 2 : 0) + 64;
   }
 };
 

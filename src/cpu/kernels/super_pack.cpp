@@ -1,35 +1,120 @@
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "cpu/kernels/file_block.h"
 #include "cpu/kernels/super.h"
 #include "numerics/half.h"
 
 namespace dllm::cpu {
 namespace {
 
-constexpr std::int8_t table_entry(int level, int code) {
-  const int product = level * (code - 8), magnitude = product < 0 ? -product : product;
-  constexpr int kMost = kSuperLevels * 8;
-  const int rounded = (2 * 127 * magnitude + kMost) / (2 * kMost);
-  return static_cast<std::int8_t>(product < 0 ? -rounded : rounded);
+/// How the weights of a type become bytes.
+enum class Scheme {
+  kLevels,     ///< s (u - 8): a table per level of |s|
+  kAffine,     ///< s u - m: a table per level of |s|, minus a byte
+  kExponents,  ///< 2^e times a value of E2M1: a table per exponent
+  kBytes,      ///< rounded
+  kNone,
+};
+
+Scheme scheme_of(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+      return Scheme::kLevels;
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K:
+      return Scheme::kAffine;
+    case TensorType::kMXFP4:
+      return Scheme::kExponents;
+    case TensorType::kQ8_0:
+    case TensorType::kQ6_K:
+      return Scheme::kBytes;
+    default:
+      // Codes of five bits as bytes would take half as much memory again.
+      return Scheme::kNone;
+  }
 }
+
+/// numerator / denominator, to nearest, ties away from zero.
+constexpr int rounded_quotient(int numerator, int denominator) {
+  const int magnitude = numerator < 0 ? -numerator : numerator;
+  const int quotient = (2 * magnitude + denominator) / (2 * denominator);
+  return numerator < 0 ? -quotient : quotient;
+}
+
+constexpr int kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 constexpr SuperTables make_tables() {
   SuperTables tables{};
+  const auto fill = [&](int table, auto&& entry) {
+    for (int code = 0; code < 16; ++code)
+      tables.bytes[table * 16 + code] = static_cast<std::int8_t>(static_cast<std::uint8_t>(entry(code) & 255));
+  };
   for (int level = -kSuperLevels; level <= kSuperLevels; ++level)
-    for (int code = 0; code < 16; ++code) tables.bytes[(level + kSuperLevels) * 16 + code] = table_entry(level, code);
+    fill(kSuperLevels + level, [=](int code) { return rounded_quotient(level * (code - 8) * 127, kSuperLevels * 8); });
+  for (int level = -kSuperAffine; level <= kSuperAffine; ++level)
+    fill(kSuperAffineTables + kSuperAffine + level, [=](int code) { return rounded_quotient(level * code, 15); });
+  for (int shift = 0; shift < kSuperShifts; ++shift)
+    fill(kSuperShiftTables + shift,
+         [=](int code) { return rounded_quotient(kDoubledE2M1[code] * 127, 12 << shift); });
   return tables;
 }
 
-constexpr std::int64_t kGroup = 32;
-constexpr std::uint16_t kLevelZero = kSuperLevels * 16;
+constexpr std::int64_t kMostGroups = kSuperK / 16;
+
+/// One output of a super-block as the file has it: w = s (u - zero) - m.
+struct Weights {
+  std::uint8_t u[kSuperK];
+  float s[kMostGroups];
+  float m[kMostGroups];
+  std::uint8_t exponent[kMostGroups];
+};
 
 float half_at(const std::uint8_t* p) {
   std::uint16_t bits;
   std::memcpy(&bits, p, 2);
   return f16_to_f32(bits);
+}
+
+/// 2^(e - 128), as GGML has it (numerics/mxfp4.cpp).
+float half_scale(std::uint8_t e) {
+  return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (std::uint32_t{e} - 1u) << 23);
+}
+
+void read_group(const PackedFormat& format, const FileBlock& block, int g, std::int64_t at, Weights& w) {
+  w.m[at] = 0;
+  switch (format.scales) {
+    case Scales::kHalf:
+      w.s[at] = half_at(block.scale + 2 * g);
+      if (format.has_min) w.m[at] = -half_at(block.min + 2 * g);
+      return;
+    case Scales::kSuper: {
+      const int scale = format.has_min ? block.scale[g] : static_cast<std::int8_t>(block.scale[g]);
+      w.s[at] = half_at(block.super) * static_cast<float>(scale);
+      if (format.has_min) w.m[at] = half_at(block.super_min) * static_cast<float>(block.min[g]);
+      return;
+    }
+    case Scales::kExponent:
+      w.exponent[at] = block.scale[0];
+      w.s[at] = half_scale(block.scale[0]);
+      return;
+    case Scales::kNone:
+      return;
+  }
+}
+
+/// Weights [0, kc) at `at`, in the file.
+void read_weights(const PackedFormat& format, const std::uint8_t* at, std::int64_t kc, Weights& w) {
+  FileBlock block;
+  const std::int64_t groups = format.block_elems / format.group;
+  for (std::int64_t b = 0; b < kc / format.block_elems; ++b) {
+    read_file_block(format.type, at + b * format.block_bytes, block);
+    std::memcpy(w.u + b * format.block_elems, block.codes, static_cast<std::size_t>(format.block_elems));
+    for (std::int64_t g = 0; g < groups; ++g) read_group(format, block, static_cast<int>(g), b * groups + g, w);
+  }
 }
 
 /// The largest magnitude; whether all are finite.
@@ -40,64 +125,108 @@ struct Largest {
     finite = finite && std::isfinite(x);
     value = std::fmax(value, std::fabs(x));
   }
-  bool zero() const { return !finite || value == 0.f; }
-  float scaled(float w) const { return finite ? w : std::numeric_limits<float>::quiet_NaN(); }
+  /// numerator / value, or 0 where all codes are to be zero.
+  float inverse(float numerator) const { return !finite || value == 0.f ? 0.f : numerator / value; }
+  float scaled(float factor) const { return finite ? value * factor : std::numeric_limits<float>::quiet_NaN(); }
 };
 
-/// One output of one super-block of `kc` weights, `at` its first block of the file.
-float pack_nibbles(const std::uint8_t* at, std::int64_t kc, int lane, std::uint8_t* codes, std::uint8_t* levels) {
-  constexpr std::int64_t kBytes = 18;
+/// Table and minimum of each group of 32; the tables of zero for what the padding adds. Returns W.
+struct Groups {
+  std::uint16_t table[kSuperK / 32];
+  std::uint8_t minimum[kSuperK / 32];
+};
+
+float level_groups(const Weights& w, std::int64_t groups, Groups& to) {
   Largest largest;
-  for (std::int64_t g = 0; g < kc / kGroup; ++g) largest.see(half_at(at + g * kBytes));
-  const float inverse = largest.zero() ? 0.f : static_cast<float>(kSuperLevels) / largest.value;
-  for (std::int64_t k0 = 0; k0 < kc; k0 += kSuperStep) {
-    std::uint8_t u[kSuperStep] = {};
-    std::uint16_t offsets[4] = {kLevelZero, kLevelZero, kLevelZero, kLevelZero};
-    for (std::int64_t g = 0; g < 4 && k0 + g * kGroup < kc; ++g) {
-      const std::uint8_t* block = at + (k0 / kGroup + g) * kBytes;
-      const float level = largest.zero() ? 0.f : std::nearbyint(half_at(block) * inverse);
-      offsets[g] = static_cast<std::uint16_t>((static_cast<int>(level) + kSuperLevels) * 16);
-      for (int i = 0; i < 16; ++i) {
-        u[g * kGroup + i] = block[2 + i] & 15;
-        u[g * kGroup + 16 + i] = static_cast<std::uint8_t>(block[2 + i] >> 4);
-      }
-    }
-    std::uint8_t* to = codes + (k0 / kSuperStep * kPanel + lane) * 64;
-    for (int i = 0; i < 64; ++i) to[i] = static_cast<std::uint8_t>(u[i] | u[64 + i] << 4);
-    std::memcpy(levels + (k0 / kSuperStep * kPanel + lane) * 8, offsets, 8);
+  for (std::int64_t g = 0; g < groups; ++g) largest.see(w.s[g]);
+  const float inverse = largest.inverse(kSuperLevels);
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const int level = inverse == 0.f ? 0 : static_cast<int>(std::nearbyint(w.s[g] * inverse));
+    to.table[g] = static_cast<std::uint16_t>(kSuperLevels + level);
   }
-  return largest.scaled(largest.value * (8.f / 127.f));
+  return largest.scaled(8.f / 127.f);
 }
 
-float pack_bytes(const std::uint8_t* at, std::int64_t kc, int lane, std::uint8_t* codes) {
-  constexpr std::int64_t kBytes = 34;
-  float w[kSuperK] = {};
+float affine_groups(const Weights& w, std::int64_t groups, Groups& to) {
   Largest largest;
-  for (std::int64_t g = 0; g < kc / kGroup; ++g)
-    for (std::int64_t i = 0; i < kGroup; ++i) {
-      // Exact: 11 bits times 8. An infinite or NaN scale shows even if codes are zero.
-      w[g * kGroup + i] =
-          half_at(at + g * kBytes) * static_cast<float>(static_cast<std::int8_t>(at[g * kBytes + 2 + i]));
-      largest.see(w[g * kGroup + i]);
-    }
-  const float inverse = largest.zero() ? 0.f : 127.f / largest.value;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    largest.see(w.m[g]);
+    largest.see(15.f * w.s[g] - w.m[g]);
+  }
+  // One less than 127: a table's entry, its level and the minimum are each rounded by at most a half.
+  const float levels = largest.inverse(126.f * 15.f), minima = largest.inverse(126.f);
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const int level = levels == 0.f ? 0 : static_cast<int>(std::nearbyint(w.s[g] * levels));
+    const int minimum = minima == 0.f ? 0 : static_cast<int>(std::nearbyint(w.m[g] * minima));
+    to.table[g] = static_cast<std::uint16_t>(kSuperAffineTables + kSuperAffine + level);
+    to.minimum[g] = static_cast<std::uint8_t>(minimum & 255);
+  }
+  return largest.scaled(1.f / 126.f);
+}
+
+float exponent_groups(const Weights& w, std::int64_t groups, Groups& to) {
+  Largest largest;
+  std::uint8_t most = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    largest.see(12.f * w.s[g]);
+    most = std::max(most, w.exponent[g]);
+  }
+  for (std::int64_t g = 0; g < groups; ++g)
+    to.table[g] = static_cast<std::uint16_t>(kSuperShiftTables +
+                                             (largest.finite ? std::min(most - w.exponent[g], kSuperShifts - 1) : 0));
+  return largest.scaled(1.f / 127.f);
+}
+
+/// One output of one super-block.
+float pack_nibbles(Scheme scheme, const Weights& w, std::int64_t kc, int lane, const SuperLayout& layout,
+                   std::uint8_t* block) {
+  const std::int64_t padded = super_padded(kc);
+  Groups groups;
+  std::fill(std::begin(groups.table), std::end(groups.table), std::uint16_t{kSuperLevels});
+  std::memset(groups.minimum, 0, sizeof groups.minimum);
+  const float scale = scheme == Scheme::kLevels   ? level_groups(w, kc / 32, groups)
+                      : scheme == Scheme::kAffine ? affine_groups(w, kc / 32, groups)
+                                                  : exponent_groups(w, kc / 32, groups);
+  for (std::int64_t k0 = 0; k0 < padded; k0 += kSuperStep) {
+    std::uint8_t u[kSuperStep] = {};
+    std::memcpy(u, w.u + k0, static_cast<std::size_t>(std::min(kSuperStep, kc - k0)));
+    std::uint16_t offsets[4];
+    for (int g = 0; g < 4; ++g) offsets[g] = static_cast<std::uint16_t>(groups.table[k0 / 32 + g] * 16);
+    const std::int64_t at = k0 / kSuperStep * kPanel + lane;
+    for (int i = 0; i < 64; ++i) block[at * 64 + i] = static_cast<std::uint8_t>(u[i] | u[64 + i] << 4);
+    std::memcpy(block + layout.code_bytes(padded) + at * 8, offsets, 8);
+    if (layout.minima) std::memcpy(block + layout.minima_offset(padded) + at * 4, groups.minimum + k0 / 32, 4);
+  }
+  return scale;
+}
+
+float pack_bytes(const PackedFormat& format, const Weights& w, std::int64_t kc, int lane, std::uint8_t* block) {
+  float v[kSuperK] = {};
+  Largest largest;
+  for (std::int64_t i = 0; i < kc; ++i) {
+    // An infinite or NaN scale shows even if codes are zero.
+    v[i] = w.s[i / format.group] * static_cast<float>(w.u[i] - format.zero);
+    largest.see(v[i]);
+  }
+  const float inverse = largest.inverse(127.f);
   for (std::int64_t k0 = 0; k0 < super_padded(kc); k0 += 64)
     for (std::int64_t i = 0; i < 64; ++i) {
-      const float code = largest.zero() ? 0.f : std::nearbyint(w[k0 + i] * inverse);
-      codes[(k0 / 64 * kPanel + lane) * 64 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
+      const float code = inverse == 0.f ? 0.f : std::nearbyint(v[k0 + i] * inverse);
+      block[(k0 / 64 * kPanel + lane) * 64 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
     }
-  return largest.scaled(largest.value / 127.f);
+  return largest.scaled(1.f) / 127.f;
 }
 
 }  // namespace
 
 constinit const SuperTables kSuperTables = make_tables();
 
-bool runs_super(TensorType type) { return type == TensorType::kQ4_0 || type == TensorType::kQ8_0; }
+bool runs_super(TensorType type) { return scheme_of(type) != Scheme::kNone; }
 
 SuperLayout super_layout(TensorType type, std::int64_t k) {
   SuperLayout layout;
-  layout.nibbles = type == TensorType::kQ4_0;
+  layout.nibbles = scheme_of(type) != Scheme::kBytes;
+  layout.minima = scheme_of(type) == Scheme::kAffine;
   layout.k = k;
   for (std::int64_t s = 0; s < super_blocks(k); ++s) layout.bytes += layout.block_bytes(super_block_k(k, s));
   return layout;
@@ -106,18 +235,20 @@ SuperLayout super_layout(TensorType type, std::int64_t k) {
 void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                       std::uint8_t* panel) {
   const SuperLayout layout = super_layout(type, k);
+  const PackedFormat& format = *packed_format(type);
+  const Scheme scheme = scheme_of(type);
   // Codes and a scale of zero bits give a finite product, which is not read.
   if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
-  const std::int64_t block_row = layout.nibbles ? 18 : 34;
+  Weights w;
   for (std::int64_t s = 0; s < super_blocks(k); ++s) {
-    const std::int64_t k0 = s * kSuperK, kc = k - k0 < kSuperK ? k - k0 : kSuperK, padded = super_block_k(k, s);
-    std::uint8_t* levels = panel + layout.code_bytes(padded);
+    const std::int64_t k0 = s * kSuperK, kc = std::min(kSuperK, k - k0), size = layout.block_bytes(super_block_k(k, s));
     for (int lane = 0; lane < count; ++lane) {
-      const std::uint8_t* at = rows + lane * row_bytes + k0 / kGroup * block_row;
-      const float scale = layout.nibbles ? pack_nibbles(at, kc, lane, panel, levels) : pack_bytes(at, kc, lane, panel);
-      std::memcpy(levels + layout.level_bytes(padded) + lane * 4, &scale, 4);
+      read_weights(format, rows + lane * row_bytes + k0 / format.block_elems * format.block_bytes, kc, w);
+      const float scale = layout.nibbles ? pack_nibbles(scheme, w, kc, lane, layout, panel)
+                                         : pack_bytes(format, w, kc, lane, panel);
+      std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
     }
-    panel += layout.block_bytes(padded);
+    panel += size;
   }
 }
 

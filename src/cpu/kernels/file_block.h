@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "numerics/tensor_type.h"
+
+namespace dllm::cpu {
+
+/// The longest block of the packed formats, that of K-quants.
+inline constexpr std::int64_t kFileBlockElems = 256;
+
+/// One block of a weight in the file, taken apart.
+struct FileBlock {
+  std::uint8_t codes[kFileBlockElems];  ///< u
+  std::uint8_t scale[16 * 2];           ///< per group: a half (2 bytes), an exponent or an integer (1 byte)
+  std::uint8_t min[8 * 2];
+  std::uint8_t super[2], super_min[2];  ///< K-quants: halves that the integers multiply
+};
+
+namespace file_block {
+
+inline void nibbles(const std::uint8_t* q, std::uint8_t* u) {
+  for (int i = 0; i < 16; ++i) u[i] = q[i] & 15;
+  for (int i = 0; i < 16; ++i) u[16 + i] = static_cast<std::uint8_t>(q[i] >> 4);
+}
+inline void fifth_bits(const std::uint8_t* mask, std::uint8_t* u) {
+  std::uint32_t word;
+  std::memcpy(&word, mask, 4);
+  for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(u[i] | (((word >> i) & 1u) << 4));
+}
+
+/// The eight 6-bit scales and minima of Q4_K and Q5_K, packed in 12 bytes: the first four whole, the upper bits of the
+/// last four in the two spare bits of the first.
+inline void k_scales(const std::uint8_t* b, FileBlock& out) {
+  std::memcpy(out.super, b, 2);
+  std::memcpy(out.super_min, b + 2, 2);
+  const std::uint8_t* q = b + 4;
+  for (int j = 0; j < 8; ++j) {
+    out.scale[j] = static_cast<std::uint8_t>(j < 4 ? q[j] & 63 : (q[j + 4] & 15) | ((q[j - 4] >> 6) << 4));
+    out.min[j] = static_cast<std::uint8_t>(j < 4 ? q[j + 4] & 63 : (q[j + 4] >> 4) | ((q[j] >> 6) << 4));
+  }
+}
+inline void k_nibbles(const std::uint8_t* q, std::uint8_t* u) {
+  for (int j = 0; j < 4; ++j, q += 32, u += 64) {
+    for (int i = 0; i < 32; ++i) u[i] = q[i] & 15;
+    for (int i = 0; i < 32; ++i) u[32 + i] = static_cast<std::uint8_t>(q[i] >> 4);
+  }
+}
+
+}  // namespace file_block
+
+/// `type` is one of packed_format()'s types of codes; what its blocks lack is not written. Inline, so that packing
+/// loops over constant lengths.
+inline void read_file_block(TensorType type, const std::uint8_t* b, FileBlock& out) {
+  using namespace file_block;
+  std::uint8_t* u = out.codes;
+  switch (type) {
+    case TensorType::kQ4_0:
+      std::memcpy(out.scale, b, 2);
+      return nibbles(b + 2, u);
+    case TensorType::kQ4_1:
+      std::memcpy(out.scale, b, 2);
+      std::memcpy(out.min, b + 2, 2);
+      return nibbles(b + 4, u);
+    case TensorType::kQ5_0:
+      std::memcpy(out.scale, b, 2);
+      nibbles(b + 6, u);
+      return fifth_bits(b + 2, u);
+    case TensorType::kQ5_1:
+      std::memcpy(out.scale, b, 2);
+      std::memcpy(out.min, b + 2, 2);
+      nibbles(b + 8, u);
+      return fifth_bits(b + 4, u);
+    case TensorType::kQ8_0:
+      std::memcpy(out.scale, b, 2);
+      for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(b[2 + i] ^ 0x80);
+      return;
+    case TensorType::kQ4_K:
+      k_scales(b, out);
+      return k_nibbles(b + 16, u);
+    case TensorType::kQ5_K:
+      k_scales(b, out);
+      k_nibbles(b + 48, u);
+      for (int j = 0; j < 8; ++j)
+        for (int i = 0; i < 32; ++i)
+          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
+      return;
+    case TensorType::kQ6_K: {
+      const std::uint8_t *low = b, *high = b + 128;
+      std::memcpy(out.scale, b + 192, 16);
+      std::memcpy(out.super, b + 208, 2);
+      for (int n = 0; n < 2; ++n, low += 64, high += 32, u += 128)
+        for (int i = 0; i < 32; ++i) {
+          u[i] = static_cast<std::uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
+          u[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | (((high[i] >> 2) & 3) << 4));
+          u[64 + i] = static_cast<std::uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
+          u[96 + i] = static_cast<std::uint8_t>((low[32 + i] >> 4) | ((high[i] >> 6) << 4));
+        }
+      return;
+    }
+    case TensorType::kMXFP4:
+      out.scale[0] = b[0];
+      return nibbles(b + 1, u);
+    default:
+      return;
+  }
+}
+
+}  // namespace dllm::cpu
