@@ -248,6 +248,7 @@ class TileChunk {
     for (std::int64_t group = first_; group < last_; ++group) {
       const std::int8_t *high = x.plane(args_.k, group, place.s, 0), *low = x.plane(args_.k, group, place.s, 1);
       const std::int8_t* const ahead = rows_ahead(place, group);
+      if (place.s + 1 == super_blocks(args_.k)) expect_output(group, n_ + place.panel * kPanel);
       TileSums& sums = own_.sums[group & 1];
       if (group > first_)
         tile_products<Between::kNothing>(layout_, unit, following, high, low, ahead, sums);
@@ -258,6 +259,17 @@ class TileChunk {
       if (group > first_) scale(group - 1);
     }
     scale(last_ - 1);
+  }
+
+  /// Brings the lines to which a group's outputs [n, n + 32) will be written into L2. (GCC removes calls of functions
+  /// that only prefetch.)
+  [[gnu::always_inline]] void expect_output(std::int64_t group, std::int64_t n) const {
+    const std::int64_t row = group * kSuperRows - args_.super_rows.first_row;
+    for (std::int64_t m = row < 0 ? 0 : row; m < row + kSuperRows && m < args_.rows; ++m) {
+      const float* const at = args_.out + m * args_.out_stride + (n - args_.out_origin);
+      __builtin_prefetch(at, 1, 2);
+      if (n + kPanel < n_end_) __builtin_prefetch(at + kPanel, 1, 2);
+    }
   }
 
   /// The share of this pair in the group's rows of the next super-block, or null if they need not be prefetched.
