@@ -20,9 +20,9 @@ struct ExpertGroup {
 
 /// The (row, expert) pairs of a step, sorted by expert, then by row.
 struct ExpertPairs {
-  std::vector<ExpertGroup> groups;   ///< of the experts that were chosen
-  std::vector<std::int32_t> row_of;  ///< by pair
-  std::vector<float> weight_of;      ///< by pair
+  std::vector<ExpertGroup> groups;       ///< of the experts that were chosen
+  std::vector<std::int32_t> row_of;      ///< by pair
+  std::vector<float> weight_of;          ///< by pair
   std::int64_t sixes = 0, sixteens = 0;  ///< groups
 
   std::int64_t count() const { return static_cast<std::int64_t>(row_of.size()); }

@@ -13,8 +13,9 @@
 namespace dllm::cpu {
 
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
-/// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in chunk order. Chunks and groups do not
-/// depend on the number of threads, and a row's result does not depend on the other rows, so neither changes a bit.
+/// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in
+/// chunk order. Chunks and groups do not depend on the number of threads, and a row's result does not depend on the
+/// other rows, so neither changes a bit.
 ///
 /// Memory: tiles 128 (512) KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens
 /// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.

@@ -266,7 +266,8 @@ TEST_P(Super, WeightsAreNearThoseOfTheFile) {
       const std::vector<float> out = run(type, weight, x, n, k);
       for (std::int64_t j = 0; j < n; ++j) {
         float peak = 0;
-        for (std::int64_t at = 0; at < k; ++at) peak = std::max(peak, std::fabs(w[static_cast<std::size_t>(j * k + at)]));
+        for (std::int64_t at = 0; at < k; ++at)
+          peak = std::max(peak, std::fabs(w[static_cast<std::size_t>(j * k + at)]));
         // A half of a step for the entry, for the level and for the minimum; the minimum may exceed every weight.
         const bool minima = type == TensorType::kQ4_1 || type == TensorType::kQ4_K;
         EXPECT_NEAR(out[static_cast<std::size_t>(j)], w[static_cast<std::size_t>(j * k + i)],

@@ -23,10 +23,15 @@ constexpr std::int64_t kChunkGroups = 16;            ///< groups of 16 rows of a
 constexpr std::int64_t kChunkPairs = kSuperPairs;    ///< pairs of panels of a chunk: 256 KiB of totals
 constexpr std::int64_t kResidentRows = 1024 * 1024;  ///< bytes of rows that stay in L2 next to weights and totals
 
+/// Decoded steps of 128 k are kept until no group needs them: those of a unit, and the first of the following one. With
+/// one group two are enough, and a smaller part of L1 is a quarter faster.
+constexpr int kSlots = kSuperK / kSuperStep + 1;
+constexpr std::int64_t kStepBytes = kSuperStep * kPanel;
+
 using TileSums = float[4][kTileWords];
 
 struct TileScratch {
-  std::uint8_t tiles[2][2][kPanel * kSuperK];              ///< of two units, alternating: by panel [k / 64][16][64 k]
+  std::uint8_t tiles[kSlots][2][kStepBytes];               ///< decoded steps, by panel: [k / 64][16 outputs][64 k]
   TileSums sums[2];                                        ///< of two groups, alternating; the bits of integers
   float totals[kChunkPairs][kChunkGroups][2][kTileWords];  ///< [16 outputs][16 rows]
 };
@@ -51,10 +56,18 @@ inline void tile_barrier() { asm volatile("" ::: "memory"); }
 struct TileUnit {
   const std::uint8_t* block[2];  ///< as stored
   std::int64_t kc;
-  std::int64_t next;          ///< from `block` to the data needed after it, to be prefetched
-  std::uint8_t (*tiles)[kPanel * kSuperK];  ///< where its nibbles are decoded
+  std::int64_t next;  ///< from `block` to the data needed after it, to be prefetched
+  std::uint8_t (*tiles)[2][kStepBytes];
+  int slot, slots;  ///< of its first decoded step; how many are used in turn
 
-  const std::uint8_t* weights(const SuperLayout& layout, int p) const { return layout.nibbles ? tiles[p] : block[p]; }
+  std::uint8_t* decoded(std::int64_t step, int p) const {
+    // Fewer than twice `slots`: a subtraction instead of a division.
+    const std::int64_t at = slot + (slots == 2 ? step & 1 : step);
+    return tiles[at < slots ? at : at - slots][p];
+  }
+  const std::uint8_t* weights(const SuperLayout& layout, std::int64_t step, int p) const {
+    return layout.nibbles ? decoded(step, p) : block[p] + step * kStepBytes;
+  }
   const float* scales(const SuperLayout& layout, int p) const {
     return reinterpret_cast<const float*>(block[p] + layout.block_bytes(kc) - 64);
   }
@@ -66,7 +79,7 @@ inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int 
   const std::uint8_t* codes = unit.block[p] + step * kPanel * 64;
   const std::uint8_t* levels = unit.block[p] + layout.code_bytes(unit.kc) + step * kPanel * 8;
   const std::uint8_t* minima = unit.block[p] + layout.minima_offset(unit.kc) + step * kPanel * 4;
-  std::uint8_t* to = unit.tiles[p] + 2 * step * kTileBytes;
+  std::uint8_t* to = unit.decoded(step, p);
 #pragma GCC unroll 4
   for (int n = first; n < first + 4; ++n) {
     std::uint16_t offsets[4];
@@ -102,16 +115,16 @@ inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  const std::uint8_t *a = unit.weights(layout, 0), *b = unit.weights(layout, 1);
-  for (std::int64_t k = 0; k < unit.kc; k += kSuperStep) {
-    const bool within = k + kSuperStep < unit.kc;
-    const TileUnit* const decoded = within ? &unit : following;
-    const std::int64_t step = within ? k / kSuperStep + 1 : 0;
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t at = (k + 64 * half) * kPanel;
+  const std::int64_t steps = unit.kc / kSuperStep;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const TileUnit* const decoded = step + 1 < steps ? &unit : following;
+    const std::int64_t decoded_step = step + 1 < steps ? step + 1 : 0;
+    const std::uint8_t *a = unit.weights(layout, step, 0), *b = unit.weights(layout, step, 1);
+    for (int half = 0; half < 2; ++half, a += kTileBytes, b += kTileBytes) {
+      const std::int64_t at = (step * kSuperStep + 64 * half) * kPanel;
       const auto between = [&](int quarter) {
         if constexpr (kBetween == Between::kDecode)
-          if (decoded != nullptr) decode_outputs(layout, *decoded, half, step, 4 * quarter);
+          if (decoded != nullptr) decode_outputs(layout, *decoded, half, decoded_step, 4 * quarter);
         if constexpr (kBetween == Between::kFetch)
 #pragma GCC unroll 8
           for (int line = 0; line < 8; ++line)
@@ -119,14 +132,14 @@ inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const
         if (ahead != nullptr) __builtin_prefetch(ahead, 0, 2), ahead += 64;
       };
       tile_barrier();
-      _tile_loadd(4, a + at, 64);
+      _tile_loadd(4, a, 64);
       _tile_loadd(6, high + at, 64);
       _tile_dpbssd(0, 4, 6);
       between(0);
       _tile_loadd(7, low + at, 64);
       _tile_dpbssd(1, 4, 7);
       between(1);
-      _tile_loadd(5, b + at, 64);
+      _tile_loadd(5, b, 64);
       _tile_dpbssd(2, 5, 6);
       between(2);
       _tile_dpbssd(3, 5, 7);
@@ -191,10 +204,10 @@ class TileChunk {
     if (layout_.nibbles)
       for (int p = 0; p < 2; ++p)
         for (int n = 0; n < kPanel; n += 4) decode_outputs(layout_, unit, p, 0, n);
-    for (int parity = 1;; parity ^= 1) {
+    for (;;) {
       Place next = place;
       const bool more = advance(next);
-      const TileUnit following = more ? unit_at(next, parity) : TileUnit{};
+      const TileUnit following = more ? unit_at(next, slot_after(unit)) : TileUnit{};
       multiply(unit, place, more ? &following : nullptr);
       if (!more) break;
       unit = following, place = next;
@@ -223,10 +236,16 @@ class TileChunk {
     return ++place.s < super_blocks(args_.k);
   }
 
-  TileUnit unit_at(const Place& place, int parity) const {
+  static int slot_after(const TileUnit& unit) {
+    return static_cast<int>((unit.slot + unit.kc / kSuperStep) % unit.slots);
+  }
+
+  TileUnit unit_at(const Place& place, int slot) const {
     TileUnit unit = {};
     unit.kc = super_block_k(args_.k, place.s);
-    unit.tiles = own_.tiles[parity];
+    unit.tiles = own_.tiles;
+    unit.slot = slot;
+    unit.slots = last_ - first_ == 1 ? 2 : kSlots;
     for (int p = 0; p < 2; ++p) {
       // With an odd number of panels the last is used twice.
       const std::int64_t own_panel = place.panel + p < count_ ? place.panel + p : place.panel;

@@ -58,8 +58,7 @@ constexpr SuperTables make_tables() {
   for (int level = -kSuperAffine; level <= kSuperAffine; ++level)
     fill(kSuperAffineTables + kSuperAffine + level, [=](int code) { return rounded_quotient(level * code, 15); });
   for (int shift = 0; shift < kSuperShifts; ++shift)
-    fill(kSuperShiftTables + shift,
-         [=](int code) { return rounded_quotient(kDoubledE2M1[code] * 127, 12 << shift); });
+    fill(kSuperShiftTables + shift, [=](int code) { return rounded_quotient(kDoubledE2M1[code] * 127, 12 << shift); });
   return tables;
 }
 
@@ -244,8 +243,8 @@ void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t ro
     const std::int64_t k0 = s * kSuperK, kc = std::min(kSuperK, k - k0), size = layout.block_bytes(super_block_k(k, s));
     for (int lane = 0; lane < count; ++lane) {
       read_weights(format, rows + lane * row_bytes + k0 / format.block_elems * format.block_bytes, kc, w);
-      const float scale = layout.nibbles ? pack_nibbles(scheme, w, kc, lane, layout, panel)
-                                         : pack_bytes(format, w, kc, lane, panel);
+      const float scale =
+          layout.nibbles ? pack_nibbles(scheme, w, kc, lane, layout, panel) : pack_bytes(format, w, kc, lane, panel);
       std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
     }
     panel += size;
