@@ -261,17 +261,14 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
 template <bool kMinima>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
                            const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(tables);
+  const auto entries = [&](int group, uint8x16_t codes16) {
+    const uint8x16_t table = vld1q_u8(reinterpret_cast<const std::uint8_t*>(tables) + offsets[group]);
+    return vsubq_u8(vqtbl1q_u8(table, codes16), vdupq_n_u8(kMinima ? minima[group] : 0));
+  };
   for (int i = 0; i < 4; ++i) {
     const uint8x16_t both = vld1q_u8(codes + 16 * i);
-    uint8x16_t w0 = vqtbl1q_u8(vld1q_u8(bytes + offsets[i / 2]), vandq_u8(both, vdupq_n_u8(15)));
-    uint8x16_t w1 = vqtbl1q_u8(vld1q_u8(bytes + offsets[2 + i / 2]), vshrq_n_u8(both, 4));
-    if constexpr (kMinima) {
-      w0 = vsubq_u8(w0, vdupq_n_u8(minima[i / 2]));
-      w1 = vsubq_u8(w1, vdupq_n_u8(minima[2 + i / 2]));
-    }
-    vst1q_u8(low + 16 * i, w0);
-    vst1q_u8(high + 16 * i, w1);
+    vst1q_u8(low + 16 * i, entries(i / 2, vandq_u8(both, vdupq_n_u8(15))));
+    vst1q_u8(high + 16 * i, entries(2 + i / 2, vshrq_n_u8(both, 4)));
   }
 }
 
