@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// AArch64 with the dot-product extension (Armv8.2-A and later phones, Graviton2, Apple M1); a vector of 16 lanes is
-// four registers.
-
+// AArch64 with the dot-product extension (Armv8.2-A, Graviton2, Apple M1); a vector of 16 lanes is four registers.
 #define DLLM_PANEL_TILES  // panels-inl.h
 
 namespace dllm::cpu::DLLM_ISA {
