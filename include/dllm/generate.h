@@ -56,7 +56,9 @@ struct VirtualParts {
   double dispatch = 0;                       ///< of operators by the host
   double staging = 0;                        ///< waiting for mappings
   double host = 0;                           ///< work of the host's processor
-  double seconds() const { return array + vector + memory + dispatch + staging + host; }
+  double contention = 0;                     ///< lost to the second path's use of memory
+  double refresh = 0;                        ///< waiting for the second path
+  double seconds() const { return array + vector + memory + dispatch + staging + host + contention + refresh; }
 };
 
 /// Joules by consumer; they sum to joules().
@@ -74,10 +76,17 @@ struct VirtualStep {
   VirtualEnergy energy;
 };
 
+/// A pass of the second path on the device's host (`--refresh-path second`), at the same time as passes of the device.
+struct VirtualRefresh {
+  std::int32_t rows = 0, scored = 0, keys = 0;
+  double start_seconds = 0, end_seconds = 0;  ///< since the answer began
+};
+
 /// An answer in the virtual time of a simulated device.
 struct VirtualTime {
   std::string device;
   std::vector<VirtualStep> steps;  ///< one per forward pass
+  std::vector<VirtualRefresh> refreshes;
   double prompt_seconds = 0;       ///< of the first pass, which computes the prompt
   double first_block_seconds = 0;  ///< until the first block of the answer was decided
   VirtualParts parts;              ///< of all steps

@@ -182,6 +182,33 @@ class NpuCompile(CliCase):
         self.assertEqual(host["ids"], result["ids"])
         self.assertEqual(host["virtual_time"]["ms"], host["virtual_time"]["parts_ms"]["host"])
 
+    def test_second_path_in_virtual_time(self):
+        """Refreshes run on the host meanwhile; the passes with what they lose are still the whole time."""
+        trace = self.dir / "second.json"
+        result = json.loads(self.ok(
+            "run", "-n", 64, "--block-length", 8, "--backend", "npu", "--device", "mobile-sm8750", "--algorithm",
+            "revision", "--cache", "dual", "--visible-threshold", 0.3, "--stable-threshold", 2, "--refresh-path",
+            "second", "--perfetto", trace, "-o", "json",
+            "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?").stdout)
+        time = result["virtual_time"]
+        self.assertAlmostEqual(sum(step["ms"] for step in time["steps"]), time["ms"])
+        self.assertAlmostEqual(sum(time["parts_ms"].values()), time["ms"])
+        self.assertAlmostEqual(sum(time["parts_joules"].values()), time["joules"])
+        self.assertGreaterEqual(len(time["refreshes"]), 2)
+        events = json.loads(trace.read_text())["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        tracks = {}
+        for event in events:
+            if event["ph"] == "X":
+                tracks.setdefault(names[event["tid"]], []).append(event)
+        self.assertEqual(len(tracks["refresh on the host"]), len(time["refreshes"]))
+        self.assertAlmostEqual(sum(e["dur"] for e in tracks["passes"]) * 1e-3, time["ms"])
+        parts = [e["dur"] for name, track in tracks.items() if name not in ("passes", "refresh on the host")
+                 for e in track]
+        self.assertAlmostEqual(sum(parts) * 1e-3, time["ms"])
+        self.assertLessEqual(max(e["ts"] + e["dur"] for e in tracks["refresh on the host"]) * 1e-3,
+                             time["ms"] + 1e-9)
+
     def test_experiments_write_their_figures(self):
         out = self.dir / "figures"
         self.ok("experiment", "memory-boundary", "--out", out)

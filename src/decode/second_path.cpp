@@ -24,7 +24,9 @@ OptionRows<SecondPathOptions> second_path_rows() {
 
 // The pass writes to the side buffer, whose owner may be destroyed next.
 SecondPath::~SecondPath() {
-  if (running_.valid()) running_.wait();
+  if (!running_.valid()) return;
+  config_.runner->drop(*config_.cache);
+  running_.wait();
 }
 
 void SecondPath::snapshot(const KvCache& main) {
@@ -59,6 +61,7 @@ bool SecondPath::due(std::int64_t now) const {
 }
 
 Expected<SecondPath::Result> SecondPath::collect(const Canvas& canvas, KvCache& main) {
+  config_.runner->wait_for(*config_.cache);
   DLLM_TRY(std::vector<Scores> scores, running_.get());
   Result result{launched_, std::move(scores.front()), {}};
   std::vector<Position> rows;

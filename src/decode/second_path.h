@@ -18,6 +18,10 @@ class PassRunner {
   virtual ~PassRunner() = default;
   /// Starts a pass. Until the future is ready, nothing else may use the step's cache. Scores as for Backend::forward().
   virtual std::future<Expected<std::vector<Scores>>> start(SequenceStep step) = 0;
+  /// Called before the future of the pass that uses this cache is waited for, and before it is given up. For runners
+  /// whose passes end when a simulated clock says so.
+  virtual void wait_for(const KvCache& cache) { (void)cache; }
+  virtual void drop(const KvCache& cache) { (void)cache; }
   /// Copies K/V rows that `from` holds, with the tokens they were computed from, as a pass that writes them would. Both
   /// caches belong to this runner's kind of backend and have the same capacity.
   virtual void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) = 0;

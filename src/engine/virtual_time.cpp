@@ -7,7 +7,9 @@
 namespace dllm {
 namespace {
 
-VirtualParts parts_of(const npu::StepTime& t) { return {t.array, t.vector, t.memory, t.dispatch, t.staging, t.host}; }
+VirtualParts parts_of(const npu::StepTime& t) {
+  return {t.array, t.vector, t.memory, t.dispatch, t.staging, t.host, t.contention, t.refresh};
+}
 
 VirtualEnergy energy_of(const npu::StepTime& t) {
   const npu::StepTime::Energy& e = t.energy;
@@ -23,6 +25,9 @@ VirtualTime virtual_time(const RunningBackend& running, const Generation& answer
   for (const npu::TimedStep& step : clock.steps())
     time.steps.push_back({static_cast<std::int32_t>(step.work.rows), static_cast<std::int32_t>(step.work.scored),
                           static_cast<std::int32_t>(step.work.keys), parts_of(step.time), energy_of(step.time)});
+  for (const npu::TimedRefresh& one : clock.refreshes())
+    time.refreshes.push_back({static_cast<std::int32_t>(one.work.rows), static_cast<std::int32_t>(one.work.scored),
+                              static_cast<std::int32_t>(one.work.keys), one.start, one.end});
   time.parts = parts_of(clock.sum());
   time.energy = energy_of(clock.sum());
   time.prompt_seconds = clock.sum(1).seconds();

@@ -78,6 +78,96 @@ TEST(VirtualTime, LatencyOfTheDevice) {
   EXPECT_TRUE(generation->virtual_time);
 }
 
+GenerateOptions second_path(const std::string& merge) {
+  GenerateOptions options;
+  options.length = 64;
+  options.block_length = 8;
+  options.decoder.name = "revision";
+  options.cache.name = "dual";
+  options.decoder.options["visible_threshold"] = 0.3;
+  options.decoder.options["stable_threshold"] = 2;  // nothing ever becomes stable, so there is always work
+  options.decoder.options["refresh_path"] = "second";
+  options.decoder.options["refresh_merge"] = merge;
+  return options;
+}
+
+constexpr const char* kPens = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?";
+
+/// Refreshes run on the host while the device runs passes: the sum of both is the same in every run, and what the
+/// passes lose to them is their parts.
+TEST(VirtualTime, SecondPathOnTheHost) {
+  const LanguageModel model = on_device("mobile-sm8750", "");
+  for (const char* merge : {"fixed", "ready"}) {
+    const auto first = model.generate(kPens, second_path(merge)), again = model.generate(kPens, second_path(merge));
+    ASSERT_TRUE(first) << first.error().message();
+    ASSERT_TRUE(again);
+    ASSERT_TRUE(first->virtual_time && again->virtual_time);
+    const VirtualTime& time = *first->virtual_time;
+    EXPECT_GE(first->stats.second_passes, 2);
+    EXPECT_GE(time.refreshes.size(), static_cast<std::size_t>(first->stats.second_passes));
+    EXPECT_EQ(time.steps.size(), static_cast<std::size_t>(first->stats.nfe));
+    double seconds = 0, joules = 0, refreshing = 0, last = 0;
+    for (const VirtualStep& step : time.steps) seconds += step.parts.seconds(), joules += step.energy.joules();
+    for (const VirtualRefresh& one : time.refreshes) {
+      EXPECT_GT(one.rows, 0);
+      EXPECT_LE(one.rows, 9);
+      EXPECT_GE(one.start_seconds, last);  // one after the other
+      EXPECT_GT(one.end_seconds, one.start_seconds);
+      EXPECT_LE(one.end_seconds, seconds * (1 + 1e-12));
+      last = one.end_seconds;
+      refreshing += one.end_seconds - one.start_seconds;
+    }
+    EXPECT_NEAR(time.parts.seconds(), seconds, 1e-12);
+    EXPECT_NEAR(time.energy.joules(), joules, 1e-12);
+    EXPECT_GT(refreshing, time.parts.refresh);  // some of it while passes ran
+    EXPECT_EQ(again->ids, first->ids);
+    EXPECT_EQ(again->virtual_time->parts.seconds(), time.parts.seconds());
+    EXPECT_EQ(again->virtual_time->energy.joules(), time.energy.joules());
+    if (std::string(merge) == "ready") {
+      EXPECT_EQ(time.parts.refresh, 0);
+    }
+  }
+}
+
+/// A slow host: a fixed delay waits for it, merging when ready does not, and the tokens of a fixed delay do not depend
+/// on its speed.
+TEST(VirtualTime, ASlowSecondPath) {
+  const LanguageModel fast = on_device("mobile-sm8750", ""),
+                      slow = on_device("mobile-sm8750", "", {"host.int8_gops=0.02", "host.f32_gflops=0.02"});
+  const auto quick = fast.generate(kPens, second_path("fixed")), waits = slow.generate(kPens, second_path("fixed")),
+             goes_on = slow.generate(kPens, second_path("ready"));
+  ASSERT_TRUE(quick && waits && goes_on);
+  EXPECT_EQ(waits->ids, quick->ids);
+  EXPECT_EQ(waits->stats.second_passes, quick->stats.second_passes);
+  EXPECT_GT(waits->virtual_time->parts.refresh, 10 * quick->virtual_time->parts.refresh);
+  EXPECT_LT(goes_on->stats.second_passes, waits->stats.second_passes);
+  EXPECT_LT(goes_on->virtual_time->parts.seconds(), waits->virtual_time->parts.seconds());
+}
+
+/// With a delay of 0 nothing runs meanwhile.
+TEST(VirtualTime, SecondPathWithoutDelay) {
+  GenerateOptions options = second_path("fixed");
+  options.decoder.options["merge_delay"] = 0;
+  const auto answer = on_device("mobile-sm8750", "").generate(kPens, options);
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_GT(answer->stats.second_passes, 0);
+  EXPECT_EQ(answer->virtual_time->parts.contention, 0);
+  double refreshing = 0;
+  for (const VirtualRefresh& one : answer->virtual_time->refreshes) refreshing += one.end_seconds - one.start_seconds;
+  EXPECT_NEAR(answer->virtual_time->parts.refresh, refreshing, 1e-12);
+}
+
+TEST(VirtualTime, SecondPathNeedsAHost) {
+  const auto answer = on_device("mobile-v79", "").generate(kPens, second_path("fixed"));
+  ASSERT_FALSE(answer);
+  EXPECT_NE(answer.error().what.find("no host processor"), std::string::npos);
+  GenerateOptions options = second_path("fixed");
+  options.decoder.options["refresh_threads"] = 2;
+  const auto threads = on_device("mobile-sm8750", "").generate(kPens, options);
+  ASSERT_FALSE(threads);
+  EXPECT_EQ(threads.error().where, "--refresh-threads");
+}
+
 TEST(VirtualTime, FlagsOfADeviceNeedOne) {
   LoadOptions load;
   load.npu_paging = true;

@@ -117,8 +117,9 @@ std::string virtual_line(const Generation& generation) {
 
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {
   const auto parts = [](const VirtualParts& p) -> nlohmann::ordered_json {
-    return {{"array", p.array * 1e3},       {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
-            {"dispatch", p.dispatch * 1e3}, {"staging", p.staging * 1e3}, {"host", p.host * 1e3}};
+    return {{"array", p.array * 1e3},           {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
+            {"dispatch", p.dispatch * 1e3},     {"staging", p.staging * 1e3}, {"host", p.host * 1e3},
+            {"contention", p.contention * 1e3}, {"refresh", p.refresh * 1e3}};
   };
   const auto energy = [](const VirtualEnergy& e) -> nlohmann::ordered_json {
     return {{"compute", e.compute},
@@ -135,6 +136,13 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
                      {"ms", step.parts.seconds() * 1e3},
                      {"joules", step.energy.joules()},
                      {"parts_ms", parts(step.parts)}});
+  nlohmann::ordered_json refreshes = nlohmann::ordered_json::array();
+  for (const VirtualRefresh& one : time.refreshes)
+    refreshes.push_back({{"rows", one.rows},
+                         {"scored", one.scored},
+                         {"keys", one.keys},
+                         {"start_ms", one.start_seconds * 1e3},
+                         {"end_ms", one.end_seconds * 1e3}});
   return {{"device", time.device},
           {"ms", time.parts.seconds() * 1e3},
           {"joules", time.energy.joules()},
@@ -143,7 +151,8 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
           {"tokens_per_second", ratio(answer_tokens, time.parts.seconds())},
           {"parts_ms", parts(time.parts)},
           {"parts_joules", energy(time.energy)},
-          {"steps", steps}};
+          {"steps", steps},
+          {"refreshes", refreshes}};
 }
 
 }  // namespace dllm::app

@@ -13,8 +13,14 @@ namespace {
 using TraceJson = nlohmann::ordered_json;
 
 std::vector<std::pair<const char*, double>> named_parts(const VirtualParts& p) {
-  return {{"host", p.host},     {"dispatch", p.dispatch}, {"staging", p.staging},
-          {"memory", p.memory}, {"vector", p.vector},     {"array", p.array}};
+  return {{"host", p.host},
+          {"dispatch", p.dispatch},
+          {"staging", p.staging},
+          {"memory", p.memory},
+          {"vector", p.vector},
+          {"array", p.array},
+          {"contention", p.contention},
+          {"waiting for the refresh", p.refresh}};
 }
 
 TraceJson track_name(std::size_t track, const std::string& name) {
@@ -34,6 +40,11 @@ TraceJson virtual_trace(const VirtualTime& time) {
   events.push_back(track_name(0, "passes"));
   const auto tracks = named_parts({});
   for (std::size_t i = 0; i < tracks.size(); ++i) events.push_back(track_name(i + 1, tracks[i].first));
+  const std::size_t refreshing = tracks.size() + 1;
+  if (!time.refreshes.empty()) events.push_back(track_name(refreshing, "refresh on the host"));
+  for (const VirtualRefresh& one : time.refreshes)
+    events.push_back(slice_of(refreshing, "refresh", one.start_seconds, one.end_seconds - one.start_seconds,
+                              {{"rows", one.rows}, {"scored", one.scored}, {"keys", one.keys}}));
   double now = 0;
   for (std::size_t s = 0; s < time.steps.size(); ++s) {
     const VirtualStep& step = time.steps[s];

@@ -16,12 +16,12 @@ namespace {
 std::string setting(const Lab& lab) {
   return fmt::format(
       "Steps of {} in the phones' formats. Which rows run in which pass comes from {}, which answers the first prompts "
-      "of "
-      "{} with exactly so many tokens in blocks of 32; means over the answers, prompt included. Prefix: one token per "
-      "pass and a prefix cache, every row reaches the LM head. Speculative: threshold 0.7 and a lookahead at 4 masks, "
-      "widened by the device's stairs, dual cache. Sparse refresh: thresholds 0.7 and 0.9, 8 visible tokens scored "
-      "again "
-      "per pass, in the same pass. Autoregressive: the same shape, one row per pass.",
+      "of {} with exactly so many tokens in blocks of 32; means over the answers, prompt included. Prefix: one token "
+      "per pass and a prefix cache, every row reaches the LM head. Speculative: threshold 0.9 and a lookahead at 4 "
+      "masks, widened by the device's stairs, dual cache. Staged states: tokens are shown from 0.7 and final from 0.9. "
+      "Sparse refresh: 8 visible tokens before the window are scored again per pass, on the host's processor while the "
+      "device runs the pass, merged one step later; at the end up to two passes score those that are left. "
+      "Autoregressive: the same shape, one row per pass.",
       lab.shape_name(), lab.model_path(), lab.items_path());
 }
 
@@ -41,13 +41,13 @@ Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device,
   return lab.time(device, passes, {.processor = processor});
 }
 
-/// Of 128 tokens, by the three ways to decode them.
+/// Passes of 128 tokens on the device, by the ways to decode them.
 Expected<std::vector<double>> mean_passes(Lab& lab) {
   std::vector<double> means;
-  for (const char* decoding : {"prefix", "speculative", "refresh"}) {
+  for (const char* decoding : {"prefix", "speculative", "states", "refresh", "folded"}) {
     DLLM_TRY(const auto* const all, lab.passes(decoding, 128));
     double count = 0;
-    for (const Lab::Passes& one : *all) count += static_cast<double>(one.size());
+    for (const Lab::Passes& one : *all) count += Lab::count(one);
     means.push_back(count / static_cast<double>(all->size()));
   }
   return means;
@@ -63,6 +63,64 @@ void add_modes(Figure& figure) {
        {"autoregressive host s", "autoregressive NPU s", "x host", "x autoregressive host", "x autoregressive NPU"})
     figure.columns.emplace_back(more);
 }
+
+/// One answer length on one phone.
+struct LatencyRow {
+  std::string phone;
+  std::int32_t tokens = 0;
+  std::vector<double> seconds;         ///< by mode; 0: a mapping fails
+  npu::StepTime whole;                 ///< of the last mode
+  double over_host = 0, over_npu = 0;  ///< of it, over autoregression
+};
+
+/// What answer-latency says in words.
+class LatencySummary {
+ public:
+  void add(const LatencyRow& row) {
+    const std::vector<double>& s = row.seconds;
+    for (std::size_t m = 2; m <= kSkipping; ++m)
+      if (s[m - 1] > 0 && s[m] > s[m - 1])
+        worse_ += fmt::format("{}'{}' in {} tokens on {}", worse_.empty() ? "" : ", ", answer_modes()[m].name,
+                              row.tokens, row.phone);
+    if (row.tokens != 128) return;
+    const double full = s.back();
+    least_ = std::min(least_, s.front() / full);
+    most_ = std::max(most_, s.front() / full);
+    saved_ = std::max(saved_, 1 - s[kSkipping] / s[kSkipping - 1]);
+    least_cost_ = std::min(least_cost_, full / s[kSkipping] - 1);
+    cost_ = std::max(cost_, full / s[kSkipping] - 1);
+    waiting_ = std::max(waiting_, (row.whole.refresh + row.whole.contention) / full);
+    if (row.phone == "mobile-sm8750") over_host_ = row.over_host, over_npu_ = row.over_npu;
+  }
+
+  std::string text(const std::vector<double>& passes) const {
+    return fmt::format(
+        "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (asked: at least 17 everywhere, 42 on the "
+        "best). On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the NPU "
+        "(asked: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes of the device: "
+        "{:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with staged states, {:.1f} with sparse refresh on "
+        "the "
+        "host ({:.1f} if it is part of the device's passes). Skipped logits save at most {:.1f} % of an answer; sparse "
+        "refresh costs {:.1f} to {:.1f} %. Waiting for the host and sharing the memory with it are at most {:.1f} % of "
+        "an answer, the rest of this cost is passes. answer-sensitivity shows which parameters decide. A dash is an "
+        "answer that fails because a mapping does.",
+        least_, most_, over_host_, over_npu_,
+        worse_.empty() ? "saves time or costs none, in answers of all lengths on all phones"
+                       : "saves time, except " + worse_,
+        passes[0], passes[1], passes[2], passes[3], passes[4], 100 * saved_, 100 * least_cost_, 100 * cost_,
+        100 * waiting_);
+  }
+
+ private:
+  static constexpr std::size_t kSkipping = 5;  ///< index of the mode
+
+  double least_ = 1e9, most_ = 0;
+  double saved_ = 0;                       ///< share of an answer, by skipping logits
+  double least_cost_ = 1e9, cost_ = -1e9;  ///< of the refresh, as a share
+  double waiting_ = 0;                     ///< share of the whole, for refreshes and their traffic
+  double over_host_ = 0, over_npu_ = 0;
+  std::string worse_;  ///< techniques that cost time, up to the skipping of logits
+};
 
 /// How far figures of several triggers lie apart.
 struct TriggerSpread {
@@ -115,48 +173,35 @@ Expected<Figure> answer_latency(Lab& lab) {
                 .y_name = "seconds",
                 .log_y = true};
   add_modes(figure);
-  double least = 1e9, most = 0;
-  double saved = 0;  ///< share of an answer, by skipping logits
-  constexpr std::size_t kSkipping = 4;
-  std::pair<double, double> over_ar;
+  LatencySummary summary;
   for (const char* name : kPhones) {
     DLLM_TRY(const npu::Device device, npu::load_device(name));
     figure.series.push_back({name, {}});
     for (const std::int32_t tokens : {32, 64, 128}) {
       std::vector<nlohmann::ordered_json> row = {name, tokens};
-      std::vector<double> seconds;
+      LatencyRow latency{name, tokens, {}, {}, 0, 0};
       for (std::size_t m = 0; m < answer_modes().size(); ++m) {
         DLLM_TRY(const auto time, mode_time(lab, device, answer_modes()[m], tokens));
         row.emplace_back();
-        seconds.push_back(time ? time->seconds() : 0);
+        latency.seconds.push_back(time ? time->seconds() : 0);
         if (!time) continue;
-        row.back() = seconds.back();
-        if (tokens == 128) figure.series.back().points.emplace_back(static_cast<double>(m), seconds.back());
+        latency.whole = *time;
+        row.back() = time->seconds();
+        if (tokens == 128) figure.series.back().points.emplace_back(static_cast<double>(m), time->seconds());
       }
       DLLM_TRY(const npu::StepTime host, autoregressive_time(lab, device, tokens, npu::StepProcessor::kHost));
       DLLM_TRY(const npu::StepTime npu, autoregressive_time(lab, device, tokens, npu::StepProcessor::kDevice));
-      const double full = seconds.back();
+      const double full = latency.seconds.back();
+      latency.over_host = host.seconds() / full, latency.over_npu = npu.seconds() / full;
       for (const double value :
-           {host.seconds(), npu.seconds(), seconds.front() / full, host.seconds() / full, npu.seconds() / full})
+           {host.seconds(), npu.seconds(), latency.seconds.front() / full, latency.over_host, latency.over_npu})
         row.emplace_back(value);
       figure.rows.push_back(std::move(row));
-      if (tokens != 128) continue;
-      least = std::min(least, seconds.front() / full);
-      most = std::max(most, seconds.front() / full);
-      saved = std::max(saved, 1 - seconds[kSkipping] / seconds[kSkipping - 1]);
-      if (std::string(name) == "mobile-sm8750") over_ar = {host.seconds() / full, npu.seconds() / full};
+      summary.add(latency);
     }
   }
   DLLM_TRY(const std::vector<double> passes, mean_passes(lab));
-  figure.verdict = fmt::format(
-      "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (asked: at least 17 everywhere, 42 on the "
-      "best). "
-      "On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the NPU (asked: "
-      "3.9, "
-      "without saying where). Passes: {:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with sparse refresh, "
-      "whose thresholds are higher. Skipped logits save at most {:.1f} % of an answer. answer-sensitivity shows which "
-      "parameters decide. A dash is an answer that fails because a mapping does.",
-      least, most, over_ar.first, over_ar.second, passes[0], passes[1], passes[2], 100 * saved);
+  figure.verdict = summary.text(passes);
   return figure;
 }
 
@@ -183,8 +228,8 @@ Expected<Figure> lookahead_trigger(Lab& lab) {
       DLLM_TRY(const npu::StepTime time, lab.time(device, *all, {}));
       double passes = 0, rows = 0;
       for (const Lab::Passes& one : *all) {
-        passes += static_cast<double>(one.size());
-        for (const npu::StepWork& step : one) rows += static_cast<double>(step.rows);
+        passes += Lab::count(one);
+        for (const PassEvent& event : one) rows += static_cast<double>(event.work.rows);
       }
       const auto count = static_cast<double>(all->size());
       for (const double value : {passes / count, rows / count, time.seconds()}) row.emplace_back(value);

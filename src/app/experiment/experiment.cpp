@@ -30,7 +30,7 @@ std::string comparison(const std::vector<Figure>& figures, const std::string& co
     text += fmt::format("| [{}]({}.md) | {} | {} |\n", figure.title, figure.name, figure.claim, figure.verdict);
   text +=
       "\nNot made here: the power of a real phone (cannot be: no phone), accuracy of the published checkpoints (cannot "
-      "be: no\nweights), Dream on one device and sparse refresh on the host in parallel (not yet).\n";
+      "be: no\nweights), Dream on one device (not yet).\n";
   return text;
 }
 
@@ -111,7 +111,7 @@ const std::vector<Experiment>& experiments() {
       {"gemm-stairs", "one product by its rows, and in sparse groups", gemm_stairs},
       {"weight-budget", "waiting for weights as the address window shrinks", weight_budget},
       {"memory-boundary", "large steps with and without the memory runtime", memory_boundary},
-      {"answer-latency", "32, 64 and 128 tokens on three phones in six modes", answer_latency},
+      {"answer-latency", "32, 64 and 128 tokens on three phones in seven modes", answer_latency},
       {"lookahead-trigger", "128 tokens by the masks left at which drafts begin", lookahead_trigger},
       {"answer-energy", "joules of 128 tokens in the same modes", answer_energy},
       {"answer-sensitivity", "which parameter decides the ratios", answer_sensitivity}};

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "cpu/cpu_backend.h"
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "eval/eval_set.h"
+#include "npu/answers/host_cpu.h"
 #include "npu/answers/timed_backend.h"
 #include "npu/device/device.h"
 
@@ -24,29 +26,56 @@ class NotedBackend final : public Backend {
   const ModelDesc& desc() const override { return values_.desc(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_.make_cache(capacity); }
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
-    passes.push_back(npu::step_work(batch));
+    passes.push_back({npu::step_work(batch)});
     return values_.forward(batch);
   }
   Lab::Passes passes;
+  Backend& values() { return values_; }
 
  private:
   Backend& values_;
 };
 
+/// The second path of a noted backend: values at once, and notes of what was launched and waited for.
+class NotedRunner final : public PassRunner {
+ public:
+  explicit NotedRunner(NotedBackend& noted) : noted_(noted) {}
+  std::future<Expected<std::vector<Scores>>> start(SequenceStep step) override {
+    std::promise<Expected<std::vector<Scores>>> promise;
+    promise.set_value(noted_.values().forward({&step, 1}));
+    noted_.passes.push_back({npu::step_work({&step, 1}), PassEvent::Kind::kLaunch, launched_++});
+    return promise.get_future();
+  }
+  // One sequence has one pass at a time: the latest.
+  void wait_for(const KvCache&) override { note(PassEvent::Kind::kWait); }
+  void drop(const KvCache&) override { note(PassEvent::Kind::kDrop); }
+  void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) override {
+    CpuBackend::copy_rows(from, to, rows);
+  }
+
+ private:
+  void note(PassEvent::Kind kind) { noted_.passes.push_back({{}, kind, launched_ - 1}); }
+
+  NotedBackend& noted_;
+  std::size_t launched_ = 0;
+};
+
 /// "speculative 8": with a lookahead at 8 masks.
 Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int32_t tokens) {
   const std::size_t space = std::min(decoding.find(' '), decoding.size());
-  static const std::map<std::string, std::vector<std::pair<const char*, const char*>>> kGiven = {
+  using Given = std::vector<std::pair<const char*, const char*>>;
+  static const std::map<std::string, Given> kGiven = {
       {"prefix", {{"algorithm", "low-confidence"}, {"cache", "prefix"}}},
-      {"speculative",
-       {{"algorithm", "threshold"},
-        {"threshold", "0.7"},
-        {"window", "lookahead"},
-        {"cache", "dual"},
-        {"latency", "auto"}}},
-      {"refresh", {{"algorithm", "revision"}, {"window", "lookahead"}, {"cache", "dual"}, {"latency", "auto"}}}};
+      {"speculative", {{"algorithm", "threshold"}, {"threshold", "0.9"}}},
+      {"states", {{"algorithm", "revision"}, {"refresh_rows", "0"}, {"drain_rounds", "0"}}},
+      {"refresh", {{"algorithm", "revision"}, {"refresh_path", "second"}}},
+      {"folded", {{"algorithm", "revision"}}}};
+  static const Given kAhead = {{"window", "lookahead"}, {"cache", "dual"}, {"latency", "auto"}};
   GenerateOptions options;
-  for (const auto& [key, text] : kGiven.at(decoding.substr(0, space))) DLLM_CHECK_OK(options.set(key, text));
+  const std::string name = decoding.substr(0, space);
+  for (const auto& [key, text] : kGiven.at(name)) DLLM_CHECK_OK(options.set(key, text));
+  if (name != "prefix")
+    for (const auto& [key, text] : kAhead) DLLM_CHECK_OK(options.set(key, text));
   if (space < decoding.size()) {
     DLLM_CHECK_OK(options.set("lookahead_masks", decoding.substr(space + 1)));
     if (decoding.substr(space + 1) == "0") options.window.options.erase("latency");  // not read
@@ -61,13 +90,13 @@ Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int
 
 const std::vector<AnswerMode>& answer_modes() {
   using npu::StepProcessor;
-  static const std::vector<AnswerMode> modes = {
-      {"host, prefix cache", "prefix", {StepProcessor::kHost, true, false}},
-      {"NPU", "prefix", {StepProcessor::kDevice, false, false}},
-      {"+ memory runtime", "prefix", {StepProcessor::kDevice, true, false}},
-      {"+ speculative", "speculative", {StepProcessor::kDevice, true, false}},
-      {"+ logits skipping", "speculative", {StepProcessor::kDevice, true, true}},
-      {"+ sparse refresh", "refresh", {StepProcessor::kDevice, true, true}}};
+  static const std::vector<AnswerMode> modes = {{"host, prefix cache", "prefix", {StepProcessor::kHost, true, false}},
+                                                {"NPU", "prefix", {StepProcessor::kDevice, false, false}},
+                                                {"+ memory runtime", "prefix", {StepProcessor::kDevice, true, false}},
+                                                {"+ speculative", "speculative", {StepProcessor::kDevice, true, false}},
+                                                {"+ staged states", "states", {StepProcessor::kDevice, true, false}},
+                                                {"+ logits skipping", "states", {StepProcessor::kDevice, true, true}},
+                                                {"+ sparse refresh", "refresh", {StepProcessor::kDevice, true, true}}};
   return modes;
 }
 
@@ -107,7 +136,8 @@ Expected<const std::vector<Lab::Passes>*> Lab::passes(const std::string& decodin
   std::vector<Passes> all;
   for (const auto& prompt : prompts_) {
     NotedBackend noted(model_->backend());
-    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs_.get(), {}, stop_));
+    NotedRunner second(noted);
+    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs_.get(), {}, stop_, &second));
     if (answer.finish == FinishReason::kCancelled)
       return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
     all.push_back(std::move(noted.passes));
@@ -120,8 +150,8 @@ Expected<std::vector<Lab::Passes>> Lab::autoregression(std::int32_t tokens) {
   std::vector<Passes> all;
   for (const auto& prompt : prompts_) {
     const auto length = static_cast<std::int64_t>(prompt.size());
-    Passes passes = {{1, length, 1, length}};
-    for (std::int64_t i = 1; i < tokens; ++i) passes.push_back({1, 1, 1, length + i});
+    Passes passes = {{{1, length, 1, length}}};
+    for (std::int64_t i = 1; i < tokens; ++i) passes.push_back({{1, 1, 1, length + i}});
     all.push_back(std::move(passes));
   }
   return all;
@@ -133,21 +163,38 @@ Expected<npu::StepTimer> Lab::timer(const npu::Device& device, const npu::StepWo
   return npu::StepTimer::create(device, shape->graph, most, timing);
 }
 
+double Lab::count(const Passes& passes) {
+  return static_cast<double>(std::ranges::count(passes, PassEvent::Kind::kPass, &PassEvent::kind));
+}
+
 Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<Passes>& answers,
                                   const npu::TimerOptions& timing) {
   npu::StepWork most{1, 1, 0, 1};
   for (const Passes& passes : answers)
-    for (const npu::StepWork& step : passes) {
-      most.rows = std::max(most.rows, step.rows);
-      most.keys = std::max(most.keys, step.keys);
+    for (const PassEvent& event : passes) {
+      most.rows = std::max(most.rows, event.work.rows);
+      most.keys = std::max(most.keys, event.work.keys);
     }
   DLLM_TRY(npu::StepTimer timer, this->timer(device, most, timing));
+  DLLM_TRY(const ShapeModel* const shape, this->shape());
   npu::StepTime sum;
-  for (const Passes& passes : answers)
-    for (const npu::StepWork& step : passes) {
-      DLLM_TRY(const npu::StepTime time, timer.time(step));
-      sum += time;
+  npu::AnswerClock clock(device, timing.processor);
+  for (const Passes& passes : answers) {
+    clock.reset();
+    for (const PassEvent& event : passes) {
+      const npu::StepWork& work = event.work;
+      if (event.kind == PassEvent::Kind::kWait) clock.wait(event.refresh);
+      if (event.kind == PassEvent::Kind::kDrop) clock.drop(event.refresh);
+      if (event.kind == PassEvent::Kind::kLaunch) {
+        const Graph graph = shape->graph({.rows = work.rows, .scored = work.scored});
+        clock.launch(work, npu::host_stretches(graph, device, work.sequences, work.keys));
+      }
+      if (event.kind != PassEvent::Kind::kPass) continue;
+      DLLM_TRY(const npu::StepProfile* const step, timer.profile(work));
+      clock.advance(work, *step);
     }
+    sum += clock.sum();
+  }
   return sum.scaled(1 / static_cast<double>(answers.size()));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "app/bench/answers.h"
 #include "app/bench/bench.h"
+#include "npu/answers/answer_clock.h"
 #include "npu/answers/step_timer.h"
 
 namespace dllm::app {
@@ -16,13 +18,22 @@ namespace dllm::app {
 /// How an answer is decoded and on what it runs: one line of the end-to-end experiment.
 struct AnswerMode {
   std::string name;
-  std::string decoding;  ///< "prefix", "speculative", "refresh"; the last two also with the masks of their lookahead
+  std::string decoding;  ///< of Lab::passes()
   npu::TimerOptions timing;
 };
-/// llada.cpp's modes in their order: host, NPU, + memory runtime, + speculative, + logits skipping, + sparse refresh.
+/// llada.cpp's modes in their order: host, NPU, + memory runtime, + speculative, + staged states, + logits skipping, +
+/// sparse refresh.
 const std::vector<AnswerMode>& answer_modes();
 
 inline constexpr const char* kPhones[] = {"mobile-sm8650", "mobile-sm8750", "mobile-sm8850"};
+
+/// What a decoder did: a pass, or one of what concerns passes of the second path.
+struct PassEvent {
+  enum class Kind : std::uint8_t { kPass, kLaunch, kWait, kDrop };
+  npu::StepWork work{};
+  Kind kind = Kind::kPass;
+  std::size_t refresh = 0;  ///< which launch is waited for or dropped
+};
 
 /// What the experiments share: passes of a trained model, and timers of a shape on devices.
 class Lab {
@@ -36,8 +47,11 @@ class Lab {
   const std::string& shape_name() const { return shape_name_; }
   const std::string& model_path() const { return model_path_; }
   const std::string& items_path() const { return items_path_; }
-  /// Steps of the answers to the first prompts, `tokens` each, decoded as a mode says (AnswerMode::decoding). Cached.
-  using Passes = std::vector<npu::StepWork>;
+  /// Passes of the answers to the first prompts, `tokens` each. Cached. `decoding`: "prefix", "speculative" (one
+  /// threshold), "states" (two, without later reviews), "refresh" (reviews on the second path), "folded" (in the dense
+  /// passes); all but the first also with the masks of their lookahead: "refresh 8".
+  using Passes = std::vector<PassEvent>;
+  static double count(const Passes& passes);  ///< without the second path's
   Expected<const std::vector<Passes>*> passes(const std::string& decoding, std::int32_t tokens);
   /// Passes of an autoregressive model of the same shape and prompts.
   Expected<std::vector<Passes>> autoregression(std::int32_t tokens);

@@ -5,7 +5,9 @@
 
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "decode/second_path_options.h"
 #include "engine/backends.h"
+#include "engine/second_path_runner.h"
 #include "npu/accuracy/accuracy_backend.h"
 #include "npu/answers/timed_backend.h"
 #include "npu/backend/npu_backend.h"
@@ -85,6 +87,21 @@ Expected<void> check_given(const LoadOptions& options) {
   return {};
 }
 
+/// The second path on the device's host, of the same weights in the same formats.
+std::function<Expected<std::unique_ptr<PassRunner>>(int)> host_path(const npu::Device& device,
+                                                                    npu::TimedBackend& timed) {
+  return [&timed, name = device.name, cores = device.host.cores](int threads) -> Expected<std::unique_ptr<PassRunner>> {
+    if (cores == 0)
+      return Error{ErrorCode::kUnsupported, "the profile describes no host processor for the second path",
+                   "device " + name, "choose a phone such as mobile-sm8750, or leave --refresh-path out"};
+    if (threads != SecondPathOptions().refresh_threads)
+      return Error{ErrorCode::kUsage, "the second path runs on all cores of the device's host", "--refresh-threads",
+                   "leave it out, or change host.cores and its rates with --set"};
+    return std::unique_ptr<PassRunner>(
+        std::make_unique<TimedPassRunner>(timed, &npu::accuracy::AccuracyBackend::copy_rows));
+  };
+}
+
 Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
   DLLM_CHECK_OK(check_given(options));
   if (model.adapts_drafts())
@@ -99,6 +116,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   RunningBackend running;
   running.timed = timed.get();
   running.device = device.name;
+  if (options.npu_values != "machine") running.second_path = host_path(device, *timed);
   running.backend = std::move(timed);
   return running;
 }

@@ -78,6 +78,10 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
   }
 }
 
+void AccuracyBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+  static_cast<LaneKvCache&>(to).copy_rows(static_cast<const LaneKvCache&>(from), positions);
+}
+
 const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }
 Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity) {
   try {

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "backend/backend.h"
 #include "dllm/error.h"
@@ -25,6 +27,8 @@ class AccuracyBackend final : public Backend {
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+  /// For second paths: between caches of one backend with equal capacities. Precondition: the profile does not smooth.
+  static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
   const NumericsProfile& profile() const;
 
  private:

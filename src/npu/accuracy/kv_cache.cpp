@@ -1,6 +1,7 @@
 #include "npu/accuracy/kv_cache.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dllm::npu::accuracy {
 namespace {
@@ -9,6 +10,13 @@ std::int64_t longest_tile(const std::map<std::int32_t, HeadShape>& layers) {
   std::int64_t tile = kPanel;
   for (const auto& [layer, shape] : layers) tile = std::max(tile, shape.key_tile);
   return tile;
+}
+
+void copy_exponents(const Panels& from, Panels& to, std::int64_t first, std::int64_t count, std::int64_t step) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(first + i * step);
+    to.exponents[at] = from.exponents[at];
+  }
 }
 
 }  // namespace
@@ -119,6 +127,41 @@ void LaneKvCache::store(std::int32_t layer, Position position, std::span<const f
       if (s.pv.rule.integers())
         l.v.exponents[static_cast<std::size_t>(cell)] = row.exponents[static_cast<std::size_t>(lane / v_block)];
     }
+}
+
+void Panels::copy(const Panels& from, const WindowRule& rule, std::int64_t term, std::int64_t count,
+                  std::int64_t step) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(term + i * step);
+    if (rule.kind == WindowRule::Kind::kNarrow)
+      narrow[at] = from.narrow[at];
+    else
+      wide[at] = from.wide[at];
+  }
+}
+
+void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> positions) {
+  assert(from.capacity() == capacity() && from.layers_.size() == layers_.size());
+  for (auto& [index, to] : layers_) {
+    const Layer& source = from.layers_.at(index);
+    assert(source.segments.empty() && to.segments.empty());
+    const HeadShape& s = to.shape;
+    const std::int64_t n = s.contraction.terms(), groups = s.contraction.groups();
+    for (const Position position : positions)
+      for (std::int64_t h = 0; h < s.kv_heads; ++h) {
+        const std::int64_t panel = h * (positions_ / kPanel) + position / kPanel, at = position % kPanel;
+        to.k.copy(source.k, s.qk.rule, panel * n * kPanel + at, n, kPanel);
+        if (s.qk.rule.integers()) copy_exponents(source.k, to.k, panel * groups * kPanel + at, groups, kPanel);
+        for (std::int64_t v = 0; v < s.v_panels(); ++v) {
+          const std::int64_t cell = ((h * s.v_panels() + v) * positions_ + position) * kPanel;
+          to.v.copy(source.v, s.pv.rule, cell, kPanel, 1);
+          if (s.pv.rule.integers()) copy_exponents(source.v, to.v, cell, kPanel, 1);
+        }
+      }
+  }
+  std::vector<PlanRow> rows;
+  for (const Position p : positions) rows.push_back({p, from.token_of(p)});
+  record(rows);
 }
 
 WindowProduct LaneKvCache::keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const {

@@ -30,6 +30,8 @@ struct Panels {
   std::vector<float> wide;
 
   void allocate(const WindowRule& rule, std::int64_t terms, std::int64_t groups);
+  /// `count` terms from `term` on, `step` apart.
+  void copy(const Panels& from, const WindowRule& rule, std::int64_t term, std::int64_t count, std::int64_t step);
   void put(const WindowRule& rule, std::int64_t at, float value) {
     if (rule.kind == WindowRule::Kind::kNarrow)
       narrow[static_cast<std::size_t>(at)] = static_cast<std::int16_t>(value);
@@ -65,6 +67,8 @@ class LaneKvCache final : public KvCache {
 
   /// `k`, `v`: a row of lanes each, not quantized yet.
   void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
+  /// Copies stored rows of a cache of the same shape, without smoothing, as a pass that writes them would.
+  void copy_rows(const LaneKvCache& from, std::span<const Position> positions);
   /// Q K^T of keys [16 panel, ...): all fields except the rows.
   WindowProduct keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const;
   /// P V of 16 dimensions from key `first`: all fields except the rows and the ends of instructions.

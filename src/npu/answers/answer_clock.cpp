@@ -1,9 +1,70 @@
 #include "npu/answers/answer_clock.h"
 
 #include <algorithm>
+#include <cassert>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "npu/answers/answer_energy.h"
 
 namespace dllm::npu {
+
+AnswerClock::AnswerClock(const Device& device, StepProcessor processor) : device_(device), processor_(processor) {
+  reset();
+}
+
+void AnswerClock::reset() {
+  steps_.clear();
+  launched_.clear();
+  begin_ = now_ = 0;
+  queue_.reset();
+  if (device_.host.cores > 0) queue_.emplace(device_);
+}
+
+void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
+  steps_.push_back({work, step.time});
+  begin_ = now_;
+  if (queue_ && !queue_->empty()) {
+    const Overlap overlap = queue_->run(step.stretches, now_);
+    add(overlap, &StepTime::contention, overlap.lost);
+  }
+  now_ = begin_ + steps_.back().time.seconds();
+}
+
+std::size_t AnswerClock::launch(const StepWork& work, std::vector<Stretch> host) {
+  launched_.push_back(work);
+  return queue_->push(std::move(host));
+}
+
+void AnswerClock::wait(std::size_t refresh) {
+  assert(!steps_.empty());
+  const Overlap overlap = queue_->finish(refresh, now_);
+  add(overlap, &StepTime::refresh, overlap.seconds);
+  now_ = begin_ + steps_.back().time.seconds();
+}
+
+void AnswerClock::drop(std::size_t refresh) { queue_->drop(refresh, now_); }
+
+/// Adds to the latest step what the host's work beyond its own took: time in a part, and energy.
+void AnswerClock::add(const Overlap& overlap, double StepTime::* part, double seconds) {
+  StepTime& time = steps_.back().time;
+  time.*part += seconds;
+  add_waiting_energy(device_, processor_, seconds, time.energy);
+  time.energy.dram += traffic_joules(device_, overlap.bytes);
+  const Device::Host& h = device_.host;
+  // A core that dispatches was counted as one that works, the others as idle.
+  time.energy.host_active += h.active_w * overlap.busy - dispatch_watts(device_) * overlap.dispatch;
+  time.energy.host_idle += h.idle_w * (seconds - (overlap.busy - overlap.dispatch));
+}
+
+std::vector<TimedRefresh> AnswerClock::refreshes() const {
+  std::vector<TimedRefresh> result;
+  for (std::size_t i = 0; i < launched_.size(); ++i) {
+    const HostQueue::Pass& pass = queue_->passes()[i];
+    if (pass.start >= 0) result.push_back({launched_[i], pass.start, pass.end >= 0 ? pass.end : now_});
+  }
+  return result;
+}
 
 StepTime AnswerClock::sum(std::size_t end) const {
   StepTime sum;
@@ -20,7 +81,9 @@ nlohmann::ordered_json step_time_json(const StepTime& t) {
             {"memory", t.memory * 1e3},
             {"dispatch", t.dispatch * 1e3},
             {"staging", t.staging * 1e3},
-            {"host", t.host * 1e3}}},
+            {"host", t.host * 1e3},
+            {"contention", t.contention * 1e3},
+            {"refresh", t.refresh * 1e3}}},
           {"parts_joules",
            {{"compute", t.energy.compute},
             {"dram", t.energy.dram},

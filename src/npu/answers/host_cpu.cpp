@@ -102,6 +102,16 @@ HostWork host_step(const Graph& graph, const Device& device, std::int64_t sequen
   return sum;
 }
 
+std::vector<Stretch> host_stretches(const Graph& graph, const Device& device, std::int64_t sequences,
+                                    std::int64_t keys) {
+  std::vector<Stretch> result;
+  for (const Op& op : graph.ops) {
+    const HostWork work = host_operator(graph, device, op, sequences, keys);
+    result.push_back({work.seconds, work.bytes, Stretch::Kind::kHost});
+  }
+  return result;
+}
+
 HostWork host_reduction(const Device& device, std::int64_t rows, std::int64_t vocab) {
   if (device.host.cores == 0) return {};
   const auto logits = static_cast<double>(rows * vocab);

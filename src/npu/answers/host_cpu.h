@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graph/graph.h"
+#include "npu/answers/host_queue.h"
 #include "npu/device/device.h"
 
 namespace dllm::npu {
@@ -28,6 +30,10 @@ HostWork host_operator(const Graph& graph, const Device& device, const Op& op, s
 
 /// The whole step: operators one after the other.
 HostWork host_step(const Graph& graph, const Device& device, std::int64_t sequences, std::int64_t keys);
+
+/// ... of them as work that others run at the same time.
+std::vector<Stretch> host_stretches(const Graph& graph, const Device& device, std::int64_t sequences,
+                                    std::int64_t keys);
 
 /// Reading `rows` rows of logits that the device has written, and reducing them.
 HostWork host_reduction(const Device& device, std::int64_t rows, std::int64_t vocab);

@@ -9,6 +9,7 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu/analytic/workload.h"
+#include "npu/answers/answer_energy.h"
 #include "npu/answers/host_cpu.h"
 #include "npu/answers/paging.h"
 #include "npu/energy/energy.h"
@@ -24,11 +25,6 @@ void add_energy(StepTime::Energy& sum, const StepEnergy& device) {
   sum.compute += device.matrix + device.vector + device.sram + device.instruction;
   sum.dram += device.dram_core + device.dram_io + device.dram_background;
   sum.standby += device.phy + device.fixed;
-}
-
-double traffic_joules(const Device& device, double bytes) {
-  const Device::Energy& e = device.energy;
-  return bytes * (e.dram_read_pj_per_byte + e.dram_io_pj_per_byte) * 1e-12;
 }
 
 std::int64_t vocabulary(const Graph& graph) {
@@ -47,6 +43,8 @@ StepTime& StepTime::operator+=(const StepTime& o) {
   dispatch += o.dispatch;
   staging += o.staging;
   host += o.host;
+  contention += o.contention;
+  refresh += o.refresh;
   energy.compute += o.energy.compute;
   energy.dram += o.energy.dram;
   energy.standby += o.energy.standby;
@@ -62,6 +60,8 @@ StepTime StepTime::scaled(double f) const {
           dispatch * f,
           staging * f,
           host * f,
+          contention * f,
+          refresh * f,
           {energy.compute * f, energy.dram * f, energy.standby * f, energy.host_active * f, energy.host_idle * f}};
 }
 
@@ -73,6 +73,12 @@ struct StepTimer::DeviceStep {
   StepTime time;
   OperatorCost sum;
   HostWork host;
+  std::vector<Stretch> stretches{};
+
+  void add_host(const HostWork& more) {
+    host += more;
+    stretches.push_back({more.seconds, more.bytes, Stretch::Kind::kHost});
+  }
 
   /// For the planner. What no row uses is not moved.
   MemoryProgram program(const Device& device) const {
@@ -120,7 +126,7 @@ StepWork StepTimer::bucket(const StepWork& work) const {
 Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) const {
   const Device& device = *device_;
   const bool host = device.host.cores > 0;
-  DeviceStep step{graph_({.rows = work.rows, .scored = work.scored}), {}, {}, {}, {}, {}};
+  DeviceStep step{graph_({.rows = work.rows, .scored = work.scored}), {}, {}, {}, {}, {}, {}};
   step.load = {.sequences = work.sequences, .keys = work.keys, .fused_head = !host};
   DLLM_TRY(step.cost, model_->evaluate(step.graph, step.load));
   const double hertz = device.clock.ghz * 1e9;
@@ -129,7 +135,7 @@ Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) con
     OperatorCost& c = step.cost.operators[i];
     // The host looks up the embeddings, so that the device sees none of it.
     const bool embeds = host && std::holds_alternative<op::Embed>(op);
-    if (embeds) step.host += host_operator(step.graph, device, op, work.sequences, work.keys);
+    if (embeds) step.add_host(host_operator(step.graph, device, op, work.sequences, work.keys));
     if (embeds || operator_rows(step.graph, op) == 0) {
       c = {.op = c.op};
       continue;
@@ -137,13 +143,15 @@ Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) con
     const double most = std::max({c.matrix, c.vector, c.memory}), seconds = most / hertz;
     (most == c.memory ? step.time.memory : most == c.matrix ? step.time.array : step.time.vector) += seconds;
     step.time.dispatch += c.host / hertz;
+    step.stretches.push_back({c.host / hertz, 0, Stretch::Kind::kDispatch});
+    step.stretches.push_back({seconds, c.read_bytes + c.write_bytes, Stretch::Kind::kDevice});
     step.sum.macs += c.macs;
     step.sum.matrix += c.matrix;
     step.sum.lane_ops += c.lane_ops;
     step.sum.read_bytes += c.read_bytes;
     step.sum.write_bytes += c.write_bytes;
   }
-  step.host += host_reduction(device, work.scored, vocabulary(step.graph));
+  step.add_host(host_reduction(device, work.scored, vocabulary(step.graph)));
   return step;
 }
 
@@ -176,7 +184,7 @@ Expected<double> StepTimer::waiting(const MemoryProgram& program) const {
   return std::max(0.0, StagingTimeline(program, *limits_, slot_bytes_).run(staged_).seconds - computing);
 }
 
-StepTime StepTimer::host_time(const StepWork& work) const {
+StepProfile StepTimer::host_profile(const StepWork& work) const {
   const Device& device = *device_;
   const HostWork host =
       host_step(graph_({.rows = work.rows, .scored = work.scored}), device, work.sequences, work.keys);
@@ -184,42 +192,48 @@ StepTime StepTimer::host_time(const StepWork& work) const {
   time.host = host.seconds;
   time.energy.host_active = device.host.active_w * host.seconds;
   time.energy.dram = traffic_joules(device, host.bytes) + step_energy(device, {}, host.seconds).dram_background;
-  return time;
+  return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}};
 }
 
-Expected<StepTime> StepTimer::compute(const StepWork& work) const {
-  if (options_.processor == StepProcessor::kHost) return host_time(work);
+Expected<StepProfile> StepTimer::compute(const StepWork& work) const {
+  if (options_.processor == StepProcessor::kHost) return host_profile(work);
   const Device& device = *device_;
-  DLLM_TRY(const DeviceStep step, device_step(work));
+  DLLM_TRY(DeviceStep step, device_step(work));
   StepTime time = step.time;
   if (limits_) {
     DLLM_TRY(time.staging, waiting(step.program(device)));
+    step.stretches.push_back({time.staging, 0, Stretch::Kind::kDevice});
   }
   time.host = step.host.seconds;
   add_energy(time.energy, step_energy(device, npu::work(device, step.sum), time.seconds()));
   time.energy.dram += traffic_joules(device, step.host.bytes);
   const Device::Host& h = device.host;
   if (h.cores > 0) {
-    const double core = h.idle_w + (h.active_w - h.idle_w) / static_cast<double>(h.cores);
-    time.energy.host_active = h.active_w * time.host + core * time.dispatch;
+    time.energy.host_active = h.active_w * time.host + dispatch_watts(device) * time.dispatch;
     time.energy.host_idle = h.idle_w * (time.seconds() - time.host - time.dispatch);
   }
-  return time;
+  std::erase_if(step.stretches, [](const Stretch& one) { return one.seconds <= 0; });
+  return StepProfile{time, std::move(step.stretches)};
 }
 
 Expected<StepTime> StepTimer::time(const StepWork& work) {
   if (work.rows == 0) return StepTime{};
+  DLLM_TRY(const StepProfile* const step, profile(work));
+  return step->time;
+}
+
+Expected<const StepProfile*> StepTimer::profile(const StepWork& work) {
   const StepWork key = bucket(work);
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  if (const auto found = known_.find(key); found != known_.end()) return &found->second;
   const StepWork room = bucket(most_);
-  if (work.sequences < 1 || work.scored > work.rows || work.keys < 1 || key.rows > room.rows ||
+  if (work.sequences < 1 || work.rows < 1 || work.scored > work.rows || work.keys < 1 || key.rows > room.rows ||
       key.keys * key.sequences > room.keys * room.sequences)
     return Error{ErrorCode::kUsage,
                  fmt::format("{} rows of {} sequences that see {} keys, in a place for {} of {} that see {}", work.rows,
                              work.sequences, work.keys, most_.rows, most_.sequences, most_.keys),
                  "", ""};
-  DLLM_TRY(const StepTime time, compute(key));
-  return known_.emplace(key, time).first->second;
+  DLLM_TRY(StepProfile step, compute(key));
+  return &known_.emplace(key, std::move(step)).first->second;
 }
 
 }  // namespace dllm::npu

@@ -12,6 +12,7 @@
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu/analytic/cost_model.h"
+#include "npu/answers/host_queue.h"
 #include "npu/device/device.h"
 #include "npu/runtime/memory_plan.h"
 #include "npu/runtime/staging.h"
@@ -48,7 +49,10 @@ struct StepTime {
   double dispatch = 0;
   double staging = 0;  ///< waiting for mappings
   double host = 0;     ///< work of the host's processor, during which the device waits
-  double seconds() const { return array + vector + memory + dispatch + staging + host; }
+  // Of steps that run at the same time as the second path (AnswerClock):
+  double contention = 0;  ///< lost because the host used the memory too
+  double refresh = 0;     ///< waiting for the second path's results
+  double seconds() const { return array + vector + memory + dispatch + staging + host + contention + refresh; }
 
   /// Joules; they sum to joules().
   struct Energy {
@@ -63,6 +67,12 @@ struct StepTime {
   StepTime& operator+=(const StepTime& other);
   /// Every part times a factor.
   StepTime scaled(double factor) const;
+};
+
+/// A step that runs alone, and the work that it consists of, in its order.
+struct StepProfile {
+  StepTime time;
+  std::vector<Stretch> stretches;  ///< their seconds sum to the time's
 };
 
 /// Times steps of one model on one device in virtual time. Steps are padded to buckets (multiples of BLEN in rows of a
@@ -84,6 +94,8 @@ class StepTimer {
 
   /// Errors: kResource if a mapping fails (without the planner); kUsage for a step larger than `most`.
   Expected<StepTime> time(const StepWork& work);
+  /// Errors: those of time(). Valid as long as the timer.
+  Expected<const StepProfile*> profile(const StepWork& work);
 
   const Device& device() const { return *device_; }
   const TimerOptions& options() const { return options_; }
@@ -102,8 +114,8 @@ class StepTimer {
   Expected<DeviceStep> device_step(const StepWork& work) const;
   Expected<void> place();
   Expected<double> waiting(const MemoryProgram& program) const;
-  Expected<StepTime> compute(const StepWork& work) const;
-  StepTime host_time(const StepWork& work) const;
+  Expected<StepProfile> compute(const StepWork& work) const;
+  StepProfile host_profile(const StepWork& work) const;
 
   std::unique_ptr<Device> device_;  ///< on the heap: the model of costs borrows it
   GraphFactory graph_;
@@ -113,7 +125,7 @@ class StepTimer {
   std::optional<MemoryLimits> limits_;  ///< absent: no window
   std::vector<char> staged_;            ///< by tensor
   std::int64_t slot_bytes_ = 0, staged_bytes_ = 0;
-  std::map<StepWork, StepTime> known_;
+  std::map<StepWork, StepProfile> known_;
 };
 
 }  // namespace dllm::npu

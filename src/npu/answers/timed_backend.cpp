@@ -5,6 +5,7 @@
 
 #include "base/integers.h"
 #include "base/try.h"
+#include "npu/answers/host_cpu.h"
 
 namespace dllm::npu {
 namespace {
@@ -60,14 +61,54 @@ Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep
   const StepWork work = step_work(batch);
   Position capacity = 1;
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
-  TimedStep timed{work, {}};
+  StepProfile profile;
   if (work.rows > 0) {
     DLLM_TRY(StepTimer* const timer, timer_for(work, capacity));
-    DLLM_TRY(timed.time, timer->time(work));
+    DLLM_TRY(const StepProfile* const step, timer->profile(work));
+    profile = *step;
   }
   DLLM_TRY(std::vector<Scores> scores, values_->forward(batch));
-  clock_.advance(timed);
+  clock_.advance(work, profile);
+  hand_over_finished();
   return scores;
+}
+
+std::future<Expected<std::vector<Scores>>> TimedBackend::launch(SequenceStep step) {
+  std::promise<Expected<std::vector<Scores>>> promise;
+  auto future = promise.get_future();
+  Expected<std::vector<Scores>> scores = values_->forward({&step, 1});
+  if (!scores) {
+    promise.set_value(std::move(scores));
+    return future;
+  }
+  const StepWork work = step_work({&step, 1});
+  const Graph graph = graph_({.rows = work.rows, .scored = work.scored});
+  const std::size_t refresh = clock_.launch(work, host_stretches(graph, device_, work.sequences, work.keys));
+  launched_.push_back({step.cache, refresh, *std::move(scores), std::move(promise)});
+  return future;
+}
+
+const TimedBackend::Launched* TimedBackend::launched_on(const KvCache& cache) const {
+  const auto found = std::ranges::find(launched_, &cache, &Launched::cache);
+  return found == launched_.end() ? nullptr : &*found;
+}
+
+void TimedBackend::wait_for(const KvCache& cache) {
+  if (const Launched* const one = launched_on(cache)) clock_.wait(one->refresh);
+  hand_over_finished();
+}
+
+void TimedBackend::drop(const KvCache& cache) {
+  if (const Launched* const one = launched_on(cache)) clock_.drop(one->refresh);
+  hand_over_finished();
+}
+
+void TimedBackend::hand_over_finished() {
+  std::erase_if(launched_, [this](Launched& one) {
+    if (!clock_.finished(one.refresh)) return false;
+    one.promise.set_value(std::move(one.scores));
+    return true;
+  });
 }
 
 Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
@@ -96,6 +137,12 @@ ValuelessBackend::ValuelessBackend(ModelDesc desc) : desc_(std::move(desc)) {
 
 Expected<std::unique_ptr<KvCache>> ValuelessBackend::make_cache(Position capacity) {
   return std::unique_ptr<KvCache>(std::make_unique<BareKvCache>(capacity));
+}
+
+void ValuelessBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+  std::vector<PlanRow> rows;
+  for (const Position p : positions) rows.push_back({p, from.token_of(p)});
+  static_cast<BareKvCache&>(to).record(rows);
 }
 
 Expected<std::vector<Scores>> ValuelessBackend::forward(std::span<const SequenceStep> batch) {

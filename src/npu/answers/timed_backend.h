@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/latency_table.h"
@@ -26,14 +28,36 @@ class TimedBackend final : public Backend {
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 
   AnswerClock& clock() { return clock_; }
+  // The second path on the device's host. Precondition: the profile describes one.
+  /// Computes a pass's values at once; the future is ready when the clock says that the host has finished it. Each
+  /// sequence has a cache of its own for such passes, and one pass at a time.
+  std::future<Expected<std::vector<Scores>>> launch(SequenceStep step);
+  /// Advances the clock until the pass on this cache is finished.
+  void wait_for(const KvCache& cache);
+  /// Nobody waits for the pass on this cache any more.
+  void drop(const KvCache& cache);
   /// The cost of steps on the device: both edges of every stair up to `most_rows`. Errors: those of the timer.
   Expected<LatencyTable> latency_table(std::int64_t most_rows);
 
  private:
   TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
                const TimerOptions& options)
-      : values_(std::move(values)), device_(device), graph_(std::move(graph)), options_(options) {}
+      : values_(std::move(values)),
+        device_(device),
+        graph_(std::move(graph)),
+        options_(options),
+        clock_(device, options.processor) {}
   Expected<StepTimer*> timer_for(const StepWork& work, Position capacity);
+
+  /// A pass of the second path whose results are not ready yet.
+  struct Launched {
+    const KvCache* cache;  ///< each sequence has one, and one pass at a time
+    std::size_t refresh;   ///< by the clock
+    std::vector<Scores> scores;
+    std::promise<Expected<std::vector<Scores>>> promise;
+  };
+  const Launched* launched_on(const KvCache& cache) const;
+  void hand_over_finished();
 
   std::unique_ptr<Backend> values_;
   Device device_;
@@ -41,6 +65,7 @@ class TimedBackend final : public Backend {
   TimerOptions options_;
   std::unique_ptr<StepTimer> timer_;
   AnswerClock clock_;
+  std::vector<Launched> launched_;
 };
 
 /// A backend without weights: predictions are one ordinary token at equal confidence. For replays of recorded commits,
@@ -51,6 +76,8 @@ class ValuelessBackend final : public Backend {
 
   const ModelDesc& desc() const override { return desc_; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
+  /// For second paths: between caches of this kind.
+  static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
   /// Precondition: no request for logits.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

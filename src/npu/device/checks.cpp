@@ -83,6 +83,10 @@ Fault host_fault(const Device::Host& h) {
     if ((rate > 0) != (h.cores > 0))
       return fault("host", key, fmt::format("{} cores and host.{} = {}", h.cores, key, rate),
                    "give host.cores and all four rates, or none of them");
+  if (h.shared_gbps > 0 && h.shared_gbps < h.memory_gbps)
+    return fault("host", "shared_gbps",
+                 fmt::format("{} GB/s of both processors, and {} of the host alone", h.shared_gbps, h.memory_gbps),
+                 "give at least host.memory_gbps, or 0");
   if (h.idle_w > h.active_w)
     return fault("host", "idle_w", fmt::format("{} W idle and {} W active", h.idle_w, h.active_w), "");
   return {};

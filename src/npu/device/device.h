@@ -96,6 +96,7 @@ struct Device {
     double int8_gops = 0;                   ///< achieved by all cores in products with quantized weights
     double f16_gflops = 0, f32_gflops = 0;  ///< achieved in attention, and in the rest
     double memory_gbps = 0;                 ///< achieved by all cores, of the memory shared with the device
+    double shared_gbps = 0;                 ///< achieved by cores and device together; 0: the memory's peak
     double active_w = 0, idle_w = 0;        ///< of all cores
   } host;
 

@@ -110,6 +110,7 @@ std::vector<DeviceField> system_fields() {
       NUMBER(host, f16_gflops, 0, 1e6, "GFLOP/s", "achieved by all cores, attention"),
       NUMBER(host, f32_gflops, 0, 1e6, "GFLOP/s", "achieved by all cores, everything else"),
       NUMBER(host, memory_gbps, 0, 1e6, "GB/s", "achieved by all cores, of the memory shared with the device"),
+      NUMBER(host, shared_gbps, 0, 1e6, "GB/s", "achieved by cores and device together; 0: the memory's peak"),
       NUMBER(host, active_w, 0, 1e4, "W", "of all cores at work"),
       NUMBER(host, idle_w, 0, 1e4, "W", "of all cores when idle"),
       INTEGER(window, bytes, 0, "bytes", "addresses seen at once; 0: all"),
