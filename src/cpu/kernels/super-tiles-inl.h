@@ -187,7 +187,7 @@ inline void store_totals(const LinearArgs& args, const float* totals, std::int64
 class TileChunk {
  public:
   TileChunk(const LinearArgs& args, std::int64_t n, std::int64_t n_end, std::int64_t first, std::int64_t last,
-            TileScratch& own)
+            bool resident, TileScratch& own)
       : args_(args),
         layout_(*args.panels.super),
         panels_(args.panels.data + n / kPanel * layout_.bytes),
@@ -196,6 +196,7 @@ class TileChunk {
         count_((n_end - n + kPanel - 1) / kPanel),
         first_(first),
         last_(last),
+        resident_(resident),
         own_(own) {}
 
   void run() {
@@ -293,7 +294,7 @@ class TileChunk {
 
   /// The share of this pair in the group's rows of the next super-block, or null if they need not be prefetched.
   const std::int8_t* rows_ahead(const Place& place, std::int64_t group) const {
-    if (count_ <= 2) return nullptr;
+    if (resident_) return nullptr;
     const std::int64_t next = place.s + 1 < super_blocks(args_.k) ? place.s + 1 : 0;
     const std::int64_t share = super_block_k(args_.k, place.s) * 4;
     return args_.super_rows.plane(args_.k, group, next, 0) + place.panel / 2 * share;
@@ -303,6 +304,7 @@ class TileChunk {
   const SuperLayout& layout_;
   const std::uint8_t* const panels_;
   const std::int64_t n_, n_end_, count_, first_, last_;
+  const bool resident_;  ///< the rows are in L2
   TileScratch& own_;
 };
 
@@ -311,12 +313,14 @@ void super_tiles_linear(const LinearArgs& args, std::int64_t n_begin, std::int64
   const std::int64_t first = args.super_rows.first_row / kSuperRows;
   const std::int64_t last = (args.super_rows.first_row + args.rows + kSuperRows - 1) / kSuperRows;
   const bool resident = (last - first) * SuperRows::group_bytes(args.k) <= kResidentRows;
-  const std::int64_t outputs = (resident ? 1 : kChunkPairs) * 2 * kPanel;
+  // A super-block of a single group stays in L1 while some pairs are multiplied with it.
+  const std::int64_t pairs = !resident ? kChunkPairs : last - first == 1 ? kChunkPairs / 2 : 1;
+  const std::int64_t outputs = pairs * 2 * kPanel;
   _tile_loadconfig(&kTileConfig);
   for (std::int64_t n = n_begin; n < n_end; n += outputs)
     for (std::int64_t group = first; group < last; group += kChunkGroups)
       TileChunk(args, n, n_end - n < outputs ? n_end : n + outputs, group,
-                group + kChunkGroups < last ? group + kChunkGroups : last, own)
+                group + kChunkGroups < last ? group + kChunkGroups : last, resident, own)
           .run();
   _tile_release();
 }
