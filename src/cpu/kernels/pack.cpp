@@ -8,21 +8,6 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr PackedFormat kFormats[] = {
-    {TensorType::kQ4_0, 32, 18, 32, 8, false, Codes::kNibble, Scales::kHalf, false},
-    {TensorType::kQ4_1, 32, 20, 32, 0, true, Codes::kNibble, Scales::kHalf, false},
-    {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf, false},
-    {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf, false},
-    {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf, true},
-    {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper, false},
-    {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper, false},
-    {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
-    {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
-    {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},
-    {TensorType::kF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
-    {TensorType::kBF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
-};
-
 bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 0; }
 bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
 
@@ -176,8 +161,8 @@ template <std::size_t... kIndex>
 PackLane* pack_lane_of(TensorType type, std::index_sequence<kIndex...>) {
   PackLane* found = nullptr;
   const auto look_at = [&]<std::size_t kAt>() {
-    if constexpr (kFormats[kAt].codes != Codes::kFloat)
-      if (kFormats[kAt].type == type) found = pack_lane<kFormats[kAt]>;
+    if constexpr (kPackedFormats[kAt].codes != Codes::kFloat)
+      if (kPackedFormats[kAt].type == type) found = pack_lane<kPackedFormats[kAt]>;
   };
   (look_at.template operator()<kIndex>(), ...);
   return found;
@@ -186,12 +171,6 @@ PackLane* pack_lane_of(TensorType type, std::index_sequence<kIndex...>) {
 std::int64_t scale_bytes(const PackedFormat& format) { return format.scales == Scales::kHalf ? 2 : 1; }
 
 }  // namespace
-
-const PackedFormat* packed_format(TensorType type) {
-  for (const PackedFormat& format : kFormats)
-    if (format.type == type) return &format;
-  return nullptr;
-}
 
 PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
   PackedLayout layout;
@@ -226,7 +205,7 @@ bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64
   // Codes and scales of zero bits give finite products, which are not read.
   if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
   if (packs_floats(format)) return pack_float_panel(format, rows, row_bytes, count, k, panel);
-  PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kFormats)>());
+  PackLane* const pack = pack_lane_of(format.type, std::make_index_sequence<std::size(kPackedFormats)>());
   bool regular = true;
   for (int lane = 0; lane < count; ++lane) regular = pack(layout, rows + lane * row_bytes, lane, k, panel) && regular;
   return regular;

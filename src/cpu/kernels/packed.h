@@ -48,8 +48,27 @@ struct PackedFormat {
   bool exact_rows;
 };
 
+inline constexpr PackedFormat kPackedFormats[] = {
+    {TensorType::kQ4_0, 32, 18, 32, 8, false, Codes::kNibble, Scales::kHalf, false},
+    {TensorType::kQ4_1, 32, 20, 32, 0, true, Codes::kNibble, Scales::kHalf, false},
+    {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf, false},
+    {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf, false},
+    {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf, true},
+    {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper, false},
+    {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper, false},
+    {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
+    {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
+    {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},
+    {TensorType::kF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
+    {TensorType::kBF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
+};
+
 /// nullptr for formats that are not packed.
-const PackedFormat* packed_format(TensorType type);
+constexpr const PackedFormat* packed_format(TensorType type) {
+  for (const PackedFormat& format : kPackedFormats)
+    if (format.type == type) return &format;
+  return nullptr;
+}
 /// Whether the float kernels process the format, over floats in groups of rows, instead of the int8 kernels.
 inline bool packs_floats(const PackedFormat& format) { return format.codes == Codes::kFloat; }
 

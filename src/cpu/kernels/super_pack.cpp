@@ -20,7 +20,7 @@ enum class Scheme {
   kNone,
 };
 
-Scheme scheme_of(TensorType type) {
+constexpr Scheme scheme_of(TensorType type) {
   switch (type) {
     case TensorType::kQ4_0:
       return Scheme::kLevels;
@@ -83,37 +83,38 @@ float half_scale(std::uint8_t e) {
   return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (std::uint32_t{e} - 1u) << 23);
 }
 
-void read_group(const PackedFormat& format, const FileBlock& block, int g, std::int64_t at, Weights& w) {
+template <PackedFormat kFormat>
+void read_group(const FileBlock& block, int g, std::int64_t at, Weights& w) {
   w.m[at] = 0;
-  switch (format.scales) {
-    case Scales::kHalf:
-      w.s[at] = half_at(block.scale + 2 * g);
-      if (format.has_min) w.m[at] = -half_at(block.min + 2 * g);
-      return;
-    case Scales::kSuper: {
-      const int scale = format.has_min ? block.scale[g] : static_cast<std::int8_t>(block.scale[g]);
-      w.s[at] = half_at(block.super) * static_cast<float>(scale);
-      if (format.has_min) w.m[at] = half_at(block.super_min) * static_cast<float>(block.min[g]);
-      return;
-    }
-    case Scales::kExponent:
-      w.exponent[at] = block.scale[0];
-      w.s[at] = half_scale(block.scale[0]);
-      return;
-    case Scales::kNone:
-      return;
+  if constexpr (kFormat.scales == Scales::kHalf) {
+    w.s[at] = half_at(block.scale + 2 * g);
+    if (kFormat.has_min) w.m[at] = -half_at(block.min + 2 * g);
+  } else if constexpr (kFormat.scales == Scales::kSuper) {
+    const int scale = kFormat.has_min ? block.scale[g] : static_cast<std::int8_t>(block.scale[g]);
+    w.s[at] = half_at(block.super) * static_cast<float>(scale);
+    if (kFormat.has_min) w.m[at] = half_at(block.super_min) * static_cast<float>(block.min[g]);
+  } else {
+    w.exponent[at] = block.scale[0];
+    w.s[at] = half_scale(block.scale[0]);
   }
 }
 
 /// Weights [0, kc) at `at`, in the file.
-void read_weights(const PackedFormat& format, const std::uint8_t* at, std::int64_t kc, Weights& w) {
+template <PackedFormat kFormat>
+void read_weights(const std::uint8_t* at, std::int64_t kc, Weights& w) {
   FileBlock block;
-  const std::int64_t groups = format.block_elems / format.group;
-  for (std::int64_t b = 0; b < kc / format.block_elems; ++b) {
-    read_file_block(format.type, at + b * format.block_bytes, block);
-    std::memcpy(w.u + b * format.block_elems, block.codes, static_cast<std::size_t>(format.block_elems));
-    for (std::int64_t g = 0; g < groups; ++g) read_group(format, block, static_cast<int>(g), b * groups + g, w);
+  constexpr int kGroups = kFormat.block_elems / kFormat.group;
+  for (std::int64_t b = 0; b < kc / kFormat.block_elems; ++b) {
+    read_file_block(kFormat.type, at + b * kFormat.block_bytes, block);
+    std::memcpy(w.u + b * kFormat.block_elems, block.codes, kFormat.block_elems);
+    for (int g = 0; g < kGroups; ++g) read_group<kFormat>(block, g, b * kGroups + g, w);
   }
+}
+
+/// To nearest even, for |x| < 2^22; unlike std::nearbyint() it needs no call where there is no instruction for it.
+float rounded(float x) {
+  constexpr float kMagic = 12582912.f;  // 1.5 2^23
+  return x + kMagic - kMagic;
 }
 
 /// The largest magnitude; whether all are finite.
@@ -140,7 +141,7 @@ float level_groups(const Weights& w, std::int64_t groups, Groups& to) {
   for (std::int64_t g = 0; g < groups; ++g) largest.see(w.s[g]);
   const float inverse = largest.inverse(kSuperLevels);
   for (std::int64_t g = 0; g < groups; ++g) {
-    const int level = inverse == 0.f ? 0 : static_cast<int>(std::nearbyint(w.s[g] * inverse));
+    const int level = inverse == 0.f ? 0 : static_cast<int>(rounded(w.s[g] * inverse));
     to.table[g] = static_cast<std::uint16_t>(kSuperLevels + level);
   }
   return largest.scaled(8.f / 127.f);
@@ -155,8 +156,8 @@ float affine_groups(const Weights& w, std::int64_t groups, Groups& to) {
   // One less than 127: a table's entry, its level and the minimum are each rounded by at most a half.
   const float levels = largest.inverse(126.f * 15.f), minima = largest.inverse(126.f);
   for (std::int64_t g = 0; g < groups; ++g) {
-    const int level = levels == 0.f ? 0 : static_cast<int>(std::nearbyint(w.s[g] * levels));
-    const int minimum = minima == 0.f ? 0 : static_cast<int>(std::nearbyint(w.m[g] * minima));
+    const int level = levels == 0.f ? 0 : static_cast<int>(rounded(w.s[g] * levels));
+    const int minimum = minima == 0.f ? 0 : static_cast<int>(rounded(w.m[g] * minima));
     to.table[g] = static_cast<std::uint16_t>(kSuperAffineTables + kSuperAffine + level);
     to.minimum[g] = static_cast<std::uint8_t>(minimum & 255);
   }
@@ -177,15 +178,15 @@ float exponent_groups(const Weights& w, std::int64_t groups, Groups& to) {
 }
 
 /// One output of one super-block.
-float pack_nibbles(Scheme scheme, const Weights& w, std::int64_t kc, int lane, const SuperLayout& layout,
-                   std::uint8_t* block) {
+template <Scheme kScheme>
+float pack_nibbles(const Weights& w, std::int64_t kc, int lane, const SuperLayout& layout, std::uint8_t* block) {
   const std::int64_t padded = super_padded(kc);
   Groups groups;
   std::fill(std::begin(groups.table), std::end(groups.table), std::uint16_t{kSuperLevels});
   std::memset(groups.minimum, 0, sizeof groups.minimum);
-  const float scale = scheme == Scheme::kLevels   ? level_groups(w, kc / 32, groups)
-                      : scheme == Scheme::kAffine ? affine_groups(w, kc / 32, groups)
-                                                  : exponent_groups(w, kc / 32, groups);
+  const float scale = kScheme == Scheme::kLevels   ? level_groups(w, kc / 32, groups)
+                      : kScheme == Scheme::kAffine ? affine_groups(w, kc / 32, groups)
+                                                   : exponent_groups(w, kc / 32, groups);
   for (std::int64_t k0 = 0; k0 < padded; k0 += kSuperStep) {
     std::uint8_t u[kSuperStep] = {};
     std::memcpy(u, w.u + k0, static_cast<std::size_t>(std::min(kSuperStep, kc - k0)));
@@ -199,21 +200,50 @@ float pack_nibbles(Scheme scheme, const Weights& w, std::int64_t kc, int lane, c
   return scale;
 }
 
-float pack_bytes(const PackedFormat& format, const Weights& w, std::int64_t kc, int lane, std::uint8_t* block) {
+template <PackedFormat kFormat>
+float pack_bytes(const Weights& w, std::int64_t kc, int lane, std::uint8_t* block) {
+  constexpr int kGroup = kFormat.group;
   float v[kSuperK] = {};
-  Largest largest;
-  for (std::int64_t i = 0; i < kc; ++i) {
-    // An infinite or NaN scale shows even if codes are zero.
-    v[i] = w.s[i / format.group] * static_cast<float>(w.u[i] - format.zero);
-    largest.see(v[i]);
-  }
-  const float inverse = largest.inverse(127.f);
-  for (std::int64_t k0 = 0; k0 < super_padded(kc); k0 += 64)
-    for (std::int64_t i = 0; i < 64; ++i) {
-      const float code = inverse == 0.f ? 0.f : std::nearbyint(v[k0 + i] * inverse);
-      block[(k0 / 64 * kPanel + lane) * 64 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
+  // As integers, magnitudes order with NaN above infinity. An infinite or NaN scale shows even if codes are zero.
+  std::uint32_t most = 0;
+  for (std::int64_t g = 0; g < kc / kGroup; ++g)
+    for (int i = 0; i < kGroup; ++i) {
+      const std::int64_t at = g * kGroup + i;
+      v[at] = w.s[g] * static_cast<float>(w.u[at] - kFormat.zero);
+      most = std::max(most, std::bit_cast<std::uint32_t>(v[at]) & 0x7fffffffu);
     }
+  Largest largest;
+  largest.see(std::bit_cast<float>(most));
+  const float inverse = largest.inverse(127.f);
+  if (inverse == 0.f) std::fill(std::begin(v), std::end(v), 0.f);
+  for (std::int64_t k0 = 0; k0 < super_padded(kc); k0 += 64)
+    for (std::int64_t i = 0; i < 64; ++i)
+      block[(k0 / 64 * kPanel + lane) * 64 + i] =
+          static_cast<std::uint8_t>(static_cast<std::int32_t>(rounded(v[k0 + i] * inverse)));
   return largest.scaled(1.f) / 127.f;
+}
+
+/// pack_super_panel() of one type: a template, so that its loops have constant lengths, since packing a model of 8
+/// billion weights is part of its start-up time.
+template <TensorType kType>
+void pack_type(const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k, std::uint8_t* panel) {
+  constexpr PackedFormat kFormat = *packed_format(kType);
+  constexpr Scheme kScheme = scheme_of(kType);
+  const SuperLayout layout = super_layout(kType, k);
+  Weights w;
+  for (std::int64_t s = 0; s < super_blocks(k); ++s) {
+    const std::int64_t k0 = s * kSuperK, kc = std::min(kSuperK, k - k0), size = layout.block_bytes(super_block_k(k, s));
+    for (int lane = 0; lane < count; ++lane) {
+      read_weights<kFormat>(rows + lane * row_bytes + k0 / kFormat.block_elems * kFormat.block_bytes, kc, w);
+      float scale;
+      if constexpr (kScheme == Scheme::kBytes)
+        scale = pack_bytes<kFormat>(w, kc, lane, panel);
+      else
+        scale = pack_nibbles<kScheme>(w, kc, lane, layout, panel);
+      std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
+    }
+    panel += size;
+  }
 }
 
 }  // namespace
@@ -233,21 +263,23 @@ SuperLayout super_layout(TensorType type, std::int64_t k) {
 
 void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                       std::uint8_t* panel) {
-  const SuperLayout layout = super_layout(type, k);
-  const PackedFormat& format = *packed_format(type);
-  const Scheme scheme = scheme_of(type);
   // Codes and a scale of zero bits give a finite product, which is not read.
-  if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(layout.bytes));
-  Weights w;
-  for (std::int64_t s = 0; s < super_blocks(k); ++s) {
-    const std::int64_t k0 = s * kSuperK, kc = std::min(kSuperK, k - k0), size = layout.block_bytes(super_block_k(k, s));
-    for (int lane = 0; lane < count; ++lane) {
-      read_weights(format, rows + lane * row_bytes + k0 / format.block_elems * format.block_bytes, kc, w);
-      const float scale =
-          layout.nibbles ? pack_nibbles(scheme, w, kc, lane, layout, panel) : pack_bytes(format, w, kc, lane, panel);
-      std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
-    }
-    panel += size;
+  if (count < kPanel) std::memset(panel, 0, static_cast<std::size_t>(super_layout(type, k).bytes));
+  switch (type) {
+    case TensorType::kQ4_0:
+      return pack_type<TensorType::kQ4_0>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ4_1:
+      return pack_type<TensorType::kQ4_1>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ4_K:
+      return pack_type<TensorType::kQ4_K>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ6_K:
+      return pack_type<TensorType::kQ6_K>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ8_0:
+      return pack_type<TensorType::kQ8_0>(rows, row_bytes, count, k, panel);
+    case TensorType::kMXFP4:
+      return pack_type<TensorType::kMXFP4>(rows, row_bytes, count, k, panel);
+    default:
+      return;
   }
 }
 
