@@ -47,6 +47,8 @@ struct GenerateStats {
   std::int32_t round_tokens = 0;   ///< tokens that they brought, the one behind the accepted drafts included
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
+  /// Of the prompt: their K/V were taken from earlier requests (SchedulerOptions::prefix_bytes).
+  std::int32_t cached_tokens = 0;
   double seconds = 0;
 };
 

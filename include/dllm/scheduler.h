@@ -19,6 +19,10 @@ namespace dllm {
 struct SchedulerOptions {
   std::int32_t parallel = 4;  ///< maximum requests in one forward pass, >= 1
   std::int32_t queue = 64;    ///< maximum waiting requests, >= 0
+  /// Memory for K/V of finished tokens, from which later requests with the same first tokens start; 0: none are kept.
+  /// For models in which a token's K/V depend on no later block: autoregressive, block-causal, of several modes, and
+  /// those that refine canvases, on the CPU. Answers do not change.
+  std::int64_t prefix_bytes = 0;
 };
 
 /// What a request wants to know about each step.
@@ -81,6 +85,11 @@ struct SchedulerCounters {
   double round_seconds = 0;
   std::int32_t running = 0, waiting = 0;  ///< now
   std::int64_t positions = 0;             ///< K/V positions that the running requests hold
+  // SchedulerOptions::prefix_bytes.
+  std::uint64_t prefix_hits = 0, prefix_misses = 0;  ///< requests that found kept tokens, and that found none
+  std::uint64_t cached_tokens = 0;                   ///< of prompts, that were not computed again
+  std::uint64_t evicted_tokens = 0;
+  std::int64_t prefix_bytes = 0, prefix_tokens = 0;  ///< held now
 };
 
 /// Many requests on one model. A round is one forward pass of all running requests, each at its own step, with its own

@@ -27,6 +27,7 @@ void bind_stats(nb::module_& module) {
       .def_ro("round_tokens", &GenerateStats::round_tokens)
       .def_ro("rows_forwarded", &GenerateStats::rows_forwarded)
       .def_ro("rows_scored", &GenerateStats::rows_scored)
+      .def_ro("cached_tokens", &GenerateStats::cached_tokens, "of the prompt, computed for earlier requests")
       .def_ro("seconds", &GenerateStats::seconds);
 }
 

@@ -31,6 +31,7 @@ class Serve final : public Verb {
     server_.http.body = static_cast<std::size_t>(max_body_) << 10U;
     server_.http.header = static_cast<std::uint32_t>(max_header_) << 10U;
     server_.http.connections = static_cast<std::size_t>(max_connections_);
+    server_.scheduling.prefix_bytes = std::int64_t{prefix_cache_} << 20U;
     server_.model_path = model_.path;
     server_.log = log_ == "json"   ? serve::LogForm::kJson
                   : log_ == "none" ? serve::LogForm::kNone
@@ -105,6 +106,12 @@ class Serve final : public Verb {
                .help = "requests that may wait; further ones get status 429",
                .default_text = std::to_string(server_.scheduling.queue),
                .apply = into(server_.scheduling.queue, 0, kMany)});
+    flags.add({.names = {"--prefix-cache"},
+               .value = "MIB",
+               .help = "memory for K/V of earlier requests, from which later ones with the same first tokens start, if "
+                       "the model allows it exactly; 0: none",
+               .default_text = std::to_string(prefix_cache_),
+               .apply = into(prefix_cache_, 0, 1 << 20)});
     flags.add({.names = {"--max-request-tokens"},
                .value = "N",
                .help = "tokens that one request may generate",
@@ -168,7 +175,7 @@ class Serve final : public Verb {
   }
 
   serve::ServerOptions server_;
-  std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512;
+  std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512, prefix_cache_ = 1024;
   std::string key_file_, log_ = "text";
   ModelFlags model_;
 };

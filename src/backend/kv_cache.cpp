@@ -1,6 +1,7 @@
 #include "backend/kv_cache.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dllm {
 
@@ -8,6 +9,15 @@ bool KvCache::holds(PositionRange range) const {
   return std::all_of(entries_.begin() + range.begin, entries_.begin() + range.end,
                      [](const Entry& entry) { return entry.epoch != 0; });
 }
+
+Position KvCache::matching(std::span<const TokenId> tokens) const {
+  const std::size_t most = std::min(tokens.size(), entries_.size());
+  std::size_t count = 0;
+  while (count < most && entries_[count].epoch != 0 && entries_[count].token == tokens[count]) ++count;
+  return static_cast<Position>(count);
+}
+
+void KvCache::copy(const KvCache&, PositionRange, Position) { assert(!"this kind of cache gives no rows away"); }
 
 void KvCache::invalidate(PositionRange range) {
   std::fill(entries_.begin() + range.begin, entries_.begin() + range.end, Entry{});

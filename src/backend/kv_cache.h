@@ -30,8 +30,16 @@ class KvCache {
   bool holds(Position position) const { return entry(position).epoch != 0; }
   /// Whether no row of the range is empty.
   bool holds(PositionRange range) const;
+  /// Rows at the front that were computed from these tokens.
+  Position matching(std::span<const TokenId> tokens) const;
   /// Clears rows, e.g. when the canvas is cut or the conversation starts anew.
   void invalidate(PositionRange range);
+
+  /// Memory of K and V; 0: this kind of cache cannot give its rows to another one.
+  virtual std::int64_t bytes() const { return 0; }
+  /// Copies rows that `from`, a cache of the same backend with bytes() > 0, holds to the positions from `to` on, as one
+  /// forward pass would have written them.
+  virtual void copy(const KvCache& from, PositionRange rows, Position to);
 
  protected:
   explicit KvCache(Position capacity) : entries_(static_cast<std::size_t>(capacity)) {}

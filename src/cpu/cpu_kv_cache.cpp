@@ -66,4 +66,28 @@ void CpuKvCache::copy_rows(const CpuKvCache& from, std::span<const Position> pos
   record(rows);
 }
 
+std::int64_t CpuKvCache::bytes() const {
+  std::int64_t sum = 0;
+  for (const Layer& layer : layers_) sum += 2 * layer.shape.kv_heads * layer.head_bytes;
+  return sum;
+}
+
+void CpuKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
+  const auto& other = static_cast<const CpuKvCache&>(from);
+  assert(other.type_ == type_ && other.layers_.size() == layers_.size() && to + rows.size() <= capacity());
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const Layer &target = layers_[l], &source = other.layers_[l];
+    const std::int64_t bytes = rows.size() * target.position_bytes;
+    for (std::int64_t head = 0; head < target.shape.kv_heads; ++head) {
+      const std::int64_t at = head * target.head_bytes + to * target.position_bytes;
+      const std::int64_t of = head * source.head_bytes + rows.begin * source.position_bytes;
+      std::memcpy(target.k.get() + at, source.k.get() + of, static_cast<std::size_t>(bytes));
+      std::memcpy(target.v.get() + at, source.v.get() + of, static_cast<std::size_t>(bytes));
+    }
+  }
+  std::vector<PlanRow> written;
+  for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
+  record(written);
+}
+
 }  // namespace dllm::cpu

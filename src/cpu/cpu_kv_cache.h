@@ -53,6 +53,8 @@ class CpuKvCache final : public KvCache {
   using KvCache::record;
   /// Copies the rows that `from`, a cache of the same shape, holds at these ascending positions, with their tokens.
   void copy_rows(const CpuKvCache& from, std::span<const Position> positions);
+  std::int64_t bytes() const override;
+  void copy(const KvCache& from, PositionRange rows, Position to) override;
 
  private:
   struct Layer {

@@ -39,6 +39,7 @@ class Canvas {
 
   Position size() const { return static_cast<Position>(tokens_.size()); }
   Position prompt_end() const { return prompt_end_; }
+  std::span<const TokenId> prompt() const { return std::span(tokens_).first(static_cast<std::size_t>(prompt_end_)); }
   TokenId mask() const { return mask_; }
   TokenId token(Position p) const { return tokens_[static_cast<std::size_t>(p)]; }
   bool masked(Position p) const { return masked_[static_cast<std::size_t>(p)] != 0; }

@@ -80,7 +80,7 @@ std::span<const SequenceStep> ModeLoop::prepare() {
 /// The prompt, or the block as it was filled or drafted. What nobody will read is not predicted.
 StepPlan ModeLoop::causal_plan() const {
   const bool prompt = read_ < canvas_.prompt_end();
-  const PositionRange rows = prompt ? PositionRange{0, canvas_.prompt_end()} : block_;
+  const PositionRange rows = prompt ? PositionRange{unread_prompt(), canvas_.prompt_end()} : block_;
   const bool verifies = !prompt && options_.mode.mode == DecodingMode::kSelfSpeculation;
   StepPlan plan;
   plan.region = Region::kContext;
@@ -91,6 +91,11 @@ StepPlan ModeLoop::causal_plan() const {
     if (verifies || p + 1 == rows.end) plan.scored.push_back(p - rows.begin);
   }
   return plan;
+}
+
+/// Rows that an earlier request has left are not computed again; the last one always is, as it predicts.
+Position ModeLoop::unread_prompt() const {
+  return std::min(cache_.matching(canvas_.prompt()), canvas_.prompt_end() - 1);
 }
 
 StepPlan ModeLoop::draft_plan() const {

@@ -65,6 +65,8 @@ class ModeLoop {
   /// End of the answer's decided prefix.
   Position settled() const { return canvas_.first_masked(canvas_.prompt_end()); }
   std::optional<Position> stop_position() const { return stop_; }
+  /// See Refiner::read().
+  Position read() const { return read_; }
 
  private:
   bool finished() const;
@@ -74,6 +76,7 @@ class ModeLoop {
   bool wants_draft();
   DecodeContext context() const;
   StepPlan causal_plan() const;
+  Position unread_prompt() const;
   StepPlan draft_plan() const;
   ScoreRequest causal_request() const;
   ScoreRequest draft_request() const;

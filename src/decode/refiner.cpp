@@ -47,7 +47,9 @@ StepPlan Refiner::read_context() const {
   plan.region = Region::kContext;
   plan.causal_block = 1;
   plan.visible = {{0, begin_}};
-  for (Position p = read_; p < begin_; ++p) plan.rows.push_back({p, canvas_.token(p)});
+  // Rows that an earlier request has left are not computed again, but a pass has at least one.
+  const Position first = read_ > 0 ? read_ : std::min(cache_.matching(canvas_.prompt()), begin_ - 1);
+  for (Position p = first; p < begin_; ++p) plan.rows.push_back({p, canvas_.token(p)});
   return plan;
 }
 

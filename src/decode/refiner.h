@@ -50,6 +50,8 @@ class Refiner {
   /// End of the finished canvases.
   Position settled() const { return std::min(begin_, canvas_.size()); }
   std::optional<Position> stop_position() const { return stop_; }
+  /// Positions before it are in the cache as causal passes over final tokens left them.
+  Position read() const { return read_; }
 
  private:
   void begin_canvas();

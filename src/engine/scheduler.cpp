@@ -11,6 +11,7 @@
 
 #include "base/try.h"
 #include "engine/language_model_impl.h"
+#include "engine/prefix_store.h"
 #include "engine/scheduler_job.h"
 
 namespace dllm {
@@ -27,7 +28,8 @@ struct Scheduler::Impl {
   SchedulerCounters totals{};  ///< without momentary counts, which counters() adds
   RequestId next_id = 1;
 
-  std::vector<SchedulerJob> running{};  ///< owned by the thread that steps
+  std::vector<SchedulerJob> running{};    ///< owned by the thread that steps
+  std::optional<PrefixStore> prefixes{};  ///< guarded by the model's mutex
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
@@ -36,6 +38,7 @@ struct Scheduler::Impl {
 
   void end(SchedulerJob& job, Expected<Generation> result);
   void finish(SchedulerJob& job, bool cancelled);
+  void keep_prefix(const SchedulerJob& job);
   bool leave();
   void drop_waiting();
   bool admit();
@@ -44,6 +47,7 @@ struct Scheduler::Impl {
   void forward(const std::vector<SequenceStep>& steps);
   void report(SchedulerJob& job, const DenoiseStep& step);
   void show();
+  void show_prefixes(const PrefixCounters& now);
   SchedulerCounters counters() const;
 };
 
@@ -103,7 +107,19 @@ void Scheduler::Impl::end(SchedulerJob& job, Expected<Generation> result) {
   if (job.request.on_done) job.request.on_done(std::move(result));
 }
 
+void Scheduler::Impl::keep_prefix(const SchedulerJob& job) {
+  if (!prefixes) return;
+  PrefixCounters now;
+  {
+    const std::lock_guard lock(model.mutex);
+    job.sequence->keep_prefix(*prefixes, *model.running.backend);
+    now = prefixes->counters();
+  }
+  show_prefixes(now);
+}
+
 void Scheduler::Impl::finish(SchedulerJob& job, bool cancelled) {
+  keep_prefix(job);
   end(job, model.checked(Expected<Generation>(job.sequence->finish(cancelled, job.seconds))));
 }
 
@@ -166,6 +182,10 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   DLLM_TRY(job.sequence,
            Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt, job.resolved, latency,
                            second, {job.request.suffix, job.request.form, job.constraint}));
+  if (prefixes) {
+    job.sequence->read_prefix(*prefixes);
+    show_prefixes(prefixes->counters());
+  }
   return {};
 }
 
@@ -249,6 +269,7 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
       end(job, step.error());
       continue;
     }
+    if (job.sequence->counters().nfe == static_cast<std::int32_t>(job.count)) keep_prefix(job);  // it has its prompt
     report(job, *step);
     staying.push_back(std::move(job));
   }
@@ -265,6 +286,16 @@ void Scheduler::Impl::show() {
   for (const SchedulerJob& job : running) now.join(job);
   const std::lock_guard lock(mutex);
   shown = std::move(now);
+}
+
+void Scheduler::Impl::show_prefixes(const PrefixCounters& now) {
+  const std::lock_guard lock(mutex);
+  totals.prefix_hits = now.hits;
+  totals.prefix_misses = now.misses;
+  totals.cached_tokens = now.cached_tokens;
+  totals.evicted_tokens = now.evicted_tokens;
+  totals.prefix_bytes = now.bytes;
+  totals.prefix_tokens = now.tokens;
 }
 
 SchedulerCounters Scheduler::Impl::counters() const {
@@ -320,7 +351,13 @@ Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& mode
                  "give at least 1"};
   if (options.queue < 0)
     return Error{ErrorCode::kUsage, fmt::format("a queue of {}", options.queue), "--queue", "give at least 0"};
-  return std::unique_ptr<Scheduler>(new Scheduler(std::unique_ptr<Impl>(new Impl{*model.impl_, options})));
+  if (options.prefix_bytes < 0)
+    return Error{ErrorCode::kUsage, fmt::format("{} bytes for prefixes", options.prefix_bytes), "--prefix-cache",
+                 "give at least 0"};
+  auto impl = std::unique_ptr<Impl>(new Impl{*model.impl_, options});
+  if (const auto block = Sequence::prefix_block(model.impl_->model->desc()); block && options.prefix_bytes > 0)
+    impl->prefixes.emplace(*block, options.prefix_bytes);
+  return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
 }
 
 Expected<std::vector<RequestId>> Scheduler::submit(std::vector<ScheduledRequest> requests, std::size_t* refused) {

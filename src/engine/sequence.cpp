@@ -319,6 +319,7 @@ Generation Sequence::finish(bool cancelled, double seconds) {
                    .round_tokens = counters.round_tokens,
                    .rows_forwarded = counters.rows_forwarded,
                    .rows_scored = counters.rows_scored,
+                   .cached_tokens = cached_,
                    .seconds = seconds};
   return std::move(result_);
 }

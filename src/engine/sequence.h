@@ -18,6 +18,7 @@
 #include "decode/second_path.h"
 #include "dllm/generate.h"
 #include "engine/constraint.h"
+#include "engine/prefix_store.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
@@ -45,6 +46,14 @@ class Sequence {
                                                    const LatencyTable* latency, PassRunner* second = nullptr,
                                                    const Given& given = {}, const CommitSchedule* replay = nullptr);
 
+  /// The block of the model's prefixes (PrefixStore); nullopt: its rows depend on later tokens.
+  static std::optional<Position> prefix_block(const ModelDesc& desc);
+  /// Takes rows of the prompt from the store. Called before the first prepare(). Nothing happens if the method would
+  /// not use them, or has a second cache whose rows must be the same.
+  void read_prefix(PrefixStore& store);
+  /// Gives the store what is final by now. `backend`: the one of start().
+  void keep_prefix(PrefixStore& store, Backend& backend) const;
+
   /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final.
   std::span<const SequenceStep> prepare();
   /// See their absorb(). Records the step.
@@ -65,6 +74,7 @@ class Sequence {
   Sequence(const Tokenizer* tokenizer, std::vector<TokenId> prompt) : tokenizer_(tokenizer) {
     result_.prompt_ids = std::move(prompt);
   }
+  bool shares_prefix() const;
   void move_record(const Edit& edit);
   void show_canvas(const DenoiseStep& step, StepEvent& event) const;
   Position answer_end() const;
@@ -93,6 +103,7 @@ class Sequence {
   std::vector<std::string> stop_texts_;
   bool stopped_ = false;       ///< by a stop text
   std::vector<TokenId> form_;  ///< see Given
+  Position cached_ = 0;        ///< positions of the prompt from the store
   Position length_ = 0;        ///< requested positions; the canvas may end after them
   std::int32_t pass_ = 0;      ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;

@@ -241,12 +241,18 @@ std::string sse(std::string_view event, const Json& data) {
 std::string new_id(std::string_view prefix, const Call& call) { return std::string(prefix) + call.id; }
 
 Json usage_json(const std::vector<Generation>& answers, std::size_t shared) {
-  std::int64_t prompt = 0, completion = 0;
+  std::int64_t prompt = 0, completion = 0, cached = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (i % shared == 0) prompt += answers[i].stats.prompt_tokens;
+    if (i % shared == 0) {
+      prompt += answers[i].stats.prompt_tokens;
+      cached += answers[i].stats.cached_tokens;
+    }
     completion += answers[i].stats.answer_tokens;
   }
-  return {{"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
 Json facts_json(const Generation& answer) {

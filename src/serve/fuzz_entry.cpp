@@ -71,7 +71,8 @@ class FuzzExchange final : public Exchange {
 /// A server without its sockets. Everything that is not a request of the fuzzer's stays constant.
 struct FuzzServer {
   LanguageModel model = *LanguageModel::load("");
-  std::unique_ptr<Scheduler> scheduler = *Scheduler::create(model, SchedulerOptions{.parallel = 2, .queue = 8});
+  std::unique_ptr<Scheduler> scheduler =
+      *Scheduler::create(model, SchedulerOptions{.parallel = 2, .queue = 8, .prefix_bytes = 1 << 20});
   ServerOptions options = [] {
     ServerOptions small;
     small.max_tokens = 16;

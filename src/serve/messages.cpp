@@ -24,6 +24,7 @@ class MessagesFormat final : public AnswerFormat {
       block["input"] = Json::parse(one.arguments);
       json["content"].push_back(std::move(block));
     }
+    json["usage"] = usage(answer.stats);
     json["stop_reason"] = stop_reason(answer, parsed);
     json["stop_sequence"] = stop_sequence(answer);
     json["dllm"] = facts_json(answer);
@@ -50,13 +51,20 @@ class MessagesFormat final : public AnswerFormat {
            sse("message_delta",
                {{"type", "message_delta"},
                 {"delta", {{"stop_reason", stop_reason(answer, parsed)}, {"stop_sequence", stop_sequence(answer)}}},
-                {"usage", {{"output_tokens", answer.stats.answer_tokens}}}});
+                {"usage", usage(answer.stats)}});
   }
   std::string end(const std::vector<Generation>&) override { return sse("message_stop", {{"type", "message_stop"}}); }
   std::string error(const ApiError& error) override { return sse("error", error_json(error, Dialect::kAnthropic)); }
   std::string keep_alive() const override { return sse("ping", {{"type", "ping"}}); }
 
  private:
+  /// Kept tokens of the prompt are counted separately from the others.
+  static Json usage(const GenerateStats& stats) {
+    return {{"input_tokens", stats.prompt_tokens - stats.cached_tokens},
+            {"cache_read_input_tokens", stats.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"output_tokens", stats.answer_tokens}};
+  }
   Json head(std::int64_t output_tokens) const {
     return {{"id", new_id("msg_", *call_)},
             {"type", "message"},

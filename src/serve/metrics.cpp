@@ -71,6 +71,11 @@ std::string Metrics::text(const SchedulerCounters& c, std::int64_t capacity, std
   counter("dllm_rounds_total", "Forward passes of the model, each of several requests.", c.rounds);
   counter("dllm_rows_total", "Rows forwarded.", c.rows);
   value(out, "dllm_round_seconds_total", "counter", "Time in forward passes.", c.round_seconds);
+  counter("dllm_prefix_cache_hits_total", "Requests whose prompts began with kept tokens.", c.prefix_hits);
+  counter("dllm_prefix_cache_misses_total", "Requests that looked for kept tokens and found none.", c.prefix_misses);
+  counter("dllm_prefix_cache_tokens_total", "Tokens of prompts that were not computed again.", c.cached_tokens);
+  counter("dllm_prefix_cache_evicted_tokens_total", "Kept tokens that had to make room for others.", c.evicted_tokens);
+  gauge("dllm_prefix_cache_bytes", "Memory of kept K/V.", static_cast<double>(c.prefix_bytes));
   gauge("dllm_tokens_per_forward", "Positions decided per forward pass of a request, since the start.",
         c.nfe > 0 ? counted(c.committed_tokens) / counted(c.nfe) : 0);
   const std::lock_guard lock(mutex_);

@@ -140,7 +140,7 @@ class ResponsesFormat final : public AnswerFormat {
     for (const ToolCall& one : parsed.calls) json["output"].push_back(call_item(json["output"].size(), one));
     const GenerateStats& stats = answer.stats;
     json["usage"] = {{"input_tokens", stats.prompt_tokens},
-                     {"input_tokens_details", {{"cached_tokens", 0}}},
+                     {"input_tokens_details", {{"cached_tokens", stats.cached_tokens}}},
                      {"output_tokens", stats.answer_tokens},
                      {"output_tokens_details", {{"reasoning_tokens", 0}}},
                      {"total_tokens", stats.prompt_tokens + stats.answer_tokens}};

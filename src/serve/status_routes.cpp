@@ -43,6 +43,7 @@ Expected<void> props(const CallPtr& call) {
   call->reply({{"default_generation_settings", options_json(resolved)},
                {"total_slots", api.scheduler.options().parallel},
                {"queue", api.scheduler.options().queue},
+               {"prefix_cache_bytes", api.scheduler.options().prefix_bytes},
                {"model_path", api.options.model_path},
                {"model_alias", api.name()},
                {"n_ctx", api.model.context_length()},

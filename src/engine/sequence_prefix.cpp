@@ -1,0 +1,34 @@
+// Which rows of a sequence other requests may start from.
+#include "engine/sequence.h"
+
+namespace dllm {
+
+std::optional<Position> Sequence::prefix_block(const ModelDesc& desc) {
+  if (desc.canvas.length > 0 || !desc.modes.empty()) return 1;  // what they have finished is read causally
+  if (desc.causal_block > 0) return desc.causal_block;
+  return std::nullopt;
+}
+
+/// Guidance and a second path forward the same rows over a second cache. Of the policies for masks, only the exact one
+/// leaves out rows that it finds.
+bool Sequence::shares_prefix() const {
+  if (unconditional_ || side_) return false;
+  return !std::holds_alternative<std::unique_ptr<Denoiser>>(loop_) || result_.options.cache.name == "block-causal";
+}
+
+void Sequence::read_prefix(PrefixStore& store) {
+  if (shares_prefix()) cached_ = store.read(result_.prompt_ids, *cache_);
+}
+
+void Sequence::keep_prefix(PrefixStore& store, Backend& backend) const {
+  if (!shares_prefix()) return;
+  const Position end = in_loop([](const auto& loop) {
+    if constexpr (requires { loop.read(); })
+      return loop.read();
+    else
+      return loop.canvas().size();
+  });
+  store.keep(backend, *cache_, end, canvas().mask());
+}
+
+}  // namespace dllm
