@@ -55,6 +55,9 @@ struct GenerateOptions {
   /// What the answer must match, for models that fill masks or predict next tokens; at most one, at temperature 0. A
   /// regular expression for the whole text, or a JSON Schema as text (docs/guide/structure.md).
   std::optional<std::string> regex = {}, json_schema = {};
+  /// The same for calls of tools: {"tools": [{"name": NAME, "parameters": SCHEMA}, ...], "several": BOOL}. The answer
+  /// is <tool_call>{"name": NAME, "arguments": ARGUMENTS}</tool_call>, once or, if `several`, more often.
+  std::optional<std::string> tool_calls = {};
   std::optional<bool> compat = {};  ///< exact upstream behaviour where it differs from ours (docs/guide/decoding.md)
 
   MethodChoice decoder = {};    ///< which predictions become tokens
@@ -85,7 +88,7 @@ struct ResolvedOptions {
   std::uint64_t seed = 0;
   std::int32_t context = 0;  ///< limit of prompt plus canvas; at most the model's context
   std::vector<std::string> stop;
-  std::string regex, json_schema;  ///< empty: none
+  std::string regex, json_schema, tool_calls;  ///< empty: none
   bool compat = false;
   MethodChoice decoder, window, cache, suffix, smoothing;  ///< options: all that the method reads
   MethodChoice mode;                                       ///< no name: the model has one way of decoding

@@ -226,6 +226,8 @@ class Options(TypedDict, total=False):
     temperature: float | None
     #: confidence from which positions are committed together; above 1: only the best
     threshold: float | None
+    #: the answer is calls of these tools and nothing else, as JSON
+    tool_calls: str | None
     #: sample from the k likeliest tokens; 0: off
     top_k: int | None
     #: sample from the likeliest tokens of this total probability; 1: off

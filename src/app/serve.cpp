@@ -16,6 +16,7 @@ class Serve final : public Verb {
  public:
   void declare(Flags& flags) override {
     declare_address(flags);
+    declare_scheduling(flags);
     declare_limits(flags);
     model_.add_template(flags);
     add_generate_flags(flags, server_.defaults);
@@ -92,9 +93,7 @@ class Serve final : public Verb {
                .rare = true});
   }
 
-  void declare_limits(Flags& flags) {
-    constexpr std::int32_t kMany = 1 << 16;
-    constexpr const char* kContext = "what the context holds";
+  void declare_scheduling(Flags& flags) {
     flags.group("Limits");
     flags.add({.names = {"-np", "--parallel"},
                .value = "N",
@@ -112,6 +111,10 @@ class Serve final : public Verb {
                        "the model allows it exactly; 0: none",
                .default_text = std::to_string(prefix_cache_),
                .apply = into(prefix_cache_, 0, 1 << 20)});
+  }
+
+  void declare_limits(Flags& flags) {
+    constexpr const char* kContext = "what the context holds";
     flags.add({.names = {"--max-request-tokens"},
                .value = "N",
                .help = "tokens that one request may generate",
@@ -174,6 +177,7 @@ class Serve final : public Verb {
     return {};
   }
 
+  static constexpr std::int32_t kMany = 1 << 16;
   serve::ServerOptions server_;
   std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512, prefix_cache_ = 1024;
   std::string key_file_, log_ = "text";

@@ -12,6 +12,7 @@
 #include "constrain/dfa.h"
 #include "constrain/json_schema.h"
 #include "constrain/regex.h"
+#include "constrain/tool_calls.h"
 #include "engine/method.h"
 
 namespace dllm {
@@ -21,7 +22,8 @@ constexpr std::size_t kMostKnown = 16;
 constexpr std::int32_t kLongestSearch = 4096;  ///< for the fewest tokens, in an error
 
 std::string_view flag_of(const ResolvedOptions& resolved) {
-  return resolved.regex.empty() ? "--json-schema" : "--regex";
+  if (!resolved.regex.empty()) return "--regex";
+  return resolved.json_schema.empty() ? "--tool-calls" : "--json-schema";
 }
 
 Error at_flag(Error error, std::string_view flag) {
@@ -30,8 +32,10 @@ Error at_flag(Error error, std::string_view flag) {
 }
 
 Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved) {
-  DLLM_TRY(const constrain::PatternPtr pattern, resolved.regex.empty() ? constrain::parse_schema(resolved.json_schema)
-                                                                       : constrain::parse_regex(resolved.regex));
+  DLLM_TRY(const constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
+                                                : !resolved.json_schema.empty()
+                                                    ? constrain::parse_schema(resolved.json_schema)
+                                                    : constrain::parse_tool_calls(resolved.tool_calls));
   return constrain::compile(*pattern);
 }
 
@@ -71,8 +75,10 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
   const auto refuse = [](const char* what, const char* flag) {
     return Error{ErrorCode::kUsage, what, flag, "leave the option out"};
   };
-  if (!resolved.regex.empty() && !resolved.json_schema.empty())
-    return refuse("an answer follows one of an expression and a schema", "--regex");
+  const auto given = [](const std::string& text) { return text.empty() ? 0 : 1; };
+  if (given(resolved.regex) + given(resolved.json_schema) + given(resolved.tool_calls) > 1)
+    return refuse("an answer follows one of an expression, a schema and calls of tools",
+                  resolved.regex.empty() ? "--json-schema" : "--regex");
   if (resolved.temperature > 0)
     return refuse("a constrained answer is the most probable one: nothing is drawn", "--temperature");
   if (resolved.top_k > 0 || resolved.top_p < 1)
@@ -125,8 +131,8 @@ Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const 
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (tokenizer == nullptr)
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
-  const std::string key =
-      fmt::format("{} {} {}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex, resolved.json_schema);
+  const std::string key = fmt::format("{} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex,
+                                      resolved.json_schema, resolved.tool_calls);
   ConstraintPtr found;
   {
     const std::lock_guard lock(mutex_);

@@ -18,7 +18,7 @@ using ConstraintPtr = std::shared_ptr<const constrain::TokenAutomaton>;
 
 /// Whether the options ask for an answer of a given structure.
 inline bool is_constrained(const ResolvedOptions& resolved) {
-  return !resolved.regex.empty() || !resolved.json_schema.empty();
+  return !resolved.regex.empty() || !resolved.json_schema.empty() || !resolved.tool_calls.empty();
 }
 
 /// An error about the option that asks for it.

@@ -81,12 +81,15 @@ class Resolution {
       return bad("canvases begin at the prompt's end", "--block-origin", "leave the option out");
     if (desc_.autoregressive() && resolved_.block_length != 1)
       return bad("an autoregressive model decodes blocks of one token", "--block-length", "leave the option out");
-    for (const auto& [key, text] :
-         {std::pair("regex", &resolved_.regex), std::pair("json_schema", &resolved_.json_schema)}) {
-      if (text->empty() && given_keys_.contains(key))
-        return bad("an empty text", key == std::string_view("regex") ? "--regex" : "--json-schema",
-                   "leave the option out");
-      if (text->empty()) unread_.insert(key);
+    struct Structure {
+      const char *key, *flag;
+      const std::string& text;
+    };
+    for (const auto& [key, flag, text] : {Structure{"regex", "--regex", resolved_.regex},
+                                          Structure{"json_schema", "--json-schema", resolved_.json_schema},
+                                          Structure{"tool_calls", "--tool-calls", resolved_.tool_calls}}) {
+      if (text.empty() && given_keys_.contains(key)) return bad("an empty text", flag, "leave the option out");
+      if (text.empty()) unread_.insert(key);
     }
     return unread_by_model();
   }

@@ -3,7 +3,6 @@
 #include "engine/trace.h"
 #include "serve/answer.h"
 #include "serve/request_options.h"
-#include "serve/structure.h"
 #include "serve/tools.h"
 
 namespace dllm::serve {
@@ -145,7 +144,7 @@ Expected<void> chat_completions(const CallPtr& call) {
   DLLM_TRY(const bool form, read_form(fields, call->api, request));
   if (form && tools) return Error{ErrorCode::kUsage, "an answer with a form calls no tools", "template", ""};
   DLLM_TRY(GenerateOptions asked, read_options(fields, call->api.model, call->api.options));
-  DLLM_CHECK_OK(check_tools_and_structure(asked, tools.has_value()));
+  DLLM_CHECK_OK(apply_tools(tools, asked));
   DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, call->api));
   DLLM_TRY(const auto ids, conversation_ids(call->api, {.system = "", .messages = *list}, tools));
   add_choices(request, ids, options, static_cast<std::size_t>(choices.value_or(1)));

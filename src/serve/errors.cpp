@@ -77,8 +77,10 @@ std::string in_fields(std::string text) {
     while (end < text.size() && is_flag_char(text[end])) ++end;
     const OptionInfo* info = begins ? option_of_flag(std::string_view(text).substr(at, end - at)) : nullptr;
     if (info != nullptr) {
-      text.replace(at, end - at, info->key);
-      at += info->key.size();
+      // Requests ask for calls with a field of another name.
+      const std::string field = info->key == "tool_calls" ? "tool_choice" : info->key;
+      text.replace(at, end - at, field);
+      at += field.size();
     } else {
       at = end > at ? end : at + 1;
     }

@@ -2,7 +2,6 @@
 #include "base/try.h"
 #include "serve/formats.h"
 #include "serve/request_options.h"
-#include "serve/structure.h"
 #include "serve/tool_forms.h"
 
 namespace dllm::serve {
@@ -143,7 +142,7 @@ Expected<void> messages(const CallPtr& call) {
   if (call->body.contains("stop"))
     return Error{ErrorCode::kUsage, "there is no such field", "stop", "give stop_sequences"};
   DLLM_TRY(GenerateOptions options, read_options(fields, call->api.model, call->api.options));
-  DLLM_CHECK_OK(check_tools_and_structure(options, prompt.tools.has_value()));
+  DLLM_CHECK_OK(apply_tools(prompt.tools, options));
   if (!stops.empty()) options.stop = std::move(stops);
   add_choices(request, prompt.ids, options, 1);
   return answer(call, std::move(request), messages_format(call, prompt.ids.size(), std::move(prompt.tools)));

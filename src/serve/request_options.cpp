@@ -91,7 +91,7 @@ std::string option_key(const std::string& field) {
   if (field == "preset") return field;
   if (field == "max_completion_tokens" || field == "max_output_tokens") return "length";
   for (const OptionInfo& info : options_info().common)
-    if (names(info)) return info.key;
+    if (names(info) && info.key != "tool_calls") return info.key;  // `tools` and `tool_choice` set it
   for (const PartInfo& part : options_info().parts) {
     if (names(part.selector)) return part.selector.key;
     for (const MethodInfo& method : part.methods)

@@ -5,7 +5,6 @@
 #include "base/try.h"
 #include "serve/formats.h"
 #include "serve/request_options.h"
-#include "serve/structure.h"
 #include "serve/tool_forms.h"
 
 namespace dllm::serve {
@@ -187,10 +186,12 @@ Expected<void> responses(const CallPtr& call) {
   DLLM_TRY(auto tools, read_response_tools(fields));
   if (const auto list = call->body.find("tools"); tools && list != call->body.end()) facts.tools = *list;
   if (!tools) facts.tool_choice = "none";
+  if (const auto choice = call->body.find("tool_choice"); tools && choice != call->body.end())
+    facts.tool_choice = *choice;
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
-  DLLM_TRY(const GenerateOptions options, read_options(fields, call->api.model, call->api.options));
-  DLLM_CHECK_OK(check_tools_and_structure(options, tools.has_value()));
+  DLLM_TRY(GenerateOptions options, read_options(fields, call->api.model, call->api.options));
+  DLLM_CHECK_OK(apply_tools(tools, options));
   if (const auto length = call->body.find("max_output_tokens"); length != call->body.end())
     facts.max_output_tokens = *length;
   if (const auto text = call->body.find("text"); text != call->body.end() && text->is_object())

@@ -103,10 +103,4 @@ Expected<void> read_structure(Fields& fields, GenerateOptions& options) {
   return set_regex(alternatives(texts), "guided_choice", options);
 }
 
-Expected<void> check_tools_and_structure(const GenerateOptions& options, bool tools) {
-  if (!tools || (!options.regex && !options.json_schema)) return {};
-  return Error{ErrorCode::kUsage, "an answer with a structure calls no tools", "tools",
-               "leave them out, or the structure"};
-}
-
 }  // namespace dllm::serve

@@ -11,7 +11,4 @@ namespace dllm::serve {
 /// ("response_format.json_schema.schema.properties.age.format").
 Expected<void> read_structure(Fields& fields, GenerateOptions& options);
 
-/// Errors: kUsage, if the options ask for a structure in a request with tools.
-Expected<void> check_tools_and_structure(const GenerateOptions& options, bool tools);
-
 }  // namespace dllm::serve

@@ -112,10 +112,11 @@ Expected<Json> result_from_item(const Json& item, const std::string& where) {
 
 Expected<std::optional<Tools>> read_anthropic_tools(Fields& fields) {
   const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
-  DLLM_TRY(const bool callable, may_call(choice));
-  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
-  if (!list->is_array()) return wrong_type("tools", "a list of tools");
+  DLLM_TRY(const ToolChoice chosen, read_choice(choice));
   Tools tools;
+  tools.schema = "input_schema";
+  if (list == nullptr) return under_choice(std::move(tools), chosen);
+  if (!list->is_array()) return wrong_type("tools", "a list of tools");
   for (const Json& tool : *list) {
     if (!tool.is_object() || tool.value("type", Json("custom")) != "custom")
       return wrong_type("tools", "tools of your own: name, description, input_schema");
@@ -130,21 +131,21 @@ Expected<std::optional<Tools>> read_anthropic_tools(Fields& fields) {
   }
   if (choice != nullptr && choice->is_object()) {
     Fields one(*choice);
-    one.find("type");
+    one.find("type"), one.find("name");
     DLLM_TRY(const bool single, one.flag("disable_parallel_tool_use", false));
     DLLM_CHECK_OK(one.done());
     tools.parallel = !single;
   }
-  if (!callable) return std::optional<Tools>();
-  return std::optional(std::move(tools));
+  return under_choice(std::move(tools), chosen);
 }
 
 Expected<std::optional<Tools>> read_response_tools(Fields& fields) {
   const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
   Tools tools;
   DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
-  DLLM_TRY(const bool callable, may_call(choice));
-  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
+  DLLM_TRY(const ToolChoice chosen, read_choice(choice));
+  tools.schema = "parameters";
+  if (list == nullptr) return under_choice(std::move(tools), chosen);
   if (!list->is_array()) return wrong_type("tools", "a list of tools");
   for (const Json& tool : *list) {
     if (!tool.is_object() || tool.value("type", Json()) != "function")
@@ -157,8 +158,7 @@ Expected<std::optional<Tools>> read_response_tools(Fields& fields) {
     if (!name) return wrong_type("tools", "tools of type \"function\", each with a name");
     tools.list.push_back(chat_tool(*name, description, parameters));
   }
-  if (!callable) return std::optional<Tools>();
-  return std::optional(std::move(tools));
+  return under_choice(std::move(tools), chosen);
 }
 
 Expected<Json> messages_from_anthropic(const Json& list, const std::string& field) {

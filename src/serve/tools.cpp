@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "constrain/tool_calls.h"
 #include "serve/answer.h"
 #include "text/chat_template.h"
 
@@ -150,20 +151,65 @@ Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conv
 
 }  // namespace
 
-Expected<bool> may_call(const Json* choice) {
-  if (choice == nullptr) return true;
+Expected<ToolChoice> read_choice(const Json* choice) {
+  if (choice == nullptr) return ToolChoice();
   const Json type = choice->is_object() ? choice->value("type", Json()) : *choice;
-  if (type == "auto") return true;
-  if (type == "none") return false;
-  return Error{ErrorCode::kUsage, "a call cannot be forced", "tool_choice", "give \"auto\" or \"none\""};
+  if (type == "auto") return ToolChoice();
+  if (type == "none") return ToolChoice{.callable = false, .forced = false, .only = ""};
+  if (type == "required" || type == "any") return ToolChoice{.callable = true, .forced = true, .only = ""};
+  if (choice->is_object() && (type == "function" || type == "tool")) {
+    const auto inner = choice->find("function");
+    const Json& holder = inner != choice->end() && inner->is_object() ? *inner : *choice;
+    if (const Json name = holder.value("name", Json()); name.is_string())
+      return ToolChoice{.callable = true, .forced = true, .only = name.get<std::string>()};
+    return wrong_type("tool_choice", "a choice with the name of a tool");
+  }
+  return Error{ErrorCode::kUsage, "there is no such choice", "tool_choice",
+               "give \"auto\", \"none\", \"required\" (\"any\" in messages), or a tool by its name"};
+}
+
+Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice) {
+  if (choice.forced && tools.list.empty())
+    return Error{ErrorCode::kUsage, "a call is forced, and there are no tools", "tool_choice", "give tools"};
+  if (!choice.only.empty() && !is_tool(tools, choice.only))
+    return Error{ErrorCode::kUsage, fmt::format("there is no tool '{}'", choice.only), "tool_choice", ""};
+  if (!choice.callable || tools.list.empty()) return std::optional<Tools>();
+  tools.forced = choice.forced;
+  tools.only = choice.only;
+  return std::optional(std::move(tools));
+}
+
+Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& options) {
+  if (!tools) return {};
+  if (options.regex || options.json_schema)
+    return Error{ErrorCode::kUsage, "an answer with a structure calls no tools", "tools",
+                 "leave them out, or the structure"};
+  if (!tools->forced) return {};
+  Json calls = {{"tools", Json::array()}, {"several", tools->parallel && tools->only.empty()}};
+  for (std::size_t i = 0; i < tools->list.size(); ++i) {
+    const Json& function = tools->list[i]["function"];
+    if (!tools->only.empty() && function["name"] != tools->only) continue;
+    Json one = {{"name", function["name"]}};
+    if (const auto parameters = function.find("parameters"); parameters != function.end()) {
+      if (const auto pattern = constrain::arguments_pattern(*parameters); !pattern) {
+        Error error = pattern.error();
+        error.where = fmt::format("tools[{}].{}{}", i, tools->schema, error.where.substr(1));
+        return error;
+      }
+      one["parameters"] = *parameters;
+    }
+    calls["tools"].push_back(std::move(one));
+  }
+  options.tool_calls = dump(calls);
+  return {};
 }
 
 Expected<std::optional<Tools>> read_tools(Fields& fields) {
   Tools tools;
   const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
   DLLM_TRY(tools.parallel, fields.flag("parallel_tool_calls", true));
-  DLLM_TRY(const bool callable, may_call(choice));
-  if (list == nullptr || (list->is_array() && list->empty())) return std::optional<Tools>();
+  DLLM_TRY(const ToolChoice chosen, read_choice(choice));
+  if (list == nullptr) return under_choice(std::move(tools), chosen);
   if (!list->is_array()) return wrong_type("tools", "a list of tools");
   for (const Json& tool : *list) {
     const bool function = tool.is_object() && tool.value("type", Json("function")) == "function" &&
@@ -171,9 +217,8 @@ Expected<std::optional<Tools>> read_tools(Fields& fields) {
     if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
       return wrong_type("tools", "tools of type \"function\", each with a name");
   }
-  if (!callable) return std::optional<Tools>();
   tools.list = *list;
-  return std::optional(std::move(tools));
+  return under_choice(std::move(tools), chosen);
 }
 
 Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Conversation& conversation,

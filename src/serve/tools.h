@@ -13,15 +13,34 @@ namespace dllm::serve {
 /// Tools that a model may call, and the format of a call: <tool_call>{"name": …, "arguments": {…}}</tool_call>, one
 /// block per call, as in the chat templates of Qwen (Hermes) and LLaDA2.
 struct Tools {
-  Json list = Json::array();  ///< OpenAI's `tools`
-  bool parallel = true;       ///< an answer may contain several calls
+  Json list = Json::array();                   ///< OpenAI's `tools`
+  bool parallel = true;                        ///< an answer may contain several calls
+  bool forced = false;                         ///< an answer is calls and nothing else
+  std::string only;                            ///< of a forced call: the tool; empty: any
+  std::string schema = "function.parameters";  ///< where a tool of the request has its schema, for errors
 };
 
-/// Whether `tool_choice`, a name or {"type": name}, allows calls; null: it is absent. Errors: kUsage (a forced call).
-Expected<bool> may_call(const Json* choice);
+/// What `tool_choice` says.
+struct ToolChoice {
+  bool callable = true, forced = false;
+  std::string only;  ///< see Tools
+};
 
-/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (a forced
-/// call, tools of other types).
+/// Reads the forms of all APIs: "auto", "none", "required"; {"type": name} with these names, "any", or "tool" or
+/// "function" with the name of a tool. `choice`: null if it is absent. Errors: kUsage.
+Expected<ToolChoice> read_choice(const Json* choice);
+
+/// `tools` under this choice; nothing if no tool may be called. Errors: kUsage (a call is forced, and there is no such
+/// tool).
+Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice);
+
+/// What tools ask of the options: no other structure and, if a call is forced, the structure of calls. Errors: kUsage,
+/// `where` is the path of what a tool's schema has and no call can be held to
+/// ("tools[0].function.parameters.properties.age.format"), or another structure.
+Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& options);
+
+/// Reads `tools`, `tool_choice` and `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (tools of
+/// other types, a choice that cannot be met).
 Expected<std::optional<Tools>> read_tools(Fields& fields);
 
 /// What was said so far, as chat completions write it.

@@ -1,0 +1,135 @@
+"""Calls of tools that a request forces, in all three APIs.
+
+    python3 serve_tools_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import json
+import unittest
+
+from cli_case import run
+from serve_case import ServeCase
+
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+TEMPLATE = ("{% for t in tools %}Tool: {{ t | tojson }}\n{% endfor %}"
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+WEATHER = {"type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}, "days": {"type": "integer", "minimum": 1,
+           "maximum": 7}}, "required": ["town", "days"]}
+SCHEMAS = {"weather": WEATHER, "count": {"type": "object", "properties": {"of": {"type": "string", "maxLength": 8}},
+                                         "required": ["of"], "additionalProperties": False}}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
+QUESTION = [{"role": "user", "content": "Will it rain in Ulm?"}]
+ASKED = {"messages": QUESTION, "tools": TOOLS, "max_tokens": 96}
+
+
+class ForcedCalls(ServeCase):
+    FLAGS = ("--chat-template", TEMPLATE)
+
+    def check(self, name, arguments):
+        if name == "weather":
+            self.assertEqual(set(arguments), {"town", "days"})
+            self.assertIn(arguments["town"], ("Ulm", "Bonn"))
+            self.assertIn(arguments["days"], range(1, 8))
+        else:
+            self.assertEqual((name, set(arguments)), ("count", {"of"}))
+            self.assertLessEqual(len(arguments["of"]), 8)
+
+    def calls(self, choice, **more):
+        answer = self.server.post(CHAT, {**ASKED, "tool_choice": choice, **more})
+        self.assertEqual(answer.status, 200, answer.body)
+        chosen = answer.json["choices"][0]
+        self.assertEqual(chosen["finish_reason"], "tool_calls")
+        self.assertFalse(chosen["message"]["content"])
+        calls = [(one["function"]["name"], json.loads(one["function"]["arguments"])) for one in chosen["message"]["tool_calls"]]
+        for name, arguments in calls:
+            self.check(name, arguments)
+        return calls
+
+    def test_required_calls(self):
+        self.assertGreaterEqual(len(self.calls("required")), 1)
+        self.assertEqual(len(self.calls("required", parallel_tool_calls=False)), 1)
+        for more in ({"algorithm": "low-confidence"}, {"window": "sliding", "cache": "dual"}, {"algorithm": "margin"}):
+            self.assertGreaterEqual(len(self.calls("required", **more)), 1)
+
+    def test_a_named_tool_is_called(self):
+        for name in SCHEMAS:
+            calls = self.calls({"type": "function", "function": {"name": name}})
+            self.assertEqual([one[0] for one in calls], [name])
+
+    def test_streams(self):
+        for choice in ("required", {"type": "function", "function": {"name": "count"}}):
+            whole = self.calls(choice)
+            chunks = [data for name, data in self.server.events(CHAT, {**ASKED, "tool_choice": choice})[:-1]]
+            deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+            self.assertFalse(any(delta.get("content") for delta in deltas))
+            calls = [one["function"] for delta in deltas for one in delta.get("tool_calls", [])]
+            self.assertEqual([(one["name"], json.loads(one["arguments"])) for one in calls], whole)
+
+    def test_messages(self):
+        tools = [{"name": name, "input_schema": schema} for name, schema in SCHEMAS.items()]
+        body = {"messages": QUESTION, "tools": tools, "max_tokens": 96}
+        for choice in ({"type": "any"}, {"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "count"}):
+            reply = self.server.post(MESSAGES, {**body, "tool_choice": choice})
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertEqual(reply.json["stop_reason"], "tool_use")
+            self.assertTrue(all(block["type"] == "tool_use" for block in reply.json["content"]))
+            for block in reply.json["content"]:
+                self.check(block["name"], block["input"])
+            if choice["type"] == "tool":
+                self.assertEqual([block["name"] for block in reply.json["content"]], ["count"])
+        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}}]
+        reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
+        self.assertEqual(reply.status, 400)
+        self.assertIn("tools[0].input_schema.properties.day.format", reply.json["error"]["message"])
+
+    def test_responses(self):
+        tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
+        body = {"input": QUESTION, "tools": tools, "max_output_tokens": 96}
+        for choice in ("required", {"type": "function", "name": "weather"}):
+            answer = self.server.post(RESPONSES, {**body, "tool_choice": choice}).json
+            self.assertEqual(answer["tool_choice"], choice)
+            self.assertTrue(all(item["type"] == "function_call" for item in answer["output"]))
+            for item in answer["output"]:
+                self.check(item["name"], json.loads(item["arguments"]))
+        bad = [{"type": "function", "name": "x", "parameters": {"type": "object", "patternProperties": {}}}]
+        self.refused(400, RESPONSES, {**body, "tools": bad, "tool_choice": "required"}, "tools[0].parameters.patternProperties")
+
+    def test_what_cannot_be_forced(self):
+        def refused(field, word="", **body):
+            error = self.refused(400, CHAT, {**ASKED, "tool_choice": "required", **body}, field)
+            self.assertIn(word, error["message"])
+
+        refused("tool_choice", "no tool 'none'", tool_choice={"type": "function", "function": {"name": "none"}})
+        refused("tool_choice", "name of a tool", tool_choice={"type": "function"})
+        refused("tool_choice", "no such choice", tool_choice="always")
+        refused("tool_choice", "there are no tools", tools=[])
+        refused("temperature", "nothing is drawn", temperature=0.5)
+        refused("algorithm", "may commit or revise other tokens", algorithm="revision")
+        refused("length", "needs at least", max_tokens=4)
+        refused("tools", "a structure calls no tools", regex="a")
+        refused("tools", "a structure calls no tools", response_format={"type": "json_object"})
+        form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
+        self.assertIn("a form calls no tools", self.refused(400, CHAT, form, "template")["message"])
+        refused("tool_calls", "", tool_calls="{}")
+        refused(None, "stop text would cut", stop="x")
+        two = [TOOLS[0], {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
+            "n": {"type": "integer", "multipleOf": 2}}}}}]
+        refused("tools[1].function.parameters.properties.n.multipleOf", "not supported here", tools=two)
+        self.assertEqual(self.server.post(CHAT, {**ASKED, "tools": two, "max_tokens": 8}).status, 200,
+                         "a schema is no constraint unless the call is forced")
+        # A named tool is the only one whose schema counts.
+        named = {"type": "function", "function": {"name": "weather"}}
+        self.assertEqual(self.server.post(CHAT, {**ASKED, "tools": two, "tool_choice": named}).status, 200)
+        refused("tools[0].function.parameters.type", "arguments are an object",
+                tools=[{"type": "function", "function": {"name": "s", "parameters": {"type": "string"}}}])
+
+    def test_the_command_line(self):
+        calls = {"tools": [{"name": "weather", "parameters": WEATHER}]}
+        text = run("run", "-n", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
+        self.assertRegex(text, r'^<tool_call>\n?\{"name": ?"weather", ?"arguments": ?\{.*\}\}\n?</tool_call>\n$')
+        done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--tool-calls $.tools[0].parameters.not", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
