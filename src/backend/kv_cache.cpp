@@ -17,7 +17,9 @@ Position KvCache::matching(std::span<const TokenId> tokens) const {
   return static_cast<Position>(count);
 }
 
-void KvCache::copy(const KvCache&, PositionRange, Position) { assert(!"this kind of cache gives no rows away"); }
+void KvCache::copy(const KvCache&, PositionRange, Position) {
+  assert(false && "this kind of cache gives no rows away");
+}
 
 void KvCache::invalidate(PositionRange range) {
   std::fill(entries_.begin() + range.begin, entries_.begin() + range.end, Entry{});
