@@ -209,6 +209,32 @@ class NpuCompile(CliCase):
         self.assertLessEqual(max(e["ts"] + e["dur"] for e in tracks["refresh on the host"]) * 1e-3,
                              time["ms"] + 1e-9)
 
+    def test_calibrated_profile(self):
+        """Measurements that another profile makes give its parameters back."""
+        gemms, maps, profile = self.dir / "gemms.csv", self.dir / "maps.csv", self.dir / "mine.toml"
+        lines = ["rows,outputs,inputs,us"]
+        for rows in (1, 32, 256, 4096):
+            for outputs, inputs in ((32, 32), (4096, 4096), (12288, 4096)):
+                tiles = -(-rows // 32) * (outputs // 32) * (inputs // 32)
+                seconds = max(tiles * 32 / 3.5 / 2.114e9, outputs * inputs * 0.5625 / 20e9)
+                lines.append(f"{rows},{outputs},{inputs},{seconds * 1e6 + 9 + 50 / 256}")
+        gemms.write_text("\n".join(lines) + "\n")
+        maps.write_text("bytes,us\n" + "".join(f"{n << 20},{400 + 0.1 * (n << 8)}\n" for n in (1, 16, 128, 1024)))
+        given = ("npu", "calibrate", "--gemms", gemms, "--mappings", maps)
+        result = json.loads(self.ok(*given, "--profile", profile, "--name", "mine", "-o", "json").stdout)
+        keys = {one["key"]: one for one in result["keys"]}
+        for key, value in (("array.macs_per_pe", 3.5), ("host.dispatch_us", 9), ("window.map_us", 400),
+                           ("window.map_us_per_page", 0.1)):
+            self.assertEqual(keys[key]["state"], "fitted", key)
+            self.assertAlmostEqual(keys[key]["value"] / value, 1, delta=1e-3, msg=key)
+        self.assertEqual(keys["host.int8_gops"]["state"], "unused")
+        self.assertIn("not determined: it limits none", self.ok(*given).stdout)
+        shown = json.loads(self.ok("npu", "devices", profile, "-o", "json").stdout)
+        self.assertIn("\"map_us\": 400", json.dumps(shown))
+        maps.write_text("bytes,us\n1,x\n")
+        self.assertIn("maps.csv, line 2", self.fails(3, *given))
+        self.assertIn("there is nothing to fit", self.fails(2, "npu", "calibrate"))
+
     def test_experiments_write_their_figures(self):
         out = self.dir / "figures"
         self.ok("experiment", "memory-boundary", "--out", out)

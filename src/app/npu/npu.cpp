@@ -15,6 +15,7 @@ std::unique_ptr<Verb> make_npu_devices();
 std::unique_ptr<Verb> make_npu_analyze();
 std::unique_ptr<Verb> make_npu_sweep();
 std::unique_ptr<Verb> make_npu_plan();
+std::unique_ptr<Verb> make_npu_calibrate();
 
 const std::vector<VerbEntry>& npu_verbs() {
   static const std::vector<VerbEntry> entries = {
@@ -30,6 +31,7 @@ const std::vector<VerbEntry>& npu_verbs() {
       {"npu devices", "[OPTIONS] [NAME|FILE]", "List device profiles, or show one resolved", make_npu_devices},
       {"npu analyze", "[OPTIONS]", "Roofline, time and energy of a model on a device", make_npu_analyze},
       {"npu plan", "[OPTIONS]", "Place a step's tensors in a device's window of addresses", make_npu_plan},
+      {"npu calibrate", "[OPTIONS]", "Fit a device profile to measured times", make_npu_calibrate},
       {"npu sweep", "[OPTIONS] SPEC.toml", "Evaluate a design space, with its Pareto front", make_npu_sweep},
   };
   return entries;

@@ -16,11 +16,9 @@ class HostOperator {
   HostOperator(const Graph& graph, const Device& device, std::int64_t sequences, std::int64_t keys)
       : graph_(graph), device_(device), sequences_(sequences), keys_(keys) {}
 
-  HostWork work(const Op& any) {
+  HostAmounts amounts(const Op& any) {
     std::visit([this](const auto& o) { add(o); }, any);
-    const Device::Host& h = device_.host;
-    const double arithmetic = (int8_ / h.int8_gops + f16_ / h.f16_gflops + f32_ / h.f32_gflops) * 1e-9;
-    return {std::max(arithmetic, bytes_ / (h.memory_gbps * 1e9)), bytes_};
+    return {int8_, f16_, f32_, bytes_};
   }
 
  private:
@@ -90,10 +88,18 @@ std::int64_t operator_rows(const Graph& graph, const Op& op) {
       op);
 }
 
+HostAmounts host_amounts(const Graph& graph, const Device& device, const Op& op, std::int64_t sequences,
+                         std::int64_t keys) {
+  return HostOperator(graph, device, sequences, keys).amounts(op);
+}
+
 HostWork host_operator(const Graph& graph, const Device& device, const Op& op, std::int64_t sequences,
                        std::int64_t keys) {
   if (device.host.cores == 0 || operator_rows(graph, op) == 0) return {};
-  return HostOperator(graph, device, sequences, keys).work(op);
+  const HostAmounts a = host_amounts(graph, device, op, sequences, keys);
+  const Device::Host& h = device.host;
+  const double arithmetic = (a.int8 / h.int8_gops + a.f16 / h.f16_gflops + a.f32 / h.f32_gflops) * 1e-9;
+  return {std::max(arithmetic, a.bytes / (h.memory_gbps * 1e9)), a.bytes};
 }
 
 HostWork host_step(const Graph& graph, const Device& device, std::int64_t sequences, std::int64_t keys) {

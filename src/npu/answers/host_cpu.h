@@ -23,6 +23,13 @@ struct HostWork {
 /// Rows that an operator works on: 0 for the head of a step that scores nothing.
 std::int64_t operator_rows(const Graph& graph, const Op& op);
 
+/// What an operator needs, whatever the rates: operations by kind, and bytes of memory.
+struct HostAmounts {
+  double int8 = 0, f16 = 0, f32 = 0, bytes = 0;
+};
+HostAmounts host_amounts(const Graph& graph, const Device& device, const Op& op, std::int64_t sequences,
+                         std::int64_t keys);
+
 /// One operator on the host: the longer of its arithmetic and its memory traffic, at the rates of the device's [host].
 /// `sequences` x `keys`: positions that the step's rows see. Weights are read once. No work without a described host.
 HostWork host_operator(const Graph& graph, const Device& device, const Op& op, std::int64_t sequences,

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm::npu {
+
+/// Measured times of a real device. Times are in microseconds.
+struct Measurements {
+  struct Gemm {  ///< rows x inputs by outputs x inputs weights, as one operator
+    std::int64_t rows, outputs, inputs;
+    double us;
+  };
+  struct Step {  ///< of one sequence; every row is scored and sees `keys` positions
+    std::int64_t rows, keys;
+    double us;
+  };
+  struct Mapping {
+    std::int64_t bytes;
+    double us;
+  };
+  std::vector<Gemm> gemms, host_gemms;  ///< on the device, and on the host's processor alone
+  std::vector<Step> steps, host_steps;
+  std::vector<Mapping> mappings;
+};
+
+/// CSV with a header that names exactly these columns, in any order; '#' begins a comment. Sizes are whole numbers up
+/// to 2^20 (bytes: 2^40), times above 0. Errors (kInvalidFile): anything else, with the line.
+Expected<std::vector<Measurements::Gemm>> parse_gemms(std::string_view text, const std::string& file);
+Expected<std::vector<Measurements::Step>> parse_steps(std::string_view text, const std::string& file);
+Expected<std::vector<Measurements::Mapping>> parse_mappings(std::string_view text, const std::string& file);
+
+}  // namespace dllm::npu
