@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _dllm
 from ._dllm import Device, Program
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -22,6 +23,8 @@ __all__ = [
     "Device",
     "Program",
     "RunResult",
+    "Step",
+    "StepResult",
     "assemble",
     "device",
     "device_keys",
@@ -133,3 +136,48 @@ class Design:
         "workload.context" and "workload.steps". Errors: UsageError, InvalidFileError and UnsupportedError for what
         cannot be built."""
         return dict(zip(self._names, self._inner.evaluate(_changes(changes))))
+
+
+class StepResult(NamedTuple):
+    cycles: int
+    seconds: float
+    report: dict[str, Any]  #: `timing` of `dllm npu step -o json`
+
+
+class Step:
+    """Denoising steps of a model on a device, compiled and simulated instruction by instruction: the figures of `dllm
+    npu step`. Where Design estimates a whole block, this simulates one step; it takes seconds for a new point, and
+    microseconds for a point that the object has seen::
+
+        step = npu.Step("llada-8b", "dart-2048")
+        step.simulate({"array.blen": 64, "workload.rows": 16}).cycles
+
+    `layers`: only the first ones of the model. `timing_cache`: the folder of reports, which later processes read;
+    "auto": that of the command line; None: no folder.
+    """
+
+    def __init__(
+        self,
+        model: str = "llada-8b",
+        base: str = "dart-2048",
+        *,
+        layers: int | None = None,
+        timing_cache: str | None = "auto",
+    ) -> None:
+        if layers is not None and layers < 1:
+            raise UsageError("it must be at least 1", "layers")
+        self._inner = _dllm.StepTimer(model, base, layers or 0, timing_cache or "")
+        self._known: dict[tuple[tuple[str, str], ...], StepResult] = {}
+
+    def simulate(self, changes: Mapping[str, Value] = {}) -> StepResult:
+        """One step. Keys are those of device profiles, and "workload.batch" (16), "workload.rows" (32: of a block),
+        "workload.context" (256), "workload.scored" (all rows), "workload.cache" ("dual"), "workload.suffix",
+        "workload.reduced_head" (False), "workload.balanced" (False: how rows choose experts). Errors: UsageError,
+        InvalidFileError, UnsupportedError and ResourceError for what cannot be built."""
+        given = _changes(changes)
+        key = tuple(sorted(given))
+        known = self._known.get(key)
+        if known is None:
+            made = self._inner.simulate(given)
+            known = self._known[key] = StepResult(made.cycles, made.seconds, json.loads(made.report))
+        return known

@@ -5,15 +5,21 @@
 #include <nanobind/stl/vector.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <tuple>
 
 #include "arrays.h"
+#include "base/cache_directory.h"
+#include "base/parse_text.h"
+#include "base/try.h"
 #include "bindings.h"
 #include "npu/assembler/assembler.h"
+#include "npu/compiler/device_step.h"
 #include "npu/energy/energy.h"
 #include "npu/machine/device_machine.h"
 #include "npu/machine/images.h"
 #include "npu/sweep/space.h"
+#include "npu/timing/memo.h"
 #include "npu/timing/simulator.h"
 #include "raise.h"
 
@@ -100,6 +106,90 @@ class Design {
   std::unique_ptr<npu::PointEvaluator> evaluator_;
 };
 
+/// A compiled and simulated denoising step.
+struct StepTime {
+  npu::Cycle cycles = 0;
+  double seconds = 0;
+  bool from_cache = false;
+  std::string report;  ///< JSON
+};
+
+/// Times steps as `dllm npu step` does.
+class StepTimer {
+ public:
+  /// `directory`: of stored reports; "auto": the command line's; "": none.
+  StepTimer(const std::string& model, std::string base, std::int64_t layers, std::string directory)
+      : shape_(take(npu::load_model_shape(model))), base_(std::move(base)), directory_(std::move(directory)) {
+    request_.layers = layers;
+    if (directory_ == "auto") {
+      const std::string caches = cache_directory();
+      directory_ = caches.empty() ? "" : caches + "/npu";
+    }
+  }
+
+  StepTime simulate(const Changes& changes) const {
+    npu::StepRequest request = request_;
+    Changes device;
+    for (const auto& [key, value] : changes)
+      if (!key.starts_with(kWorkload))
+        device.emplace_back(key, value);
+      else
+        set(request, key, value);
+    auto timed = [&] {
+      const nb::gil_scoped_release release;
+      return time(request, overrides(device));
+    }();
+    return take(std::move(timed));
+  }
+
+ private:
+  static constexpr std::string_view kWorkload = "workload.";
+
+  static void set(npu::StepRequest& request, const std::string& key, const std::string& value) {
+    const std::string name = key.substr(kWorkload.size());
+    const auto bad = [&](const char* what) { raise({ErrorCode::kUsage, what, key, ""}); };
+    if (name == "cache") {
+      const auto kind = npu::cache_from_name(value);
+      if (!kind) bad("it must be none, prefix or dual");
+      request.cache = *kind;
+      return;
+    }
+    if (name == "reduced_head" || name == "balanced") {
+      if (value != "true" && value != "false") bad("it must be True or False");
+      (name == "balanced" ? request.choices.balanced : request.reduced) = value == "true";
+      return;
+    }
+    std::int64_t* const target = name == "batch"     ? &request.work.batch
+                                 : name == "rows"    ? &request.work.rows
+                                 : name == "context" ? &request.work.context
+                                 : name == "scored"  ? &request.work.scored
+                                 : name == "suffix"  ? &request.suffix
+                                                     : nullptr;
+    if (target == nullptr) bad("it is none of batch, rows, context, scored, cache, suffix, reduced_head and balanced");
+    const auto number = parse_number<std::int64_t>(value);
+    const bool may_be_zero = name == "scored" || name == "suffix";
+    if (!number || *number < (may_be_zero ? 0 : 1) || *number > 1 << 20) bad("it must be a whole number up to 1048576");
+    *target = *number;
+  }
+
+  Expected<StepTime> time(const npu::StepRequest& request, const std::vector<npu::Override>& changes) const {
+    DLLM_TRY(npu::Device device, npu::load_device(base_, changes));
+    DLLM_TRY(const npu::CompiledStep compiled, npu::compile_step(shape_, std::move(device), request));
+    npu::TimingOptions options;
+    options.repeat = true;
+    npu::apply_issue(compiled.device, options);
+    DLLM_TRY(const npu::MemoisedTiming timing,
+             npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, options, directory_));
+    return StepTime{timing.total, static_cast<double>(timing.total) / (compiled.device.clock.ghz * 1e9),
+                    timing.from_cache, timing.report.dump()};
+  }
+
+  npu::ModelShape shape_;
+  std::string base_;
+  npu::StepRequest request_;
+  std::string directory_;
+};
+
 void bind_program(nb::module_& module) {
   nb::class_<npu::Program>(module, "Program", "An assembled program.")
       .def_ro("name", &npu::Program::name)
@@ -155,6 +245,14 @@ void bind_npu(nb::module_& module) {
   nb::class_<Design>(module, "Design")
       .def(nb::init<const std::string&, const std::string&>())
       .def("evaluate", &Design::evaluate);
+  nb::class_<StepTime>(module, "NpuStepTime")
+      .def_ro("cycles", &StepTime::cycles)
+      .def_ro("seconds", &StepTime::seconds)
+      .def_ro("from_cache", &StepTime::from_cache)
+      .def_ro("report", &StepTime::report);
+  nb::class_<StepTimer>(module, "StepTimer")
+      .def(nb::init<const std::string&, std::string, std::int64_t, std::string>())
+      .def("simulate", &StepTimer::simulate);
   module.def("npu_metrics", [] {
     std::vector<std::tuple<std::string, std::string, bool>> metrics;
     for (const npu::Metric& m : npu::sweep_metrics()) metrics.emplace_back(m.name, m.unit, m.larger_is_better);

@@ -1,5 +1,9 @@
 """The simulated processor from Python."""
 
+import json
+import os
+import subprocess
+import tempfile
 import time
 import unittest
 
@@ -67,6 +71,41 @@ class NpuTest(unittest.TestCase):
             design.evaluate({"workload.batch": 1 + batch % 16})
         # docs/guide/python.md has the figure; this only sees whether what points share is computed once.
         self.assertLess((time.process_time() - start) / 32, 0.05)
+
+    def test_steps_equal_the_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            step = npu.Step("llada-8b", "dart-2048", layers=1, timing_cache=folder)
+            small = {"workload.batch": 1, "workload.rows": 16, "workload.context": 64}
+            result = step.simulate(small)
+            self.assertEqual(result.cycles, result.report["total_cycles"])
+            self.assertAlmostEqual(result.seconds * npu.device_keys(npu.device())["clock"]["ghz"] * 1e9, result.cycles, 0)
+            again = npu.Step("llada-8b", "dart-2048", layers=1, timing_cache=None).simulate(small)
+            self.assertEqual(again.cycles, result.cycles)
+            self.assertEqual(npu.Step("llada-8b", layers=1, timing_cache=folder).simulate(small).report, result.report)
+            other = step.simulate({**small, "array.blen": 16})
+            self.assertNotEqual(other.cycles, result.cycles)
+            self.assertIs(step.simulate(dict(reversed(small.items()))), result)
+            start = time.perf_counter()
+            for _ in range(1000):
+                step.simulate(small)
+            self.assertLess((time.perf_counter() - start) / 1000, 1e-3)  # docs/guide/python.md has the figure
+            if dllm_program := os.environ.get("DLLM_PROGRAM"):
+                words = [dllm_program, "npu", "step", "--shape", "llada-8b", "--layers", "1", "--batch", "1", "--rows", "16",
+                         "--context", "64", "--timing-cache", "off", "-o", "json"]
+                told = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+                self.assertEqual(told["total_cycles"], result.cycles)
+                self.assertEqual(told["timing"]["engines"], result.report["engines"])
+
+    def test_impossible_steps(self):
+        step = npu.Step("llada-8b", "dart-2048", layers=1, timing_cache=None)
+        for changes in ({"workload.rows": 0}, {"workload.rows": "x"}, {"workload.cache": "all"}, {"workload.steps": 2},
+                        {"workload.reduced_head": 2}, {"array.none": 1}, {"array.blen": 7},
+                        {"workload.rows": 64, "workload.context": 32}):
+            with self.subTest(changes), self.assertRaises(dllm.Error):
+                step.simulate(changes)
+        for arguments in ({"layers": 0}, {"model": "none"}, {"base": "none"}):
+            with self.subTest(arguments), self.assertRaises(dllm.Error):
+                npu.Step(**arguments).simulate()
 
 
 if __name__ == "__main__":

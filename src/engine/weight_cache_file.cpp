@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "engine/backend/cpu.h"
 #include "engine/load.h"
+#include "format/gguf.h"
 
 namespace dllm {
 namespace {
@@ -39,7 +40,7 @@ SourceIdentity source_identity(const std::string& model) {
     for (const fs::path& file : files)
       if (file.extension() == ".safetensors" || file.extension() == ".json") add_file(file, identity);
   } else if (!model.empty()) {
-    add_file(model, identity);
+    for (const std::string& file : gguf_parts(model)) add_file(file, identity);
   }
   return identity;
 }

@@ -35,6 +35,8 @@ class GgufFile {
  public:
   static Expected<GgufFile> open(const std::string& path);
   static Expected<GgufFile> parse(std::shared_ptr<const MappedFile> file);
+  /// The same for a file that may be a part of a split model (open() refuses those).
+  static Expected<GgufFile> open_part(const std::string& path);
 
   std::uint32_t version() const { return version_; }
   std::uint64_t alignment() const { return alignment_; }
@@ -53,6 +55,10 @@ class GgufFile {
   std::vector<GgufTensor> tensors_;
   std::vector<std::size_t> by_name_;  ///< positions in tensors_, sorted by name
 };
+
+/// The files of a split model, in their order, from the path of its first ("m-00001-of-00003.gguf", as llama-gguf-split
+/// names them); of any other path, itself.
+std::vector<std::string> gguf_parts(const std::string& path);
 
 /// Writes GGUF v3. Tensors are declared first (the header contains their offsets), then their bytes are produced one
 /// after the other, so a 16 GB model needs memory for one tensor only.

@@ -109,12 +109,12 @@ class GgufParser {
     result_.file_ = std::move(file);
   }
 
-  Expected<GgufFile> parse() {
+  Expected<GgufFile> parse(bool part = false) {
     DLLM_CHECK_OK(parse_version());
     DLLM_TRY(const auto tensors, cursor_.read<std::uint64_t>("the number of tensors"));
     DLLM_TRY(const auto keys, cursor_.read<std::uint64_t>("the number of metadata keys"));
     DLLM_CHECK_OK(parse_metadata(keys));
-    DLLM_CHECK_OK(refuse_split());
+    if (!part) DLLM_CHECK_OK(refuse_split());
     DLLM_CHECK_OK(parse_tensor_infos(tensors));
     DLLM_CHECK_OK(place_tensors());
     return std::move(result_);
@@ -285,7 +285,7 @@ Expected<void> GgufParser::refuse_split() const {
   if (!count) return located(std::move(count).error(), key_offset(kKey));
   if (count->value_or(0) <= 1) return {};
   return unsupported(key_offset(kKey), fmt::format("the model is split over {} GGUF files ('{}')", **count, kKey),
-                     "merge them first: llama-gguf-split --merge FIRST OUT");
+                     "give NAME-00001-of-0000N.gguf, or merge them: llama-gguf-split --merge FIRST OUT");
 }
 
 Expected<void> GgufParser::parse_tensor_infos(std::uint64_t count) {
@@ -378,6 +378,12 @@ Expected<GgufFile> GgufFile::open(const std::string& path) {
   DLLM_TRY(auto file, MappedFile::open(path));
   auto parsed = parse(file);
   DLLM_CHECK_OK(file->check());  // first: a file that has changed may look damaged
+  return parsed;
+}
+Expected<GgufFile> GgufFile::open_part(const std::string& path) {
+  DLLM_TRY(auto file, MappedFile::open(path));
+  auto parsed = GgufParser(file).parse(/*part=*/true);
+  DLLM_CHECK_OK(file->check());  // as in open()
   return parsed;
 }
 

@@ -94,11 +94,16 @@ TEST(HubSelection, OneFileOrTheListOfThem) {
   EXPECT_NE(chosen(several, "", "x.gguf").find("there is no file 'x.gguf'"), std::string::npos);
 }
 
-TEST(HubSelection, SplitModelsAreNamed) {
+TEST(HubSelection, SplitModelsComeWhole) {
   const std::vector<std::string> parts = {"m-Q4_0-00001-of-00002.gguf", "m-Q4_0-00002-of-00002.gguf", "m-Q2_K.gguf"};
-  EXPECT_NE(chosen(parts, "Q4_0").find("split over several"), std::string::npos);
-  EXPECT_NE(chosen({parts[0], parts[1]}, "").find("split over several"), std::string::npos);
-  EXPECT_NE(chosen(parts, "", parts[0]).find("split over several"), std::string::npos);
+  const std::string both = parts[0] + " " + parts[1];
+  EXPECT_EQ(chosen(parts, "Q4_0"), both);
+  EXPECT_EQ(chosen({parts[1], parts[0]}, ""), both);
+  EXPECT_EQ(chosen(parts, "", parts[0]), both);
+  EXPECT_NE(chosen(parts, "", parts[1]).find("give the first part"), std::string::npos);
+  EXPECT_NE(chosen({parts[0]}, "").find("lacks 'm-Q4_0-00002-of-00002.gguf'"), std::string::npos);
+  EXPECT_NE(chosen({parts[1]}, "Q4_0").find("no GGUF file ends in"), std::string::npos);
+  EXPECT_NE(chosen(parts, "").find("2 GGUF files fit"), std::string::npos) << "a split model is one choice";
   EXPECT_EQ(chosen(parts, "Q2_K"), "m-Q2_K.gguf");
 }
 

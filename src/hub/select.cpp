@@ -45,18 +45,32 @@ bool has_quant(std::string_view path, std::string_view quant) {
   return std::string_view("-./").find(before) != std::string_view::npos;
 }
 
-Error split_model(std::string_view where) {
-  return {ErrorCode::kUnsupported, "the model is split over several GGUF files, which this build does not read",
-          std::string(where), "download them and join them with llama-gguf-split --merge"};
+/// All parts of the model whose first part this is; of another path, itself. Errors: kUsage (it is a later part), or
+/// one that the repository lacks.
+Expected<Selection> whole_model(const std::string& path, const std::vector<std::string>& paths,
+                                std::string_view where) {
+  if (!is_part(path)) return Selection{{path}, false};
+  const std::string stem = path.substr(0, path.size() - 20), count = path.substr(path.size() - 10, 5);
+  Selection selection;
+  for (int i = 1; i <= std::stoi(count); ++i) {
+    selection.files.push_back(fmt::format("{}-{:05}-of-{}.gguf", stem, i, count));
+    if (std::ranges::find(paths, selection.files.back()) == paths.end())
+      return Error{ErrorCode::kUsage, fmt::format("the repository lacks '{}'", selection.files.back()),
+                   std::string(where), "the model is split, and all parts are needed"};
+  }
+  if (selection.files.empty() || selection.files.front() != path)
+    return Error{ErrorCode::kUsage, fmt::format("'{}' is a later part of a split model", path), std::string(where),
+                 "give the first part"};
+  return selection;
 }
 
 Expected<Selection> select_gguf(std::vector<std::string> paths, std::string_view quant, std::string_view where) {
   const std::string known = fmt::format("{}", fmt::join(paths, ", "));
   if (!quant.empty()) std::erase_if(paths, [quant](const std::string& path) { return !has_quant(path, quant); });
-  const bool parts = !paths.empty() && std::ranges::all_of(paths, is_part);
-  if (parts && (!quant.empty() || paths.front().find("-00001-of-") != std::string::npos)) return split_model(where);
-  std::erase_if(paths, is_part);
-  if (paths.size() == 1) return Selection{std::move(paths), false};
+  const std::vector<std::string> all = paths;
+  // A split model is one choice: its first part.
+  std::erase_if(paths, [](const std::string& path) { return is_part(path) && path.find("-00001-of-") == path.npos; });
+  if (paths.size() == 1) return whole_model(paths.front(), all, where);
   const std::string repository(where.substr(0, where.find(':')));
   if (paths.empty())
     return Error{ErrorCode::kUsage, fmt::format("no GGUF file ends in '{}'", quant), std::string(where),
@@ -78,8 +92,7 @@ Expected<Selection> select_files(const std::vector<std::string>& paths, std::str
                                  std::string_view where) {
   if (!file.empty()) {
     if (std::ranges::find(paths, file) != paths.end()) {
-      if (is_part(file)) return split_model(where);
-      return Selection{{std::string(file)}, false};
+      return whole_model(std::string(file), paths, where);
     }
     return Error{ErrorCode::kUsage, fmt::format("there is no file '{}'", file), std::string(where),
                  fmt::format("there are: {}", fmt::join(paths, ", "))};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/try.h"
@@ -16,6 +18,64 @@ const SourceTensor* ModelSource::find(std::string_view tensor) const {
     if (candidate.name == tensor) return &candidate;
   return nullptr;
 }
+
+namespace {
+
+/// The number of a key of a part. Errors: it is absent, or no integer.
+Expected<std::int64_t> part_number(const GgufFile& file, const char* key) {
+  DLLM_TRY(const auto value, file.metadata().integer(key));
+  if (value) return *value;
+  return Error{ErrorCode::kInvalidFile, fmt::format("the key '{}' is missing", key), file.file().name(),
+               "it is no part of a split model, as its name says"};
+}
+
+/// Checks that the file is part `index` of `count`.
+Expected<void> check_part(const GgufFile& file, std::int64_t index, std::int64_t count) {
+  DLLM_TRY(const std::int64_t number, part_number(file, "split.no"));
+  DLLM_TRY(const std::int64_t all, part_number(file, "split.count"));
+  if (number == index && all == count) return {};
+  return Error{ErrorCode::kInvalidFile,
+               fmt::format("it is part {} of {}, and its name says {} of {}", number + 1, all, index + 1, count),
+               file.file().name(), "fetch the parts again, all of one model"};
+}
+
+/// A model in several files: the first has the metadata, each has tensors.
+Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
+  ModelSource source;
+  const auto owners = std::make_shared<std::vector<std::shared_ptr<const MappedFile>>>();
+  std::optional<std::int64_t> tensors;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    DLLM_TRY(GgufFile file, GgufFile::open_part(paths[i]));
+    DLLM_CHECK_OK(check_part(file, static_cast<std::int64_t>(i), static_cast<std::int64_t>(paths.size())));
+    if (i == 0) {
+      DLLM_TRY(tensors, file.metadata().integer("split.tensors.count"));
+    }
+    owners->push_back(file.shared_file());
+    DLLM_TRY(ModelSource part, source_from_gguf(std::move(file)));
+    for (SourceTensor& tensor : part.tensors) {
+      if (source.find(tensor.name) != nullptr)
+        return Error{ErrorCode::kInvalidFile, fmt::format("the tensor '{}' is in two parts", tensor.name), paths[i],
+                     ""};
+      source.tensors.push_back(std::move(tensor));
+    }
+    if (i == 0) {
+      source.name = std::move(part.name);
+      source.metadata = std::move(part.metadata);
+    }
+  }
+  if (tensors && *tensors != static_cast<std::int64_t>(source.tensors.size()))
+    return Error{
+        ErrorCode::kInvalidFile,
+        fmt::format("the parts have {} tensors, and 'split.tensors.count' is {}", source.tensors.size(), *tensors),
+        paths.front(), "fetch the parts again"};
+  // What is written from it is one file.
+  for (const char* key : {"split.no", "split.count", "split.tensors.count"}) source.metadata.erase(key);
+  source.files = *owners;
+  source.owner = owners;
+  return source;
+}
+
+}  // namespace
 
 Expected<ModelSource> source_from_gguf(GgufFile file) {
   ModelSource source;
@@ -32,6 +92,7 @@ Expected<ModelSource> source_from_gguf(GgufFile file) {
 Expected<ModelSource> open_source(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return source_from_hf(path);
+  if (const auto parts = gguf_parts(path); parts.size() > 1) return source_from_parts(parts);
   DLLM_TRY(auto file, GgufFile::open(path));
   return source_from_gguf(std::move(file));
 }

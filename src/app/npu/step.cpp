@@ -86,7 +86,7 @@ class NpuStep final : public Verb {
     }
     session.terminal.out << fmt::format("{} on {}, {} layers, {} x {} rows, context {}: {} cycles, {:.3f} ms\n",
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
-                                        step_.work.batch, step_.work.rows, step_.work.context, timing.total,
+                                        compiled.work.batch, compiled.work.rows, compiled.work.context, timing.total,
                                         seconds * 1e3)
                          << step_.text(compiled);
     if (analytic_) {
@@ -117,7 +117,7 @@ class NpuStep final : public Verb {
                                                    {!o.asynchronous, "--blocking-transfers"},
                                                    {o.compat_mlen, "--compat-mlen"},
                                                    {o.compat_scale64, "--compat-scale64"},
-                                                   {step_.reduced, "--reduced-head"}};
+                                                   {step_.request.reduced, "--reduced-head"}};
     for (const auto& [given, flag] : others)
       if (given)
         return Error{ErrorCode::kUnsupported, fmt::format("the analytical schedule does not support {}", flag),
@@ -143,7 +143,7 @@ class NpuStep final : public Verb {
       DLLM_TRY(const npu::StepSchedule schedule,
                npu::schedule_step(compiled.device, part.graph,
                                   {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
-                                   .keys = step_.work.context,
+                                   .keys = compiled.work.context,
                                    .logits = true,
                                    .logit_bytes = compiled.device.numerics.logit_bytes,
                                    .gbps = gbps,

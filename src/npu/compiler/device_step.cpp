@@ -1,0 +1,58 @@
+#include "npu/compiler/device_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "npu/machine/device_machine.h"
+
+namespace dllm::npu {
+namespace {
+
+Expected<CompileOptions> head_options(const Device& device, const StepRequest& request) {
+  CompileOptions options;
+  options.choices = request.choices;
+  if (request.reduced) {
+    options.head = HeadMode::kReduced;
+    return options;
+  }
+  const auto format = mx_format_from_name(device.numerics.logits);
+  if (!format)
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("numerics.logits = {} is not a format of the functional machine", device.numerics.logits),
+                 "device " + device.name, "MX formats and bf16 are; override it with --set"};
+  options.logits = *format;
+  return options;
+}
+
+}  // namespace
+
+Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepRequest& request) {
+  StepWorkload work = request.work;
+  Workload block{.batch = work.batch, .block = work.rows, .context = work.context, .steps = 1};
+  block.cache = request.cache;
+  block.suffix = request.suffix;
+  DLLM_CHECK_OK(check(block));
+  if (work.scored < 0) work.scored = work.rows;
+  work.rows = refine_rows(block);
+  if (request.layers > 0) shape.desc.layers = std::min(shape.desc.layers, request.layers);
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  DLLM_TRY(const CompileOptions options, head_options(device, request));
+  const Graph any = shape.architecture->build(shape.desc, {1, 1});
+  std::vector<bool> present;
+  for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
+  const auto start = std::chrono::steady_clock::now();
+  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context));
+  DLLM_TRY(const StepSpec spec, make_step(any, layout, work));
+  const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
+  DLLM_TRY(SplitStep step, compile_split(build, layout, spec, options));
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  return CompiledStep{std::move(shape), std::move(device), machine, std::move(layout), std::move(step), work,
+                      time.count()};
+}
+
+}  // namespace dllm::npu
