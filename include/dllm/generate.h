@@ -76,6 +76,8 @@ struct VirtualStep {
   std::int32_t keys = 0;  ///< positions that the rows see
   VirtualParts parts;
   VirtualEnergy energy;
+  double rise_kelvin = 0;  ///< of the device at its end, above the surroundings; 0 without a thermal limit
+  bool throttled = false;  ///< it ran at the lowered clock
 };
 
 /// A pass of the second path on the device's host (`--refresh-path second`), at the same time as passes of the device.

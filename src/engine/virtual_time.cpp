@@ -24,7 +24,8 @@ VirtualTime virtual_time(const RunningBackend& running, const Generation& answer
   time.device = running.device;
   for (const npu::TimedStep& step : clock.steps())
     time.steps.push_back({static_cast<std::int32_t>(step.work.rows), static_cast<std::int32_t>(step.work.scored),
-                          static_cast<std::int32_t>(step.work.keys), parts_of(step.time), energy_of(step.time)});
+                          static_cast<std::int32_t>(step.work.keys), parts_of(step.time), energy_of(step.time),
+                          step.rise, step.throttled});
   for (const npu::TimedRefresh& one : clock.refreshes())
     time.refreshes.push_back({static_cast<std::int32_t>(one.work.rows), static_cast<std::int32_t>(one.work.scored),
                               static_cast<std::int32_t>(one.work.keys), one.start, one.end});

@@ -109,10 +109,13 @@ std::string virtual_line(const Generation& generation) {
   if (!generation.virtual_time) return {};
   const VirtualTime& time = *generation.virtual_time;
   const double seconds = time.parts.seconds();
+  double slow = 0;
+  for (const VirtualStep& step : time.steps) slow += step.throttled ? step.parts.seconds() : 0;
   return fmt::format(
-      "{}, virtual time: prompt {:.1f} ms, first block {:.2f} s, answer {:.2f} s ({:.1f} tok/s), {:.2f} J", time.device,
-      time.prompt_seconds * 1e3, time.first_block_seconds, seconds, ratio(generation.stats.answer_tokens, seconds),
-      time.energy.joules());
+      "{}, virtual time: prompt {:.1f} ms, first block {:.2f} s, answer {:.2f} s ({:.1f} tok/s), {:.2f} J{}",
+      time.device, time.prompt_seconds * 1e3, time.first_block_seconds, seconds,
+      ratio(generation.stats.answer_tokens, seconds), time.energy.joules(),
+      slow > 0 ? fmt::format(", {:.0f} % at the lowered clock", 100 * slow / seconds) : "");
 }
 
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {
@@ -135,6 +138,8 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
                      {"keys", step.keys},
                      {"ms", step.parts.seconds() * 1e3},
                      {"joules", step.energy.joules()},
+                     {"rise_k", step.rise_kelvin},
+                     {"throttled", step.throttled},
                      {"parts_ms", parts(step.parts)}});
   nlohmann::ordered_json refreshes = nlohmann::ordered_json::array();
   for (const VirtualRefresh& one : time.refreshes)

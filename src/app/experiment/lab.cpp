@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/try.h"
 #include "cpu/cpu_backend.h"
@@ -176,6 +178,11 @@ Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<P
       most.keys = std::max(most.keys, event.work.keys);
     }
   DLLM_TRY(npu::StepTimer timer, this->timer(device, most, timing));
+  std::optional<npu::StepTimer> slow;
+  if (device.thermal.sustained_w > 0) {
+    DLLM_TRY(npu::StepTimer made, this->timer(npu::throttled(device), most, timing));
+    slow.emplace(std::move(made));
+  }
   DLLM_TRY(const ShapeModel* const shape, this->shape());
   npu::StepTime sum;
   npu::AnswerClock clock(device, timing.processor);
@@ -187,10 +194,10 @@ Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<P
       if (event.kind == PassEvent::Kind::kDrop) clock.drop(event.refresh);
       if (event.kind == PassEvent::Kind::kLaunch) {
         const Graph graph = shape->graph({.rows = work.rows, .scored = work.scored});
-        clock.launch(work, npu::host_stretches(graph, device, work.sequences, work.keys));
+        clock.launch(work, npu::host_stretches(graph, clock.device(), work.sequences, work.keys));
       }
       if (event.kind != PassEvent::Kind::kPass) continue;
-      DLLM_TRY(const npu::StepProfile* const step, timer.profile(work));
+      DLLM_TRY(const npu::StepProfile* const step, (clock.throttled() ? *slow : timer).profile(work));
       clock.advance(work, *step);
     }
     sum += clock.sum();

@@ -9,7 +9,11 @@
 
 namespace dllm::npu {
 
-AnswerClock::AnswerClock(const Device& device, StepProcessor processor) : device_(device), processor_(processor) {
+AnswerClock::AnswerClock(const Device& device, StepProcessor processor)
+    : device_(device),
+      slow_(device.thermal.sustained_w > 0 ? npu::throttled(device) : device),
+      heat_(device.thermal),
+      processor_(processor) {
   reset();
 }
 
@@ -17,18 +21,21 @@ void AnswerClock::reset() {
   steps_.clear();
   launched_.clear();
   begin_ = now_ = 0;
+  heat_ = HeatModel(device_.thermal);
   queue_.reset();
   if (device_.host.cores > 0) queue_.emplace(device_);
 }
 
 void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
-  steps_.push_back({work, step.time});
+  steps_.push_back({work, step.time, 0, throttled()});
   begin_ = now_;
   if (queue_ && !queue_->empty()) {
     const Overlap overlap = queue_->run(step.stretches, now_);
     add(overlap, &StepTime::contention, overlap.lost);
   }
   now_ = begin_ + steps_.back().time.seconds();
+  heat_.add(steps_.back().time.energy.joules(), steps_.back().time.seconds());
+  steps_.back().rise = heat_.rise();
 }
 
 std::size_t AnswerClock::launch(const StepWork& work, std::vector<Stretch> host) {
@@ -39,8 +46,12 @@ std::size_t AnswerClock::launch(const StepWork& work, std::vector<Stretch> host)
 void AnswerClock::wait(std::size_t refresh) {
   assert(!steps_.empty());
   const Overlap overlap = queue_->finish(refresh, now_);
+  TimedStep& last = steps_.back();
+  const double before = last.time.energy.joules();
   add(overlap, &StepTime::refresh, overlap.seconds);
-  now_ = begin_ + steps_.back().time.seconds();
+  now_ = begin_ + last.time.seconds();
+  heat_.add(last.time.energy.joules() - before, overlap.seconds);
+  last.rise = heat_.rise();
 }
 
 void AnswerClock::drop(std::size_t refresh) { queue_->drop(refresh, now_); }
@@ -48,12 +59,13 @@ void AnswerClock::drop(std::size_t refresh) { queue_->drop(refresh, now_); }
 /// Adds to the latest step what the host's work beyond its own took: time in a part, and energy.
 void AnswerClock::add(const Overlap& overlap, double StepTime::* part, double seconds) {
   StepTime& time = steps_.back().time;
+  const Device& device = steps_.back().throttled ? slow_ : device_;
   time.*part += seconds;
-  add_waiting_energy(device_, processor_, seconds, time.energy);
-  time.energy.dram += traffic_joules(device_, overlap.bytes);
-  const Device::Host& h = device_.host;
+  add_waiting_energy(device, processor_, seconds, time.energy);
+  time.energy.dram += traffic_joules(device, overlap.bytes);
+  const Device::Host& h = device.host;
   // A core that dispatches was counted as one that works, the others as idle.
-  time.energy.host_active += h.active_w * overlap.busy - dispatch_watts(device_) * overlap.dispatch;
+  time.energy.host_active += h.active_w * overlap.busy - dispatch_watts(device) * overlap.dispatch;
   time.energy.host_idle += h.idle_w * (seconds - (overlap.busy - overlap.dispatch));
 }
 

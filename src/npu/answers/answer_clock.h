@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "npu/answers/heat.h"
 #include "npu/answers/host_queue.h"
 #include "npu/answers/step_timer.h"
 
@@ -13,6 +14,8 @@ namespace dllm::npu {
 struct TimedStep {
   StepWork work;
   StepTime time;
+  double rise = 0;         ///< temperature at its end, kelvin above the surroundings
+  bool throttled = false;  ///< it ran at the lowered clock
 };
 
 /// A pass of the second path, on the host.
@@ -29,6 +32,9 @@ class AnswerClock {
   AnswerClock(const Device& device, StepProcessor processor);
 
   void reset();
+  /// What the next step runs on: the device, at the lowered clock if it is too hot.
+  const Device& device() const { return throttled() ? slow_ : device_; }
+  bool throttled() const { return heat_.throttled(); }
   /// A step, during which the host works on what was launched.
   void advance(const StepWork& work, const StepProfile& step);
   /// Adds a refresh to what the host computes; returns its index. Precondition: the device has a described host.
@@ -49,7 +55,8 @@ class AnswerClock {
  private:
   void add(const Overlap& overlap, double StepTime::* part, double seconds);
 
-  Device device_;
+  Device device_, slow_;
+  HeatModel heat_;
   StepProcessor processor_;
   std::vector<TimedStep> steps_;
   double begin_ = 0, now_ = 0;      ///< of the latest step, and its end

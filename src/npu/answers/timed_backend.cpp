@@ -36,25 +36,26 @@ Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Bac
                                                              StepTimer::GraphFactory graph,
                                                              const TimerOptions& options) {
   std::unique_ptr<TimedBackend> backend(new TimedBackend(std::move(values), device, std::move(graph), options));
-  DLLM_CHECK_OK(backend->timer_for({.sequences = 1, .rows = 1, .scored = 1, .keys = 1}, 1));
+  DLLM_CHECK_OK(backend->timer_for({.sequences = 1, .rows = 1, .scored = 1, .keys = 1}, 1, false));
   return backend;
 }
 
 /// A larger cache than all before gets new places; the times of steps follow from them.
-Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capacity) {
+Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capacity, bool slow) {
+  std::unique_ptr<StepTimer>& known = timers_[slow ? 1 : 0];
   const std::int64_t keys = std::max<std::int64_t>(capacity, work.keys);
   StepWork most{
       .sequences = work.sequences, .rows = std::max(work.rows, work.sequences * keys), .scored = 0, .keys = keys};
-  if (timer_) {
-    const StepWork& now = timer_->most();
-    if (now.rows >= most.rows && now.sequences * now.keys >= most.sequences * most.keys) return timer_.get();
+  if (known) {
+    const StepWork& now = known->most();
+    if (now.rows >= most.rows && now.sequences * now.keys >= most.sequences * most.keys) return known.get();
     most.sequences = std::max(most.sequences, now.sequences);
     most.keys = std::max(most.keys, now.keys);
     most.rows = std::max({most.rows, now.rows, most.sequences * most.keys});
   }
-  DLLM_TRY(StepTimer timer, StepTimer::create(device_, graph_, most, options_));
-  timer_ = std::make_unique<StepTimer>(std::move(timer));
-  return timer_.get();
+  DLLM_TRY(StepTimer timer, StepTimer::create(slow ? throttled(device_) : device_, graph_, most, options_));
+  known = std::make_unique<StepTimer>(std::move(timer));
+  return known.get();
 }
 
 Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
@@ -63,7 +64,7 @@ Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
   StepProfile profile;
   if (work.rows > 0) {
-    DLLM_TRY(StepTimer* const timer, timer_for(work, capacity));
+    DLLM_TRY(StepTimer* const timer, timer_for(work, capacity, clock_.throttled()));
     DLLM_TRY(const StepProfile* const step, timer->profile(work));
     profile = *step;
   }
@@ -83,7 +84,7 @@ std::future<Expected<std::vector<Scores>>> TimedBackend::launch(SequenceStep ste
   }
   const StepWork work = step_work({&step, 1});
   const Graph graph = graph_({.rows = work.rows, .scored = work.scored});
-  const std::size_t refresh = clock_.launch(work, host_stretches(graph, device_, work.sequences, work.keys));
+  const std::size_t refresh = clock_.launch(work, host_stretches(graph, clock_.device(), work.sequences, work.keys));
   launched_.push_back({step.cache, refresh, *std::move(scores), std::move(promise)});
   return future;
 }
@@ -114,7 +115,7 @@ void TimedBackend::hand_over_finished() {
 Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
   const auto step = [this](std::int64_t rows, std::int64_t keys) -> Expected<double> {
     const StepWork work{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
-    DLLM_TRY(StepTimer* const timer, timer_for(work, static_cast<Position>(keys)));
+    DLLM_TRY(StepTimer* const timer, timer_for(work, static_cast<Position>(keys), false));
     DLLM_TRY(const StepTime time, timer->time(work));
     return time.seconds() * 1e3;
   };

@@ -47,7 +47,8 @@ class TimedBackend final : public Backend {
         graph_(std::move(graph)),
         options_(options),
         clock_(device, options.processor) {}
-  Expected<StepTimer*> timer_for(const StepWork& work, Position capacity);
+  /// `slow`: at the lowered clock.
+  Expected<StepTimer*> timer_for(const StepWork& work, Position capacity, bool slow);
 
   /// A pass of the second path whose results are not ready yet.
   struct Launched {
@@ -63,7 +64,7 @@ class TimedBackend final : public Backend {
   Device device_;
   StepTimer::GraphFactory graph_;
   TimerOptions options_;
-  std::unique_ptr<StepTimer> timer_;
+  std::unique_ptr<StepTimer> timers_[2];  ///< at the full clock, and at the lowered one
   AnswerClock clock_;
   std::vector<Launched> launched_;
 };

@@ -92,6 +92,25 @@ Fault host_fault(const Device::Host& h) {
   return {};
 }
 
+/// A limit is described as a whole.
+Fault thermal_fault(const Device& device) {
+  const Device::Thermal& t = device.thermal;
+  if (t.sustained_w == 0) return {};
+  for (const auto& [key, value] : {std::pair{"rise_k", t.rise_k}, std::pair{"capacity_j_per_k", t.capacity_j_per_k},
+                                   std::pair{"throttled_ghz", t.throttled_ghz}})
+    if (value <= 0)
+      return fault("thermal", key, fmt::format("thermal.sustained_w = {} without thermal.{}", t.sustained_w, key),
+                   "give it, or thermal.sustained_w = 0");
+  if (t.throttled_ghz > device.clock.ghz)
+    return fault("thermal", "throttled_ghz",
+                 fmt::format("{} GHz, and clock.ghz is {}", t.throttled_ghz, device.clock.ghz),
+                 "give at most clock.ghz");
+  if (t.resume_k >= t.rise_k)
+    return fault("thermal", "resume_k", fmt::format("{} K, and thermal.rise_k is {}", t.resume_k, t.rise_k),
+                 "give less than thermal.rise_k");
+  return {};
+}
+
 Fault clock_fault(const Device::Clock& c) {
   if (!(c.threshold_v < c.min_v && c.min_v <= c.nominal_v && c.nominal_v <= c.max_v))
     return fault(
@@ -156,6 +175,7 @@ std::optional<DeviceFault> find_fault(const Device& device) {
   if (Fault found = issue_fault(device.issue)) return found;
   if (Fault found = clock_fault(device.clock)) return found;
   if (Fault found = host_fault(device.host)) return found;
+  if (Fault found = thermal_fault(device)) return found;
   const std::pair<std::string_view, const std::string*> formats[] = {{"weight", &device.numerics.weight},
                                                                      {"activation", &device.numerics.activation},
                                                                      {"kv", &device.numerics.kv},

@@ -110,6 +110,15 @@ struct Device {
     std::int64_t mappings = 0;       ///< concurrent ones; 0: any number
   } window;
 
+  struct Thermal {                ///< docs/design/npu-answers.md
+    double sustained_w = 0;       ///< power that can be kept up; 0: no limit
+    double rise_k = 0;            ///< above the surroundings, at which the clock is lowered
+    double resume_k = 0;          ///< at which it returns
+    double capacity_j_per_k = 0;  ///< of what is heated
+    double throttled_ghz = 0;     ///< clock.ghz meanwhile; the host slows in proportion
+    double start_k = 0;           ///< rise when an answer begins
+  } thermal;
+
   struct Energy {
     double mac_pj = 0;          ///< per multiply-accumulate
     double vector_lane_pj = 0;  ///< per lane and cycle of work
