@@ -118,11 +118,15 @@ void LinearRunner::run_gated(const Product& gate, const Product& up, const Combi
   assert(gate.n == up.n);
   if (gate.args.rows == 0) return;
   parallel_ranges(pool_, pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
-    const std::int64_t step = gate.args.operands == LinearOperands::kPackedCodes ? 1 : end - begin;
+    // In a pool of one, the range is everything.
+    const std::int64_t step = gate.args.operands == LinearOperands::kPackedFloats ? end - begin
+                              : gate.args.operands == LinearOperands::kSuper      ? kSuperPairs
+                                                                                  : 1;
     for (std::int64_t pair = begin; pair < end; pair += step) {
-      multiply(gate, pair, pair + step, worker);
-      multiply(up, pair, pair + step, worker);
-      combine(pair * kPanelPair, std::min(gate.n, (pair + step) * kPanelPair));
+      const std::int64_t last = std::min(end, pair + step);
+      multiply(gate, pair, last, worker);
+      multiply(up, pair, last, worker);
+      combine(pair * kPanelPair, std::min(gate.n, last * kPanelPair));
     }
   });
 }

@@ -20,8 +20,8 @@ struct PrefixCounters {
   std::int64_t tokens = 0;  ///< positions held
 };
 
-/// K and V of token prefixes, for models whose rows depend on earlier tokens and their own block only: equal tokens
-/// from position 0 on then have equal rows, bit for bit, whoever computed them. All rows come from one backend.
+/// K and V of token prefixes, for models in which a position's K and V depend only on earlier tokens and on its own
+/// block. Requests with the same prefix then have the same K and V, bit for bit. All of them come from one backend.
 ///
 /// Rows are held in pieces of equal length, each for one continuation of the piece before it, so that prefixes share
 /// their common pieces. If the budget is exceeded, the piece that was not used for the longest time is dropped; a piece

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dllm/model.h"
+#include "engine/second_path_test_options.h"
 
 namespace dllm {
 namespace {
@@ -17,21 +18,9 @@ LanguageModel load(int threads) {
   return *LanguageModel::load("", options);
 }
 
-GenerateOptions revision() {
-  GenerateOptions options;
-  options.length = 64;
-  options.block_length = 8;
-  options.decoder.name = "revision";
-  options.cache.name = "dual";
-  options.decoder.options["visible_threshold"] = 0.3;
-  options.decoder.options["stable_threshold"] = 2;  // nothing ever becomes stable, so there is always work
-  options.decoder.options["refresh_path"] = "second";
-  return options;
-}
-
 TEST(SecondPathRunner, AFixedDelayGivesTheSameTokensOnAnyThreads) {
   for (const std::int32_t delay : {0, 1, 3}) {
-    GenerateOptions options = revision();
+    GenerateOptions options = test::second_path();
     options.decoder.options["merge_delay"] = delay;
     const auto one = load(1).generate(kRunnerPrompt, options);
     ASSERT_TRUE(one) << one.error().message();
@@ -48,7 +37,7 @@ TEST(SecondPathRunner, AFixedDelayGivesTheSameTokensOnAnyThreads) {
 }
 
 TEST(SecondPathRunner, MergedWhenReadyItAnswersToo) {
-  GenerateOptions options = revision();
+  GenerateOptions options = test::second_path();
   options.decoder.options["refresh_merge"] = "ready";
   options.decoder.options["refresh_threads"] = 2;
   const LanguageModel model = load(2);
@@ -64,23 +53,23 @@ TEST(SecondPathRunner, AnswersDoNotDependOnTheBatch) {
   std::vector<std::vector<ChatTurn>> questions;
   for (const char* text : {kRunnerPrompt, "Sort: 5 3 9 1", "7 + 8 = ?", "Reverse: abcdef", kRunnerPrompt})
     questions.push_back({{"user", text}});
-  const auto batch = model.generate_batch(questions, revision(), 3);
+  const auto batch = model.generate_batch(questions, test::second_path(), 3);
   ASSERT_TRUE(batch);
   for (std::size_t i = 0; i < questions.size(); ++i) {
-    const auto alone = model.generate(questions[i], revision());
+    const auto alone = model.generate(questions[i], test::second_path());
     ASSERT_TRUE(alone);
     EXPECT_EQ((*batch)[i].ids, alone->ids);
   }
 }
 
 TEST(SecondPathRunner, WhatCannotBeIsRefused) {
-  GenerateOptions options = revision();
+  GenerateOptions options = test::second_path();
   options.decoder.name = "threshold";
   EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));
-  options = revision();
+  options = test::second_path();
   options.cfg_scale = 1;
   EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));
-  options = revision();
+  options = test::second_path();
   options.decoder.options["refresh_path"] = "folded";
   options.decoder.options["refresh_sees"] = "prefix";
   EXPECT_FALSE(load(1).generate(kRunnerPrompt, options));

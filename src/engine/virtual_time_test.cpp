@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dllm/model.h"
+#include "engine/second_path_test_options.h"
 
 namespace dllm {
 namespace {
@@ -78,15 +79,8 @@ TEST(VirtualTime, LatencyOfTheDevice) {
   EXPECT_TRUE(generation->virtual_time);
 }
 
-GenerateOptions second_path(const std::string& merge) {
-  GenerateOptions options;
-  options.length = 64;
-  options.block_length = 8;
-  options.decoder.name = "revision";
-  options.cache.name = "dual";
-  options.decoder.options["visible_threshold"] = 0.3;
-  options.decoder.options["stable_threshold"] = 2;  // nothing ever becomes stable, so there is always work
-  options.decoder.options["refresh_path"] = "second";
+GenerateOptions merged(const std::string& merge) {
+  GenerateOptions options = test::second_path();
   options.decoder.options["refresh_merge"] = merge;
   return options;
 }
@@ -98,7 +92,7 @@ constexpr const char* kPens = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 
 TEST(VirtualTime, SecondPathOnTheHost) {
   const LanguageModel model = on_device("mobile-sm8750", "");
   for (const char* merge : {"fixed", "ready"}) {
-    const auto first = model.generate(kPens, second_path(merge)), again = model.generate(kPens, second_path(merge));
+    const auto first = model.generate(kPens, merged(merge)), again = model.generate(kPens, merged(merge));
     ASSERT_TRUE(first) << first.error().message();
     ASSERT_TRUE(again);
     ASSERT_TRUE(first->virtual_time && again->virtual_time);
@@ -134,8 +128,8 @@ TEST(VirtualTime, SecondPathOnTheHost) {
 TEST(VirtualTime, ASlowSecondPath) {
   const LanguageModel fast = on_device("mobile-sm8750", ""),
                       slow = on_device("mobile-sm8750", "", {"host.int8_gops=0.02", "host.f32_gflops=0.02"});
-  const auto quick = fast.generate(kPens, second_path("fixed")), waits = slow.generate(kPens, second_path("fixed")),
-             goes_on = slow.generate(kPens, second_path("ready"));
+  const auto quick = fast.generate(kPens, merged("fixed")), waits = slow.generate(kPens, merged("fixed")),
+             goes_on = slow.generate(kPens, merged("ready"));
   ASSERT_TRUE(quick && waits && goes_on);
   EXPECT_EQ(waits->ids, quick->ids);
   EXPECT_EQ(waits->stats.second_passes, quick->stats.second_passes);
@@ -146,7 +140,7 @@ TEST(VirtualTime, ASlowSecondPath) {
 
 /// With a delay of 0 nothing runs meanwhile.
 TEST(VirtualTime, SecondPathWithoutDelay) {
-  GenerateOptions options = second_path("fixed");
+  GenerateOptions options = merged("fixed");
   options.decoder.options["merge_delay"] = 0;
   const auto answer = on_device("mobile-sm8750", "").generate(kPens, options);
   ASSERT_TRUE(answer) << answer.error().message();
@@ -158,10 +152,10 @@ TEST(VirtualTime, SecondPathWithoutDelay) {
 }
 
 TEST(VirtualTime, SecondPathNeedsAHost) {
-  const auto answer = on_device("mobile-v79", "").generate(kPens, second_path("fixed"));
+  const auto answer = on_device("mobile-v79", "").generate(kPens, merged("fixed"));
   ASSERT_FALSE(answer);
   EXPECT_NE(answer.error().what.find("no host processor"), std::string::npos);
-  GenerateOptions options = second_path("fixed");
+  GenerateOptions options = merged("fixed");
   options.decoder.options["refresh_threads"] = 2;
   const auto threads = on_device("mobile-sm8750", "").generate(kPens, options);
   ASSERT_FALSE(threads);

@@ -101,12 +101,10 @@ class LatencySummary {
         "best). On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the NPU "
         "(asked: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes of the device: "
         "{:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with staged states, {:.1f} with sparse refresh on "
-        "the "
-        "host ({:.1f} if it is part of the device's passes). Skipped logits save at most {:.1f} % of an answer; sparse "
-        "refresh costs {:.1f} to {:.1f} % (up to {:.1f} % as part of the device's passes). Waiting for the host and "
-        "sharing the memory with it are at most {:.1f} % of "
-        "an answer, the rest of this cost is passes. answer-sensitivity shows which parameters decide. A dash is an "
-        "answer that fails because a mapping does.",
+        "the host ({:.1f} if it is part of the device's passes). Skipped logits save at most {:.1f} % of an answer; "
+        "sparse refresh costs {:.1f} to {:.1f} % (up to {:.1f} % as part of the device's passes). Waiting for the "
+        "host and sharing the memory with it are at most {:.1f} % of an answer, the rest of this cost is passes. "
+        "answer-sensitivity shows which parameters decide. A dash is an answer that fails because a mapping does.",
         least_, most_, over_host_, over_npu_,
         worse_.empty() ? "saves time or costs none, in answers of all lengths on all phones"
                        : "saves time, except " + worse_,
@@ -247,8 +245,7 @@ Expected<Figure> lookahead_trigger(Lab& lab) {
   }
   figure.verdict = fmt::format(
       "least at {} masks left with speculation alone, and at {} with sparse refresh; over all triggers passes differ "
-      "by "
-      "{:.1f} and {:.1f} in the mean of an answer, seconds by {:.0f} and {:.0f} %.",
+      "by {:.1f} and {:.1f} in the mean of an answer, seconds by {:.0f} and {:.0f} %.",
       least[0].masks, least[1].masks, spread[0].passes(), spread[1].passes(), 100 * spread[0].seconds(),
       100 * spread[1].seconds());
   return figure;
@@ -292,8 +289,7 @@ Expected<Figure> answer_energy(Lab& lab) {
   }
   figure.verdict = fmt::format(
       "the host alone takes {:.1f} to {:.1f} times the energy of the whole system. Sparse refresh keeps the host's "
-      "cores "
-      "busy: with it an answer takes {:.1f} to {:.1f} times the energy of one without. Parts sum to the total.",
+      "cores busy: with it an answer takes {:.1f} to {:.1f} times the energy of one without. Parts sum to the total.",
       least, most, least_refresh, most_refresh);
   return figure;
 }

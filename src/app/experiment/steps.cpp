@@ -80,8 +80,7 @@ Expected<Figure> step_latency(Lab& lab) {
     }
   figure.verdict = fmt::format(
       "{}: from 32 to 128 rows {:.2f} to {:.2f} times as long on the host, {:.2f} to {:.2f} times on the NPU. Its "
-      "vector "
-      "unit, which unpacks the weights once per step, takes at least {:.0f} % of a step of 32 rows.",
+      "vector unit, which unpacks the weights once per step, takes at least {:.0f} % of a step of 32 rows.",
       least[0] > most[1] ? "reproduced in shape" : "not reproduced", least[0], most[0], least[1], most[1],
       100 * unpacking);
   return figure;
@@ -131,8 +130,7 @@ Expected<Figure> gemm_stairs(Lab& lab) {
         stairs && (unit[i].second != unit[i - 1].second) == (static_cast<std::int64_t>(unit[i - 1].first) % 32 == 0);
   figure.verdict = fmt::format(
       "the matrix unit {} stairs at multiples of 32 rows. The whole operator takes {:.2f} times as long for 128 rows "
-      "as "
-      "for 4. 32 products of one row take {:.1f} times as long as one of 32 rows.",
+      "as for 4. 32 products of one row take {:.1f} times as long as one of 32 rows.",
       stairs ? "has" : "has no", whole.back().second / whole.front().second,
       groups.front().second / groups.back().second);
   return figure;

@@ -130,7 +130,8 @@ struct Largest {
   float scaled(float factor) const { return finite ? value * factor : std::numeric_limits<float>::quiet_NaN(); }
 };
 
-/// Table and minimum of each group of 32; the tables of zero for what the padding adds. Returns W.
+/// Table and minimum of each group of 32. What the padding adds has the table of level 0. The functions below fill them
+/// and return W.
 struct Groups {
   std::uint16_t table[kSuperK / 32];
   std::uint8_t minimum[kSuperK / 32];
