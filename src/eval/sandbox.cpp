@@ -19,7 +19,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -28,6 +27,7 @@
 #include "base/try.h"
 #include "eval/process_memory.h"
 #include "eval/sandbox_child.h"
+#include "eval/sandbox_directory.h"
 #include "eval/sandbox_filter.h"
 #include "eval/sandbox_python.h"
 #include "eval/sandbox_runner.h"
@@ -35,7 +35,6 @@
 namespace dllm {
 namespace {
 
-namespace fs = std::filesystem;
 using sandbox::Plan;
 using sandbox::Report;
 using sandbox::Step;
@@ -64,29 +63,6 @@ class Descriptor {
 
  private:
   int fd_;
-};
-
-class Directory {
- public:
-  static Expected<Directory> create() {
-    std::string path = (fs::temp_directory_path() / "dllm-sandbox-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) return system_error("cannot create", errno, path);
-    return Directory(path);
-  }
-  Directory(Directory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Directory& operator=(Directory&& other) noexcept {
-    std::swap(path_, other.path_);
-    return *this;
-  }
-  ~Directory() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit Directory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
 };
 
 Expected<Descriptor> source_file(const std::string& text) {
@@ -285,9 +261,9 @@ Expected<SandboxResult> run_python(const std::string& program, const std::string
   plan.processes = static_cast<rlim_t>(options.processes) + 3;  // and the sandbox's own three
   plan.mount_options = fmt::format("mode=0777,size={}m,nr_inodes=4096", options.disk_mb);
   plan.directory = "/tmp";
-  std::optional<Directory> directory;
+  std::optional<sandbox::Directory> directory;
   if (options.unsafe) {
-    DLLM_TRY(directory, Directory::create());
+    DLLM_TRY(directory, sandbox::Directory::create());
     plan.directory = directory->path();
   } else {
     plan.entries = sandbox::file_system(python);

@@ -180,6 +180,46 @@ void end_descendants() {
   }
 }
 
+/// Empties a directory, as far as its files permit. std::filesystem would allocate memory.
+void empty_directory(int directory, int depth) {
+  struct Entry64 {  // linux_dirent64
+    ino64_t inode;
+    off64_t next;
+    unsigned short size;
+    unsigned char type;
+    char name[1];
+  };
+  alignas(Entry64) char buffer[1024];
+  // Removing entries may move others past the position of reading: until a whole pass has removed nothing.
+  for (bool removed = true; removed;) {
+    removed = false;
+    lseek(directory, 0, SEEK_SET);
+    for (long size = 0; (size = syscall(SYS_getdents64, directory, buffer, sizeof buffer)) > 0;)
+      for (long at = 0; at < size; at += reinterpret_cast<const Entry64*>(buffer + at)->size) {
+        const char* name = reinterpret_cast<const Entry64*>(buffer + at)->name;
+        if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0) continue;
+        if (unlinkat(directory, name, 0) == 0) {
+          removed = true;
+          continue;
+        }
+        const int inner = depth > 0 ? openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (inner < 0) continue;
+        empty_directory(inner, depth - 1);
+        close(inner);
+        removed |= unlinkat(directory, name, AT_REMOVEDIR) == 0;
+      }
+  }
+}
+
+/// Without a file system of its own: the caller may have been killed and cannot do it. It removes what is left here.
+void remove_directory(const char* path) {
+  constexpr int kDepth = 32;
+  const int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) return;
+  empty_directory(directory, kDepth);
+  rmdir(path);
+}
+
 /// Waits for the test, and a little longer for the program if the test reports that it has ended.
 void watch(const Plan& plan, pid_t program, pid_t test) {
   constexpr int kPatience = 400;  // ms
@@ -226,7 +266,10 @@ void run_child(const Plan& plan) {
   close(plan.test_socket);
   close(plan.verdict);
   watch(plan, program, test);
-  if (!plan.isolated) end_descendants();
+  if (!plan.isolated) {
+    end_descendants();
+    remove_directory(plan.directory.c_str());
+  }
   _exit(0);
 }
 

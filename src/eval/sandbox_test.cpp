@@ -9,9 +9,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
+
+#include "eval/sandbox_directory.h"
+#include "format/test_files.h"
 
 namespace dllm {
 namespace {
@@ -137,6 +142,21 @@ std::string sleeper(const std::string& mark) {
          mark + "'])\n  os._exit(0)\ntime.sleep(0.3)\n";
 }
 
+/// A directory for temporary files of one test's own.
+class OwnTemporary {
+ public:
+  OwnTemporary() {
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+    setenv("TMPDIR", (path_ / "").c_str(), 1);
+  }
+  ~OwnTemporary() { before_ ? setenv("TMPDIR", before_->c_str(), 1) : unsetenv("TMPDIR"); }
+  std::size_t entries() const { return path_.entries(); }
+
+ private:
+  test::TempDir path_;
+  std::optional<std::string> before_;
+};
+
 TEST_P(Sandbox, EverythingEndsWithTheVerdict) {
   const std::string mark = "mark-" + std::to_string(getpid());
   EXPECT_TRUE(run(sleeper(mark)).passed);
@@ -144,10 +164,13 @@ TEST_P(Sandbox, EverythingEndsWithTheVerdict) {
 }
 
 TEST_P(Sandbox, EverythingEndsWithTheEvaluator) {
+  const OwnTemporary temporary;
   const std::string mark = "late-" + std::to_string(getpid());
   const pid_t evaluator = fork();
   if (evaluator == 0) {
-    run(sleeper(mark) + "time.sleep(600)\n", "", 600);
+    run("import os\nos.makedirs('a/b')\nfor i in range(99):\n  open(f'a/b/{i}', 'w').write('x')\n" + sleeper(mark) +
+            "time.sleep(600)\n",
+        "", 600);
     _exit(0);
   }
   for (int i = 0; i < 1000 && processes_with(mark) == 0; ++i)
@@ -160,18 +183,54 @@ TEST_P(Sandbox, EverythingEndsWithTheEvaluator) {
     left = processes_with(mark);
   }
   EXPECT_EQ(left, 0);
+  for (int i = 0; i < 1000 && temporary.entries() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(temporary.entries(), 0U);
+}
+
+/// A process that has created a directory for a program and waits.
+class Owner {
+ public:
+  Owner() {
+    int ready[2];
+    if (pipe(ready) != 0) return;
+    process_ = fork();
+    if (process_ == 0) {
+      const auto directory = sandbox::Directory::create();
+      if (directory && write(ready[1], "1", 1) == 1) pause();
+      _exit(0);
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+  }
+  ~Owner() { end(); }
+  void end() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    waitpid(std::exchange(process_, -1), nullptr, 0);
+  }
+
+ private:
+  pid_t process_ = -1;
+};
+
+TEST(SandboxDirectory, OfADeadProcessIsRemovedByTheNextOne) {
+  const OwnTemporary temporary;
+  Owner owner;
+  EXPECT_EQ(temporary.entries(), 1U);
+  EXPECT_TRUE(sandbox::Directory::create());
+  EXPECT_EQ(temporary.entries(), 1U);  // its owner lives
+  owner.end();
+  EXPECT_EQ(temporary.entries(), 1U);
+  EXPECT_TRUE(sandbox::Directory::create());
+  EXPECT_EQ(temporary.entries(), 0U);
 }
 
 TEST_P(Sandbox, LeavesNothingBehind) {
-  const auto own = fs::temp_directory_path() / ("dllm-sandbox-test-" + std::to_string(getpid()));
-  fs::create_directory(own);
-  const char* before = std::getenv("TMPDIR");
-  const std::string kept = before == nullptr ? "" : before;
-  setenv("TMPDIR", own.c_str(), 1);
+  const OwnTemporary temporary;
   run("open('left behind', 'w').write('x')\n");
-  EXPECT_TRUE(fs::is_empty(own));
-  before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
-  fs::remove_all(own);
+  EXPECT_EQ(temporary.entries(), 0U);
 }
 
 /// Properties that only namespaces provide.

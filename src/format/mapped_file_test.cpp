@@ -103,9 +103,9 @@ TEST(MappedFile, OtherFaultsEndTheProcess) {
 #ifdef DLLM_SANITIZED
   GTEST_SKIP() << "the sanitizer reports the fault in its own way";
 #endif
+  const test::TempDir dir;
   EXPECT_EXIT(
       {
-        const test::TempDir dir;
         test::write_file(dir / "file", "x");
         const auto file = MappedFile::open(dir / "file");
         ::raise(SIGBUS);
