@@ -44,7 +44,13 @@ TEST(Invariants, SameTokensAtAnyThreadCount) {
   sampled.seed = 7;
   GenerateOptions entropy = base("entropy");
   entropy.decoder.options["steps"] = 16;
-  for (const GenerateOptions& options : {base(), entropy, sampled}) {
+  GenerateOptions adjusted = base();
+  adjusted.temperature = 0.9;
+  adjusted.min_p = 0.05;
+  adjusted.repetition_penalty = 1.2;
+  adjusted.frequency_penalty = 0.3;
+  adjusted.logit_bias = "15-inf,16+0.5";
+  for (const GenerateOptions& options : {base(), entropy, sampled, adjusted}) {
     const Generation one = run(load(1), options);
     for (int threads : {2, 3, 5}) {
       const Generation many = run(load(threads), options);

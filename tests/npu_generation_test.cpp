@@ -165,7 +165,7 @@ TEST(NpuBackend, WhatDoesNotFitIsSaid) {
 /// The host's reduction against the CPU's, on the CPU's own logits.
 TEST(HostReduction, EqualsTheCpu) {
   const auto cpu = *CpuBackend::create(embedded()->desc(), factory(), embedded()->weights(), threads_of(1));
-  std::vector<ScoreRequest> requests(8);
+  std::vector<ScoreRequest> requests(10);
   requests[1].rules = {{104, false, true}, {767, false, false}, {5, true, false}};
   requests[2].temperature = 0.8;
   requests[3].temperature = 1.3, requests[3].top_k = 5, requests[3].distribution = ScoreDistribution::kSampled;
@@ -173,13 +173,17 @@ TEST(HostReduction, EqualsTheCpu) {
   requests[5].top_p = 0.9, requests[5].top_k = 3, requests[5].distribution = ScoreDistribution::kSampled;
   requests[6].top_tokens = 4, requests[6].rules = {{10, false, false}};
   requests[7].temperature = 1.5, requests[7].distribution = ScoreDistribution::kSampled;
+  requests[8].temperature = 0.9, requests[8].min_p = 0.2, requests[8].distribution = ScoreDistribution::kSampled;
+  requests[9].adjustments = {1.5f, 1, 0.5f, {{3, true, 0, 0}, {104, false, 2, -1}, {700, true, 1, 2}}, {104}};
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::unique_ptr<KvCache>> caches;
     auto batch = two_steps(*cpu, caches);
+    for (SequenceStep& step : batch) step.request.logits = true;
+    const auto plain = *cpu->forward(batch);
     for (SequenceStep& step : batch) step.request = requests[i], step.request.logits = true, step.request.rng = {9, 1};
     batch[0].request.queries = {{0, 3}, {2, 700}};
     const auto expected = *cpu->forward(batch);
-    const auto got = npu::score_on_host(batch, {expected[0].logits, expected[1].logits}, embedded()->desc().vocab);
+    const auto got = npu::score_on_host(batch, {plain[0].logits, plain[1].logits}, embedded()->desc().vocab);
     for (std::size_t s = 0; s < 2; ++s) {
       ASSERT_EQ(got[s].rows.size(), expected[s].rows.size());
       EXPECT_EQ(got[s].queried, expected[s].queried);

@@ -46,7 +46,13 @@ struct GenerateOptions {
   std::optional<double> temperature = {};         ///< 0: greedy
   std::optional<std::int32_t> top_k = {};         ///< 0: off
   std::optional<double> top_p = {};               ///< 1: off
-  std::optional<double> cfg_scale = {};           ///< classifier-free guidance; 0: off
+  std::optional<double> min_p = {};               ///< least probability, relative to the likeliest token's; 0: off
+  /// Of tokens in prompt or answer: their logits are divided by it, or multiplied if negative; 1: off
+  std::optional<double> repetition_penalty = {};
+  std::optional<double> presence_penalty = {};   ///< subtracted from the logits of tokens in the answer; 0: off
+  std::optional<double> frequency_penalty = {};  ///< the same, per occurrence
+  std::optional<std::string> logit_bias = {};    ///< "ID+BIAS,ID-BIAS", added to the logits of these tokens
+  std::optional<double> cfg_scale = {};          ///< classifier-free guidance; 0: off
   /// Seed of all random draws. Accepted with every method: if nothing is drawn, all seeds give the same answer.
   std::optional<std::uint64_t> seed = {};
   std::optional<std::int32_t> context = {};  ///< limit of prompt plus canvas; absent: the model's context
@@ -84,6 +90,9 @@ struct ResolvedOptions {
   double temperature = 0;
   std::int32_t top_k = 0;
   double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  std::string logit_bias;
   double cfg_scale = 0;
   std::uint64_t seed = 0;
   std::int32_t context = 0;  ///< limit of prompt plus canvas; at most the model's context

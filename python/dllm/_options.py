@@ -120,6 +120,8 @@ class Options(TypedDict, total=False):
     factor: float | None
     #: if no token reaches a threshold, the most confident one becomes final instead of visible
     force_stable: bool | None
+    #: subtract this from a token's logit for each time that the answer contains it; 0: off
+    frequency_penalty: float | None
     #: token id that inserts a mask before its position when predicted
     insert_token: int | None
     #: the answer is JSON that this JSON Schema accepts
@@ -134,6 +136,8 @@ class Options(TypedDict, total=False):
     leave_one_out: bool | None
     #: maximum length of the answer: the canvas after the prompt
     length: int | None
+    #: add to the logits of tokens: ID+BIAS or ID-BIAS, separated by commas; -inf: never
+    logit_bias: str | None
     #: draft when the block has at most this many left; 0: never
     lookahead_masks: int | None
     #: commit positions of at most this entropy, and the most certain one
@@ -148,6 +152,8 @@ class Options(TypedDict, total=False):
     max_window: int | None
     #: steps from the launch until its results are merged
     merge_delay: int | None
+    #: sample from the tokens with at least this part of the likeliest one's probability; 0: off
+    min_p: float | None
     #: confidence below which the factor rule does not help
     min_threshold: float | None
     #: how a model decodes that was trained for several ways
@@ -158,6 +164,8 @@ class Options(TypedDict, total=False):
     penalty_lambda: float | None
     #: positions before the window that are recomputed with it
     prefix_look: int | None
+    #: subtract this from the logits of tokens that the answer contains; 0: off
+    presence_penalty: float | None
     #: a named set of options, which those given override
     preset: Literal["exact", "balanced", "fast"] | None
     #: recompute the prompt every N passes
@@ -188,6 +196,8 @@ class Options(TypedDict, total=False):
     remask_visible: bool | None
     #: when a token changes, final tokens decided after it become visible again
     reopen: bool | None
+    #: divide the logits of tokens that prompt or answer contain (multiply negative ones); 1: off
+    repetition_penalty: float | None
     #: recompute the whole answer every N passes
     response_interval: int | None
     #: confidence from which a likelier token replaces a visible one

@@ -222,6 +222,30 @@ class Run(CliCase):
         for key in ("version", "host", "load"):
             self.assertIn(key, config)
 
+    def test_penalties_and_biases(self):
+        plain = self.ok("run", "Repeat 1212 3").stdout
+        self.assertEqual(plain, "122\n")
+        self.assertNotEqual(self.ok("run", "Repeat 1212 3", "--repeat-penalty", "3").stdout, plain)
+        token = self.ok("tokenize", "122").stdout.split()[0]
+        self.assertNotIn("1", self.ok("run", "Repeat 1212 3", "-l", f"{token}-inf").stdout)
+        self.assertIn("outside the vocabulary", self.fails(2, "run", "a", "--logit-bias", "99999+1"))
+        self.assertIn("temperature 0", self.fails(2, "run", "a", "--min-p", "0.1"))
+
+    def test_samples(self):
+        several = self.ok("run", "Repeat 1212 3", "--temp", "3", "--samples", "3", "--seed", "5")
+        texts = dict(part.split("\n", 1) for part in several.stdout.split("--- seed ")[1:])
+        self.assertEqual(list(texts), ["5", "6", "7"])
+        for seed, text in texts.items():
+            self.assertEqual(self.ok("run", "Repeat 1212 3", "--temp", "3", "--seed", seed).stdout, text)
+        result = self.ok("run", "Repeat 1212 3", "--temp", "3", "--samples", "3", "--seed", "5", "-o", "json")
+        samples = json.loads(result.stdout)["samples"]
+        self.assertEqual([one["seed"] for one in samples], [5, 6, 7])
+        self.assertEqual([one["text"] + "\n" for one in samples], list(texts.values()))
+        lines = self.ok("run", "a", "--temp", "3", "--samples", "2", "-o", "jsonl").stdout.splitlines()
+        self.assertEqual(len([json.loads(line) for line in lines]), 2)
+        self.assertIn("--temp", self.fails(2, "run", "a", "--samples", "2"))
+        self.assertIn("--samples", self.fails(2, "run", "a", "--temp", "1", "--samples", "2", "--visual"))
+
     def test_llama_cpp_flags(self):
         result = self.ok("run", "-p", "Solve 17+4.", "-n", "32", "--diffusion-steps", "32", "--diffusion-block-length",
                          "32", "--diffusion-algorithm", "4", "--temp", "0", "-t", "2", "-s", "1", "-o", "json")

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "app/cli/live.h"
 #include "app/cli/options.h"
 #include "app/cli/report.h"
+#include "app/cli/samples.h"
 #include "app/cli/verb.h"
 #include "app/cli/virtual_trace.h"
 #include "base/output_file.h"
@@ -27,6 +30,7 @@ class Run final : public Verb {
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json", "jsonl"});
     live_.add(flags);
+    samples_.add(flags);
     flags.add({.names = {"--trace"},
                .value = "FILE",
                .help = "write every step as one JSON file, which the page of `dllm serve` shows",
@@ -58,6 +62,7 @@ class Run final : public Verb {
     if (!system_.empty()) turns.push_back({"system", system_});
     turns.push_back({"user", prompt});
 
+    if (samples_.asked()) return several(model, turns, session);
     const AnswerForm form = output_ == "text"    ? AnswerForm::kText
                             : output_ == "jsonl" ? AnswerForm::kSteps
                                                  : AnswerForm::kNone;
@@ -92,6 +97,20 @@ class Run final : public Verb {
   }
 
  private:
+  Expected<ExitCode> several(const LanguageModel& model, const std::vector<ChatTurn>& turns, Session& session) {
+    const std::pair<bool, const char*> single[] = {
+        {live_.visual, "--visual"}, {!trace_.empty(), "--trace"}, {!perfetto_.empty(), "--perfetto"}};
+    for (const auto& [given, flag] : single)
+      if (given) return Error{ErrorCode::kUsage, "it shows one answer, not several", flag, "leave --samples out"};
+    DLLM_TRY(const auto answers, samples_.draw(model, turns, options_, live_.timeout_s, session));
+    write_samples(answers, output_, run_config(model, model_, answers.front().options, session.command),
+                  session.terminal);
+    for (const Generation& answer : answers) session.terminal.err << stats_line(answer) << "\n";
+    const bool all = std::ranges::none_of(
+        answers, [](const Generation& answer) { return answer.finish == FinishReason::kCancelled; });
+    return all ? kExitOk : live_.timeout_s > 0 ? kExitTimeout : kExitInterrupted;
+  }
+
   OutputOptions trace_output() const {
     return made_of(std::vector{model_.path, model_.chat_template_file, text_.file});
   }
@@ -108,6 +127,7 @@ class Run final : public Verb {
   ModelFlags model_;
   GenerateOptions options_;
   LiveFlags live_;
+  Samples samples_;
 };
 
 }  // namespace

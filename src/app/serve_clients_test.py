@@ -28,6 +28,7 @@ from serve_case import Server  # noqa: E402  (after the packages, as it reads th
 
 QUESTION = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"
 TURNS = [{"role": "user", "content": QUESTION}]
+DIGIT_1 = "16"  # a token id of the embedded model; the answer is 10
 
 
 class Clients(unittest.TestCase):
@@ -89,8 +90,11 @@ class Clients(unittest.TestCase):
             self.openai.chat.completions.create(model="gpt-4", messages=TURNS)
         self.assertEqual(caught.exception.code, "model_not_found")
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.openai.chat.completions.create(model=self.model, messages=TURNS, frequency_penalty=1)
+            self.openai.chat.completions.create(model=self.model, messages=TURNS, frequency_penalty=1000)
         self.assertEqual(caught.exception.param, "frequency_penalty")
+        reply = self.openai.chat.completions.create(model=self.model, messages=TURNS, logit_bias={DIGIT_1: -100},
+                                                    presence_penalty=0.5)
+        self.assertNotEqual(reply.choices[0].message.content, self.text)
         with self.assertRaises(openai.AuthenticationError):
             self.openai.with_options(api_key="wrong").models.list()
 

@@ -40,10 +40,11 @@ class Refusals(ServeCase):
         error = self.refused(400, chat, {"messages": QUESTION, "algorithm": "low-confidence", "threshold": 0.5},
                              "threshold")
         self.assertIn("margin", error["message"])
-        for field, value in (("frequency_penalty", 1), ("response_format", "json"), ("n", 0),
+        for field, value in (("frequency_penalty", 101), ("response_format", "json"), ("n", 0),
                              ("tools", [{"type": "function", "function": {"name": "f"}}]),
                              ("tool_choice", "required"), ("latency", "/etc/passwd"), ("temperature", "hot"),
-                             ("refresh_threads", 2), ("max_tokens", 0), ("logit_bias", {"5": 1}), ("stop", [""])):
+                             ("refresh_threads", 2), ("max_tokens", 0), ("logit_bias", {"5": "x"}),
+                             ("logit_bias", {"-5": 1}), ("stop", [""])):
             self.refused(400, chat, {"messages": QUESTION, field: value}, field)
         for same in ({"frequency_penalty": 0, "tool_choice": "none", "top_p": 1, "logit_bias": {}},
                      {"temperature": 0, "top_p": 0.9}, {"max_completion_tokens": 16}):

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/logit_adjustments.h"
 #include "base/rng.h"
 #include "base/types.h"
 
@@ -69,11 +70,12 @@ struct LogitQuery {
 
 /// What a backend computes for each scored row of a sequence.
 struct ScoreRequest {
-  /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature) restricted by top_k and top_p, by the
-  /// Gumbel-max rule arg max (z/T + g) in float64, with g keyed by (rng, step, position, token).
+  /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature) restricted by top_k, top_p and min_p, by
+  /// the Gumbel-max rule arg max (z/T + g) in float64, with g keyed by (rng, step, position, token).
   double temperature = 0;
   std::int32_t top_k = 0;  ///< 0: off
   double top_p = 1;        ///< 1: off. Nucleus: tokens whose predecessors' cumulative probability is <= p.
+  double min_p = 0;        ///< 0: off. Tokens with at least this part of the likeliest token's probability.
   ScoreDistribution distribution = ScoreDistribution::kRaw;
   RngKey rng;
   std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws
@@ -81,9 +83,10 @@ struct ScoreRequest {
   /// have the noise that it would have if it were predicted in place.
   Position draw_ahead = 0;
   std::vector<TokenRule> rules;
+  LogitAdjustments adjustments;     ///< before everything else: queries, lists and `logits` report adjusted logits
   std::vector<LogitQuery> queries;  ///< single logits to report, by ascending `scored`
   std::int32_t top_tokens = 0;      ///< report that many best tokens per row
-  bool logits = false;              ///< report the raw logits: only then do rows x vocabulary floats exist
+  bool logits = false;              ///< report the logits: only then do rows x vocabulary floats exist
 };
 
 /// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that

@@ -9,8 +9,8 @@ namespace dllm::cpu {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// A nucleus rarely contains more tokens; if it does, the head runs again for that row.
-constexpr std::int64_t kNucleusList = 256;
+/// top_p and min_p rarely keep more tokens; if they do, the head runs again for that row.
+constexpr std::int64_t kKeptList = 256;
 
 /// beta (a - b) in float64, with equal infinities at distance 0.
 double distance(float a, float b, double beta) {
@@ -150,7 +150,8 @@ ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab) : req
   const bool top_k = request.top_k > 0 && request.top_k < vocab;
   draws = request.temperature > 0;
   nucleus = request.top_p < 1;
-  filters = nucleus || top_k;
+  if (request.min_p > 0) least_distance = std::log(request.min_p);
+  filters = nucleus || top_k || request.min_p > 0;
   kept_limit = top_k ? request.top_k : vocab;
   inverse_temperature = draws ? 1 / request.temperature : 1;
   beta[0] = request.distribution == ScoreDistribution::kRaw ? 1 : inverse_temperature;
@@ -159,7 +160,7 @@ ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab) : req
     sums = 2;
     nucleus_sum = 1;
   }
-  if (filters) list = (top_k ? kept_limit : kNucleusList) + uncounted;
+  if (filters) list = (top_k ? kept_limit : kKeptList) + uncounted;
   list = std::min(vocab, std::max<std::int64_t>(list, request.top_tokens));
 }
 
@@ -247,25 +248,25 @@ std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span
                         bool complete) {
   const auto available = static_cast<std::int64_t>(counted.size());
   const std::int64_t limit = std::min(spec.kept_limit, available);
+  const double mass = spec.nucleus ? spec.request.top_p * (1 + all.tail[spec.nucleus_sum].rest) : kInfinity;
   std::int64_t kept = 0;
-  if (!spec.nucleus) {
-    kept = limit;
-  } else {
-    const double mass = spec.request.top_p * (1 + all.tail[spec.nucleus_sum].rest);
-    double before = 0;
-    for (; kept < limit && (kept == 0 || before <= mass); ++kept)
-      before +=
-          std::exp(distance(counted[static_cast<std::size_t>(kept)].logit, all.top.logit, spec.inverse_temperature));
-    // The list ended before the nucleus did.
-    if (kept == available && before <= mass && kept < spec.kept_limit && !complete) return kNeedsMore;
+  for (double before = 0; kept < limit && (kept == 0 || before <= mass); ++kept) {
+    const double d = distance(counted[static_cast<std::size_t>(kept)].logit, all.top.logit, spec.inverse_temperature);
+    if (d < spec.least_distance) return kept;
+    before += std::exp(d);
+    // The list ended before a filter did.
+    if (kept + 1 == available && before <= mass && available < spec.kept_limit && !complete) return kNeedsMore;
   }
   return kept;
 }
 
-float nucleus_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab) {
-  const double mass = (1 - std::max(0.0, spec.request.top_p)) * (1 + all.tail[spec.nucleus_sum].rest);
-  const double bound =
-      static_cast<double>(all.top.logit) + std::log(mass / static_cast<double>(vocab)) / spec.inverse_temperature;
+float kept_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab) {
+  double least = spec.least_distance;
+  if (spec.nucleus) {
+    const double mass = (1 - std::max(0.0, spec.request.top_p)) * (1 + all.tail[spec.nucleus_sum].rest);
+    least = std::max(least, std::log(mass / static_cast<double>(vocab)));
+  }
+  const double bound = static_cast<double>(all.top.logit) + least / spec.inverse_temperature;
   // One part in a million lower, to allow for the rounding of this line; extra tokens are sorted out later.
   return std::min(all.top.logit, static_cast<float>(bound - 1e-6 * std::abs(bound)));
 }

@@ -99,6 +99,10 @@ float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::
     const float weight = units_[u].scale + 1.f;
     for (std::int64_t i = 0; i < size; ++i) c[i] = uncond[i] + weight * (c[i] - uncond[i]);
   }
+  for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u)
+    spec(units_[u]).request.adjustments.apply(
+        static_cast<std::size_t>(units_[u].index), static_cast<TokenId>(args.out_origin),
+        {tile + (units_[u].row - group.first_row) * kHeadChunk, static_cast<std::size_t>(size)});
   return tile;
 }
 
@@ -188,7 +192,7 @@ void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::
     for (std::size_t i = 0; i < group.units; ++i) {
       const Unit& unit = units_[group.first_unit + i];
       if (unfinished_[group.first_unit + i] == 0) continue;
-      const float bound = nucleus_bound(spec(unit), partial(group.first_unit + i, 0), vocab_);
+      const float bound = kept_bound(spec(unit), partial(group.first_unit + i, 0), vocab_);
       const float* logits = tile + (unit.row - group.first_row) * kHeadChunk;
       for (std::int64_t t = 0; t < chunk_size(chunk); ++t)
         if (logits[t] >= bound)

@@ -11,53 +11,15 @@
 
 #include "base/rng.h"
 #include "cpu/kernels/test_data.h"
+#include "cpu/testing/head_fixture.h"
 
 namespace dllm::cpu {
 namespace {
 
+using test::HeadFixture;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 const float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// Runs the head on given logits: one input column per row, weights = logits, inputs = unit vectors. Rows with values
-/// that are not finite must come alone, since 0 * inf is NaN.
-class HeadFixture {
- public:
-  explicit HeadFixture(int threads = 1) : pool_(threads), linear_(*default_kernel_set(), pool_) {}
-
-  /// rows[r] are the logits of row r, at position 10 + r.
-  std::vector<Scores> run(const std::vector<std::vector<float>>& rows, std::vector<SequenceStep> batch) {
-    const auto vocab = static_cast<std::int64_t>(rows[0].size()), k = static_cast<std::int64_t>(rows.size());
-    std::vector<float> weight(static_cast<std::size_t>(vocab * k));
-    for (std::size_t r = 0; r < rows.size(); ++r)
-      for (std::size_t t = 0; t < rows[r].size(); ++t) weight[t * rows.size() + r] = rows[r][t];
-    ScoreHead head(*default_kernel_set(), pool_, linear_);
-    head.arrange(batch, vocab);
-    std::vector<float> x(head.gather().size() * rows.size(), 0.f);
-    for (std::size_t i = 0; i < head.gather().size(); ++i)
-      x[i * rows.size() + static_cast<std::size_t>(head.gather()[i])] = 1.f;
-    WeightView view{TensorType::kF32, {k, vocab}, std::as_bytes(std::span(weight))};
-    std::vector<Scores> scores(batch.size());
-    linear_.forget();
-    const LinearArgs args =
-        linear_.prepare(view, nullptr, nullptr, x.data(), static_cast<std::int64_t>(head.gather().size()), 0);
-    head.run(args, vocab, scores);
-    return scores;
-  }
-
-  Scores run(const std::vector<std::vector<float>>& rows, const ScoreRequest& request) {
-    std::vector<SequenceStep> batch(1);
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      batch[0].plan.rows.push_back({static_cast<Position>(10 + r), 0});
-      batch[0].plan.scored.push_back(static_cast<std::int32_t>(r));
-    }
-    batch[0].request = request;
-    return run(rows, std::move(batch))[0];
-  }
-
- private:
-  ThreadPool pool_;
-  LinearRunner linear_;
-};
 
 /// The definitions of reduction.h, implemented directly over a whole row.
 class Naive {
@@ -115,13 +77,16 @@ class Naive {
       for (; n < w.size() && (n == 0 || before <= request_.top_p * total); ++n) before += w[n];
       kept = n;
     }
-    return top_k_ ? std::min(kept, static_cast<std::size_t>(request_.top_k)) : kept;
+    if (top_k_) kept = std::min(kept, static_cast<std::size_t>(request_.top_k));
+    for (std::size_t i = 0; i < kept; ++i)
+      if (request_.min_p > 0 && distance(i, tempered_) < std::log(request_.min_p)) return i;
+    return kept;
   }
 
   void predict(std::size_t kept, RowScore& score) const {
     const bool draws = request_.temperature > 0;
     std::vector<TopToken> pool = existing_;
-    if (draws && (request_.top_p < 1 || top_k_))
+    if (draws && (request_.top_p < 1 || request_.min_p > 0 || top_k_))
       pool.assign(counted_.begin(), counted_.begin() + static_cast<std::ptrdiff_t>(kept));
     TokenId winner = kNoToken;
     double chosen_key = 0, winner_key = 0;
@@ -189,6 +154,8 @@ std::vector<ScoreRequest> requests() {
         for (ScoreDistribution distribution : {ScoreDistribution::kRaw, ScoreDistribution::kSampled})
           for (int rules = 0; rules < 2; ++rules) {
             ScoreRequest r;
+            // One in three, as all combinations would take too long.
+            if (all.size() % 3 == 0) r.min_p = all.size() % 2 == 0 ? 0.05 : 0.5;
             r.temperature = temperature, r.top_k = top_k, r.top_p = top_p, r.distribution = distribution;
             r.rng = {42, 3};
             r.step = static_cast<std::uint32_t>(all.size());
@@ -201,7 +168,8 @@ std::vector<ScoreRequest> requests() {
 
 std::string describe(const ScoreRequest& r) {
   return "T " + std::to_string(r.temperature) + " k " + std::to_string(r.top_k) + " p " + std::to_string(r.top_p) +
-         (r.distribution == ScoreDistribution::kRaw ? " raw" : " sampled") + (r.rules.empty() ? "" : " rules");
+         " min " + std::to_string(r.min_p) + (r.distribution == ScoreDistribution::kRaw ? " raw" : " sampled") +
+         (r.rules.empty() ? "" : " rules");
 }
 
 TEST(ScoreHead, MatchesTheNaiveDefinitionOnRandomLogits) {
@@ -291,6 +259,24 @@ TEST(ScoreHead, SamplesFollowTheDistribution) {
     }
     EXPECT_NEAR(total, 1, 1e-9);  // no token outside the kept ones was drawn, and all of them were
     EXPECT_LT(chi_square, 20.5);  // 99.9 % point for 5 degrees of freedom
+  }
+}
+
+TEST(ScoreHead, AFlatDistributionUnderMinPNeedsASecondPass) {
+  // 3000 tokens, 2000 of them within a factor of 0.6 of the likeliest: far beyond the list of the first pass.
+  std::vector<std::vector<float>> rows(3, std::vector<float>(3000, 1.f));
+  for (std::size_t t = 0; t < 3000; t += 3) rows[0][t] = 0.f, rows[2][t] = 0.7f;
+  for (const double top_p : {1.0, 0.5}) {
+    ScoreRequest request;
+    request.temperature = 1, request.min_p = 0.6, request.top_p = top_p;
+    request.distribution = ScoreDistribution::kSampled;
+    HeadFixture head(3);
+    const Scores scores = head.run(rows, request);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      expect_same(scores.rows[r], naive(rows[r], request, static_cast<Position>(10 + r)), "flat");
+    if (top_p == 1) {
+      EXPECT_NEAR(scores.rows[0].confidence, 1 / 2000.0, 1e-12);
+    }
   }
 }
 

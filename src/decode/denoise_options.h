@@ -10,6 +10,7 @@
 #include "decode/second_path.h"
 #include "decode/soft_masks.h"
 #include "decode/suffix.h"
+#include "decode/token_penalties.h"
 
 namespace dllm {
 
@@ -19,6 +20,8 @@ struct DenoiseOptions {
   double temperature = 0;
   std::int32_t top_k = 0;
   double top_p = 1;
+  double min_p = 0;
+  PenaltyConfig penalties{};  ///< not with a second path
   float cfg_scale = 0;
   RngKey rng;
   bool suppress_eos = false;

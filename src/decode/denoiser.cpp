@@ -41,8 +41,10 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       decoder_(std::move(method.decoder)),
       cursor_(std::move(method.window)),
       planner_(desc, std::move(method.cache), options_),
-      // A constraint needs the logits of every pass.
-      front_(planner_.keeps_front() && !options_.constraint.automaton ? desc.logit_shift : 0),
+      // A constraint needs the logits of every pass, and penalties change them.
+      front_(planner_.keeps_front() && !options_.constraint.automaton && !options_.penalties.penalizes()
+                 ? desc.logit_shift
+                 : 0),
       drafts_(cursor_.drafts()),
       soft_masks_(options_.smooth),
       guide_(options_.constraint),
@@ -141,7 +143,8 @@ std::span<const SequenceStep> Denoiser::prepare() {
   }
   pass_.queries = decoder_->queries(context());
   StepPlan step = plan();
-  prepared_.push_back({&cache_, std::move(step), request(), std::nullopt});
+  ScoreRequest wanted = request(step.scored.size());
+  prepared_.push_back({&cache_, std::move(step), std::move(wanted), std::nullopt});
   if (unconditional_) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
     for (PlanRow& row : unconditional.plan.rows)
@@ -168,14 +171,16 @@ StepPlan Denoiser::plan() {
   return plan;
 }
 
-ScoreRequest Denoiser::request() const {
+ScoreRequest Denoiser::request(std::size_t scored) const {
   ScoreRequest request;
   request.temperature = options_.temperature;
   request.top_k = options_.top_k;
   request.top_p = options_.top_p;
+  request.min_p = options_.min_p;
   request.rng = options_.rng;
   request.step = static_cast<std::uint32_t>(counters_.steps);
   request.rules = rules_;
+  request.adjustments = adjustments(options_.penalties, canvas_, pass_, scored);
   if (without_mask_) request.rules.push_back({*desc_.mask, false, true});
   decoder_->configure(request);
   soft_masks_.configure(request);

@@ -68,7 +68,7 @@ class Denoiser {
   bool window_finished() const;
   void add_drafts();
   StepPlan plan();
-  ScoreRequest request() const;
+  ScoreRequest request(std::size_t scored) const;
   // absorb()
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
   bool predicts_masks(std::span<const Candidate> candidates) const;

@@ -113,6 +113,8 @@ ScoreRequest ModeLoop::causal_request() const {
   request.temperature = options_.temperature;
   request.top_k = options_.top_k;
   request.top_p = options_.top_p;
+  request.min_p = options_.min_p;
+  request.adjustments.tokens = options_.biased;
   request.rng = options_.rng;
   request.draw_ahead = 1;
   // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.

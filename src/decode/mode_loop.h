@@ -26,6 +26,8 @@ struct ModeLoopOptions {
   double temperature = 0;
   std::int32_t top_k = 0;
   double top_p = 1;
+  double min_p = 0;
+  std::vector<LogitAdjustments::Token> biased{};  ///< ascending
   RngKey rng;
   bool suppress_eos = false;
   const LatencyTable* latency = nullptr;  ///< borrowed

@@ -3,6 +3,7 @@
 #include "base/try.h"
 #include "decode/registry.h"
 #include "decode/reviser.h"
+#include "engine/logit_bias.h"
 #include "engine/resolve.h"
 
 namespace dllm {
@@ -39,6 +40,10 @@ Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const 
   options.temperature = resolved.temperature;
   options.top_k = resolved.top_k;
   options.top_p = resolved.top_p;
+  options.min_p = resolved.min_p;
+  options.penalties = {
+      resolved.repetition_penalty, resolved.presence_penalty, resolved.frequency_penalty, {}, desc.stop_ids};
+  DLLM_TRY(options.penalties.biased, parse_logit_bias(resolved.logit_bias, desc.vocab));
   options.cfg_scale = static_cast<float>(resolved.cfg_scale);
   options.rng = {resolved.seed, 0};
   options.suppress_eos = resolved.suppress_eos;
@@ -61,6 +66,8 @@ Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const Mo
   options.temperature = resolved.temperature;
   options.top_k = resolved.top_k;
   options.top_p = resolved.top_p;
+  options.min_p = resolved.min_p;
+  DLLM_TRY(options.biased, parse_logit_bias(resolved.logit_bias, desc.vocab));
   options.rng = {resolved.seed, 0};
   options.suppress_eos = resolved.suppress_eos;
   options.latency = latency;

@@ -11,6 +11,7 @@
 #include "decode/registry.h"
 #include "decode/reviser.h"
 #include "engine/common_options.h"
+#include "engine/logit_bias.h"
 #include "engine/method.h"
 #include "engine/option_parts.h"
 #include "engine/presets.h"
@@ -215,6 +216,9 @@ class Resolution {
 
   /// Of models that were trained for several ways of decoding.
   Expected<void> modes() {
+    for (const char* key : {"repetition_penalty", "presence_penalty", "frequency_penalty"})
+      DLLM_CHECK_OK(unread(key, "models of several modes have no penalties"));
+    DLLM_CHECK_OK(bias());
     if (resolved_.mode.name != "diffusion") return filters(ScoreDistribution::kRaw);
     DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, method_context(resolved_, desc_)));
     if (decoder->revises())
@@ -244,9 +248,26 @@ class Resolution {
                  "--algorithm");
     DLLM_CHECK_OK(sampling(*decoder, request));
     DLLM_CHECK_OK(full_drains(*decoder));
-    if (second_path_of(*decoder) && resolved_.cfg_scale != 0)
-      return bad("the second path does not support guidance", "--refresh-path", "leave --cfg-scale out");
+    DLLM_CHECK_OK(bias());
+    if (second_path_of(*decoder)) DLLM_CHECK_OK(second_path());
     return smoothing(request);
+  }
+
+  /// The second path scores with the model's own predictions.
+  Expected<void> second_path() const {
+    if (resolved_.cfg_scale != 0)
+      return bad("the second path does not support guidance", "--refresh-path", "leave --cfg-scale out");
+    const bool adjusted = resolved_.repetition_penalty != 1 || resolved_.presence_penalty != 0 ||
+                          resolved_.frequency_penalty != 0 || !resolved_.logit_bias.empty();
+    if (adjusted)
+      return bad("the second path supports neither penalties nor biases", "--refresh-path", "leave them or it out");
+    return {};
+  }
+
+  Expected<void> bias() {
+    if (resolved_.logit_bias.empty()) unread_.insert("logit_bias");
+    DLLM_CHECK_OK(parse_logit_bias(resolved_.logit_bias, desc_.vocab));
+    return {};
   }
 
   Expected<void> sampling(const Decoder& decoder, const ScoreRequest& request) {
@@ -261,7 +282,7 @@ class Resolution {
   Expected<void> filters(ScoreDistribution distribution) {
     // Where the likeliest token is taken and confidence is that of the model itself, the filters change nothing.
     if (resolved_.temperature > 0 || distribution == ScoreDistribution::kSampled) return {};
-    for (const char* key : {"top_k", "top_p"})
+    for (const char* key : {"top_k", "top_p", "min_p"})
       DLLM_CHECK_OK(unread(key, "it has no effect at temperature 0, where the likeliest token is taken",
                            "give --temperature above 0, or leave the option out"));
     return {};

@@ -31,7 +31,8 @@ constexpr std::array<std::string_view, 13> kHarmless = {"user",
                                                         "return_progress",
                                                         "inference_geo"};
 
-/// Fields that would change the answer, with the values that have no effect.
+/// Fields that would change the answer, with the values that have no effect. Clients send these also where a model does
+/// not support the option.
 struct Neutral {
   std::string_view key;
   const char* values;  ///< a JSON list
@@ -66,18 +67,6 @@ constexpr Neutral kNeutral[] = {
     {"conversation", "[]"},
 };
 
-/// Whether it is a field with a neutral value. Errors: another value.
-Expected<bool> is_neutral(const std::string& key, const Json& value) {
-  for (const Neutral& one : kNeutral) {
-    if (one.key != key) continue;
-    const Json values = Json::parse(one.values);
-    if (std::ranges::count(values, value) > 0) return true;
-    return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key,
-                 values.empty() ? "leave it out" : "leave it out, or give " + dump(values.front())};
-  }
-  return false;
-}
-
 /// Options that name files of the server, or take threads from others, can only be set by the operator.
 bool is_operators(const OptionInfo& info) { return info.type == OptionType::kText || info.key == "refresh_threads"; }
 
@@ -101,6 +90,27 @@ std::string option_key(const std::string& field) {
   return "";
 }
 
+bool is_set(const GenerateOptions& options, const std::string& key) {
+  return std::ranges::any_of(common_options(), [&](const CommonOption& one) {
+    return one.info().key == key && one.given.load(options).has_value();
+  });
+}
+
+/// Whether it is a field with a neutral value, which need not overrule the server's default. Errors: another value of a
+/// field that is no option.
+Expected<bool> is_neutral(const std::string& key, const Json& value, const GenerateOptions& defaults) {
+  for (const Neutral& one : kNeutral) {
+    if (one.key != key) continue;
+    const Json values = Json::parse(one.values);
+    const std::string option = option_key(key);
+    if (std::ranges::count(values, value) > 0) return !is_set(defaults, option);
+    if (!option.empty()) return false;
+    return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key,
+                 values.empty() ? "leave it out" : "leave it out, or give " + dump(values.front())};
+  }
+  return false;
+}
+
 Error unknown_field(const std::string& field) {
   std::vector<std::string> known = {"messages", "prompt",     "stop",   "stream",
                                     "model",    "max_tokens", "preset", "logprobs"};
@@ -115,7 +125,25 @@ Error unknown_field(const std::string& field) {
           near.empty() || near == field ? "GET /props lists the options" : "did you mean '" + near + "'?"};
 }
 
+/// {"ID": BIAS, …} of OpenAI or [[ID, BIAS], …] of llama.cpp, where false excludes a token, as the option's text.
+Expected<std::string> bias_text(const std::string& field, const Json& value) {
+  const Error wrong = wrong_type(field, "token ids with biases: {\"15043\": 2.5}");
+  std::string text;
+  const auto add = [&text](const std::string& id, const Json& bias) {
+    if (!bias.is_number() && bias != Json(false)) return false;
+    const std::string number = bias.is_number() ? fmt::format("{:+}", bias.get<double>()) : "-inf";
+    text += (text.empty() ? "" : ",") + id + number;
+    return true;
+  };
+  for (const auto& [key, one] : value.items()) {
+    const bool pair = value.is_array() && one.is_array() && one.size() == 2 && one[0].is_number_unsigned();
+    if (!(pair ? add(dump(one[0]), one[1]) : value.is_object() && add(key, one))) return wrong;
+  }
+  return text;
+}
+
 Expected<std::string> option_text(const std::string& field, const Json& value) {
+  if (field == "logit_bias" && (value.is_object() || value.is_array())) return bias_text(field, value);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return dump(value);
   return wrong_type(field, "a number, a text, true or false");
@@ -155,7 +183,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
   for (const std::string& field : fields.rest()) {
     if (std::ranges::count(kHarmless, field) > 0) continue;
     const Json& value = *fields.find(field);
-    DLLM_TRY(const bool neutral, is_neutral(field, value));
+    DLLM_TRY(const bool neutral, is_neutral(field, value, server.defaults));
     if (neutral) continue;
     const std::string key = option_key(field);
     if (key.empty()) return unknown_field(field);
@@ -172,8 +200,9 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
   // Other servers ignore these in greedy decoding, and their clients always send them.
   if (options.temperature.value_or(0) == 0)
     if (const auto resolved = model.resolve(options);
-        !resolved && (resolved.error().where == "--top-p" || resolved.error().where == "--top-k")) {
+        !resolved && std::ranges::count(std::array{"--top-p", "--top-k", "--min-p"}, resolved.error().where) > 0) {
       options.top_p = server.defaults.top_p;
+      options.min_p = server.defaults.min_p;
       options.top_k = server.defaults.top_k;
     }
   if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();

@@ -27,6 +27,7 @@ class FakeBackend : public Backend {
     std::vector<Scores> all;
     for (const SequenceStep& step : batch) {
       plans.push_back(step.plan);
+      if (observe) observe(step);
       all.push_back(run(step));
     }
     return all;
@@ -44,6 +45,8 @@ class FakeBackend : public Backend {
   }
 
   std::vector<StepPlan> plans;
+  /// Lets a test look at every step.
+  std::function<void(const SequenceStep&)> observe;
   /// Lets a test change scores.
   std::function<void(RowScore&)> tamper;
   bool tops = false;  ///< lists of one token are returned

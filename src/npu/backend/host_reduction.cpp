@@ -48,7 +48,8 @@ class Reduction {
                                ? sorted_[static_cast<std::size_t>(i)]
                                : TopToken{-1, -std::numeric_limits<float>::infinity()});
     const bool draws = r_.temperature > 0;
-    const bool filters = r_.top_p < 1 || (r_.top_k > 0 && static_cast<std::size_t>(r_.top_k) < z_.size());
+    const bool filters =
+        r_.top_p < 1 || r_.min_p > 0 || (r_.top_k > 0 && static_cast<std::size_t>(r_.top_k) < z_.size());
     const std::size_t kept = filters ? kept_count() : counted_.size();
     // A scan over all tokens; its keys include the noise only if nothing is filtered.
     Candidate chosen, winner;
@@ -85,18 +86,20 @@ class Reduction {
   }
 
   /// The counted tokens that remain, best first: top_p over the whole distribution at the request's temperature, then
-  /// top_k.
+  /// top_k, then min_p.
   std::size_t kept_count() const {
     const std::size_t limit =
         r_.top_k > 0 ? std::min(counted_.size(), static_cast<std::size_t>(r_.top_k)) : counted_.size();
-    if (!(r_.top_p < 1) || counted_.empty()) return limit;
     const double beta = r_.temperature > 0 ? 1 / r_.temperature : 1;
     double total = 0;
     for (const TopToken& t : counted_) total += std::exp(distance(t.logit, counted_.front().logit, beta));
     double before = 0;
     std::size_t kept = 0;
-    for (; kept < limit && (kept == 0 || before <= r_.top_p * total); ++kept)
-      before += std::exp(distance(counted_[kept].logit, counted_.front().logit, beta));
+    for (; kept < limit && (kept == 0 || r_.top_p >= 1 || before <= r_.top_p * total); ++kept) {
+      const double d = distance(counted_[kept].logit, counted_.front().logit, beta);
+      if (r_.min_p > 0 && d < std::log(r_.min_p)) break;
+      before += std::exp(d);
+    }
     return kept;
   }
 
@@ -167,6 +170,7 @@ std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std
         for (std::size_t t = 0; t < vocab; ++t)
           row[t] = other[i * vocab + t] + weight * (row[t] - other[i * vocab + t]);
       }
+      step.request.adjustments.apply(i, 0, row);
       const Position position = step.plan.rows[static_cast<std::size_t>(step.plan.scored[i])].position;
       HostScores reduced = reduce_on_host(row, step.request, position);
       scores[s].rows.push_back(reduced.score);
