@@ -122,6 +122,20 @@ class Options(TypedDict, total=False):
     force_stable: bool | None
     #: subtract this from a token's logit for each time that the answer contains it; 0: off
     frequency_penalty: float | None
+    #: positions at the end of the answer that should predict its end
+    grow_check: int | None
+    #: positions of the answer that are seen first
+    grow_initial: int | None
+    #: masks in place of one of low confidence; 1: none are inserted
+    grow_insert: int | None
+    #: confidence below which masks are inserted
+    grow_insert_below: float | None
+    #: confidence in the answer's end from which no masks are inserted
+    grow_insert_until: float | None
+    #: positions that are added while no end is in sight
+    grow_step: int | None
+    #: their confidence at which the answer is long enough
+    grow_threshold: float | None
     #: token id that inserts a mask before its position when predicted
     insert_token: int | None
     #: the answer is JSON that this JSON Schema accepts
@@ -227,7 +241,7 @@ class Options(TypedDict, total=False):
     #: texts that end the answer
     stop: str | Sequence[str] | None
     #: masks after the window that the model sees
-    suffix: Literal["full", "near", "none"] | None
+    suffix: Literal["full", "near", "grow", "none"] | None
     #: masks after the window that the model sees
     suffix_near: int | None
     #: never choose end-of-sequence tokens (LLaDA's logits_eos_inf)

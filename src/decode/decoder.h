@@ -97,6 +97,9 @@ class Decoder {
   /// holds (ConstraintGuide). Default: for decoders that do not revise.
   virtual bool commits_candidates() const { return !revises(); }
 
+  /// True if a step's edits depend on its candidates only, so that positions may move between steps (AnswerGrowth).
+  virtual bool stateless() const { return false; }
+
   /// True if the decoder is defined for arg-max predictions only (temperature 0).
   virtual bool greedy() const { return false; }
 };

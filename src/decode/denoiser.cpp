@@ -48,7 +48,8 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       drafts_(cursor_.drafts()),
       soft_masks_(options_.smooth),
       guide_(options_.constraint),
-      refresh_(options_.second, rules_) {
+      refresh_(options_.second, rules_),
+      growth_(options_.suffix, canvas_, options_.stop_ids) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -123,6 +124,10 @@ void Denoiser::add_drafts() {
 std::span<const SequenceStep> Denoiser::prepare() {
   prepared_.clear();
   pass_ = {};
+  if (growth_.measures()) {
+    pass_.wanted = growth_.wanted(canvas_, canvas_.prompt_end());
+    return send({canvas_.prompt_end(), growth_.end()});
+  }
   pass_.draining = drain();
   if (!pass_.draining) {
     while (advance_window()) {
@@ -136,13 +141,25 @@ std::span<const SequenceStep> Denoiser::prepare() {
   pass_.decided = pass_.wanted.size();
   if (!pass_.draining) {
     if (Reviser* reviser = decoder_->reviser()) {
-      const Position end = planner_.horizon(canvas_, std::max(cursor_.range().end, cursor_.ahead()));
+      const Position end = planner_.horizon(canvas_, std::max(cursor_.range().end, cursor_.ahead()), growth_.end());
       refresh_.launch(context(), *reviser, planner_, end, canvas_, cache_, counters_);
     }
     add_drafts();
   }
+  want_end();
   pass_.queries = decoder_->queries(context());
-  StepPlan step = plan();
+  return send(cursor_.range());
+}
+
+/// Where the answer seems to end, which no decoder asks.
+void Denoiser::want_end() {
+  growth_.reach(cursor_.range().end);
+  const auto after = growth_.wanted(canvas_, cursor_.range().end);
+  pass_.wanted.insert(pass_.wanted.end(), after.begin(), after.end());
+}
+
+std::span<const SequenceStep> Denoiser::send(PositionRange window) {
+  StepPlan step = plan(window);
   ScoreRequest wanted = request(step.scored.size());
   prepared_.push_back({&cache_, std::move(step), std::move(wanted), std::nullopt});
   if (unconditional_) {
@@ -155,10 +172,10 @@ std::span<const SequenceStep> Denoiser::prepare() {
   return prepared_;
 }
 
-StepPlan Denoiser::plan() {
-  const PositionRange window = cursor_.range();
-  const bool spare_front = front_.spares_row(pass_, window, cursor_.unit_changed());
-  StepPlan plan = planner_.plan({canvas_, cache_, window, cursor_.ahead(), cursor_.unit_changed(), spare_front}, pass_);
+StepPlan Denoiser::plan(PositionRange window) {
+  const bool fresh = cursor_.unit_changed() || growth_.measures();
+  const bool spare_front = front_.spares_row(pass_, window, fresh);
+  StepPlan plan = planner_.plan({canvas_, cache_, window, cursor_.ahead(), growth_.end(), fresh, spare_front}, pass_);
   cursor_.end_plan();
   drafts_.show_in(plan, canvas_, window.end);
   if (const Reviser* reviser = decoder_->reviser()) {
@@ -196,6 +213,7 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.add_rows(step.plan);
   }
   const PositionRange window = cursor_.range();
+  if (growth_.measures()) return absorb_measure(candidates_of(pass_, scores[0], front_));
   front_.keep(pass_, window, scores[0]);
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
@@ -205,7 +223,10 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   DLLM_TRY(step.edits, refresh_.take_early());
   WindowFeedback feedback{window, {}, {}};
   DLLM_CHECK_OK(decide(candidates, feedback, step));
-  drafts_.record(drafted, window.end);
+  if (growth_.on())
+    grow(all, step);
+  else
+    drafts_.record(drafted, window.end);
   if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kInstant && canvas_.masked_count(window) == 0)
     if (const auto next = cursor_.next(canvas_))
       apply(drafts_.accept(canvas_, {window.end, next->end}, feedback.drafts), step);
@@ -224,6 +245,23 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   const Position end = finished ? canvas_.first_masked(canvas_.prompt_end()) : settled();
   if (const auto stop = stop_rule_.first(canvas_, end)) stop_ = stop;
   return step;
+}
+
+/// A pass that only measures where the answer ends.
+DenoiseStep Denoiser::absorb_measure(std::span<const Candidate> answer) {
+  DenoiseStep step;
+  step.window = {canvas_.prompt_end(), growth_.end()};
+  growth_.measure(canvas_, answer);
+  ++counters_.steps;
+  return step;
+}
+
+void Denoiser::grow(std::span<const Candidate> all, DenoiseStep& step) {
+  const std::vector<Edit> edits = growth_.insert(canvas_, all, pass_.decided);
+  if (edits.empty()) return;
+  apply(edits, step);
+  front_.forget();
+  cursor_.begin_unit();
 }
 
 /// The decoder's edits, commits of drafts that it predicts again, and at least one commit.

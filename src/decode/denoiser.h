@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "decode/answer_growth.h"
 #include "decode/cache_policy.h"
 #include "decode/canvas.h"
 #include "decode/constraint_guide.h"
@@ -38,7 +39,8 @@ struct Method {
 /// many masks as before: decoders may also revise or mask again.
 ///
 /// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
-/// KeptFront, Drafts, SoftMasks, ConstraintGuide and RefreshPath do nothing unless an option enables them.
+/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath and AnswerGrowth do nothing unless an option enables
+/// them.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
@@ -67,9 +69,13 @@ class Denoiser {
   bool window_held() const;
   bool window_finished() const;
   void add_drafts();
-  StepPlan plan();
+  void want_end();
+  std::span<const SequenceStep> send(PositionRange window);
+  StepPlan plan(PositionRange window);
   ScoreRequest request(std::size_t scored) const;
   // absorb()
+  DenoiseStep absorb_measure(std::span<const Candidate> answer);
+  void grow(std::span<const Candidate> all, DenoiseStep& step);
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
   bool predicts_masks(std::span<const Candidate> candidates) const;
   bool force_progress(std::span<const Candidate> candidates, DenoiseStep& step);
@@ -91,6 +97,7 @@ class Denoiser {
   SoftMasks soft_masks_;
   ConstraintGuide guide_;
   RefreshPath refresh_;
+  AnswerGrowth growth_;
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps

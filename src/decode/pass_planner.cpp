@@ -34,13 +34,15 @@ PassPlanner::PassPlanner(const ModelDesc& desc, std::unique_ptr<CachePolicy> pol
 
 Position PassPlanner::source_of(Position position) const { return std::max<Position>(0, position - desc_.logit_shift); }
 
-Position PassPlanner::horizon(const Canvas& canvas, Position end) const {
+Position PassPlanner::horizon(const Canvas& canvas, Position end, Position grown) const {
   if (!desc_.mask) return canvas.first_masked(0);  // unknown positions cannot be shown to the model
   if (desc_.causal_block > 0)                      // the rest of an attention block is visible to its rows
     return std::min(canvas.size(), static_cast<Position>(round_up(end, desc_.causal_block)));
   switch (suffix_.policy) {
     case SuffixPolicy::kFull:
       break;
+    case SuffixPolicy::kGrow:
+      return std::max(grown, end);
     case SuffixPolicy::kNear:
       return std::min(canvas.size(), end + suffix_.near);
     case SuffixPolicy::kNone:
@@ -56,7 +58,7 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   std::vector<Position> sources;  // in a shifted model, positions 0 and 1 share one
   for (const Position p : predicted)
     if (sources.empty() || sources.back() != source_of(p)) sources.push_back(source_of(p));
-  const Position end = horizon(state.canvas, std::max(state.window.end, state.ahead));
+  const Position end = horizon(state.canvas, std::max(state.window.end, state.ahead), state.grown);
   const CacheDecision decision = policy_->decide(
       {state.canvas, state.cache, {first, state.window.end}, end, desc_.causal_block, state.fresh, sources, latency_});
   const std::vector<Position> rows = rows_of(decision, sources, state.cache);

@@ -19,6 +19,7 @@ struct PlanState {
   const KvCache& cache;
   PositionRange window;
   Position ahead = 0;        ///< end of the drafted positions after the window
+  Position grown = 0;        ///< end of what SuffixPolicy::kGrow shows
   bool fresh = false;        ///< caches start anew
   bool spare_front = false;  ///< the row before the window is not needed (KeptFront)
 };
@@ -33,8 +34,8 @@ class PassPlanner {
   /// Rows show the canvas's tokens. Fills pass.score_of_wanted.
   StepPlan plan(const PlanState& state, DenoisePass& pass) const;
 
-  /// End of what the model sees in a pass whose window and drafts end at `end`.
-  Position horizon(const Canvas& canvas, Position end) const;
+  /// End of what the model sees in a pass whose window and drafts end at `end`; `grown`: see PlanState.
+  Position horizon(const Canvas& canvas, Position end, Position grown) const;
 
   /// The row that predicts a position. Position 0 has no row before it and predicts itself (Dream).
   Position source_of(Position position) const;

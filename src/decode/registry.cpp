@@ -60,6 +60,7 @@ namespace dllm {
 #define DLLM_SUFFIXES(X) \
   X(full_suffix)         \
   X(near_suffix)         \
+  X(grow_suffix)         \
   X(no_suffix)
 
 #define DLLM_SMOOTHINGS(X) X(iter_smooth)

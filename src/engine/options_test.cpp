@@ -29,6 +29,7 @@ ModelDesc masked_model() {
 /// ... that the method is for: of full attention, else of several modes, or block-causal.
 ModelDesc model_of(const MethodInfo& method) {
   ModelDesc desc = masked_model();
+  if (method.name == "grow") desc.stop_ids = {2};
   for (const OptionPart& part : option_parts())
     for (const MethodDeclaration* one : part.methods) {
       if (one->info.name != method.name || !one->suits || one->suits(desc)) continue;
@@ -88,6 +89,38 @@ TEST(Options, EveryPairThatDoesNotBelongTogetherIsRefused) {
         }
   EXPECT_GT(refused, 1000);
   EXPECT_GT(taken, 100);
+}
+
+TEST(Options, AnAnswerGrowsOnlyWhereItsEndIsPredicted) {
+  ModelDesc desc = masked_model();
+  GenerateOptions options;
+  options.suffix.name = "grow";
+  const auto refused = [&](const GenerateOptions& given, const char* words) {
+    const auto resolved = resolve_options(given, desc);
+    ASSERT_FALSE(resolved) << words;
+    EXPECT_EQ(resolved.error().where, "--suffix");
+    EXPECT_NE(resolved.error().message().find(words), std::string::npos) << resolved.error().message();
+  };
+  refused(options, "names no token that ends an answer");
+  desc.stop_ids = {2};
+  desc.eos = 2;
+  EXPECT_TRUE(resolve_options(options, desc));
+  GenerateOptions exact = options, late = options, sliding = options, revises = options, moved = options,
+                  smooth = options;
+  exact.exact_length = true;
+  refused(exact, "--exact-length");
+  late.defer_eos = true;
+  refused(late, "--defer-eos");
+  sliding.window.name = "sliding";
+  refused(sliding, "--window block");
+  revises.decoder.name = "revision";
+  refused(revises, "'revision' revises tokens");
+  moved.decoder.name = "credit";
+  refused(moved, "--grow-insert 1");
+  moved.suffix.options["grow_insert"] = std::int64_t{1};
+  EXPECT_TRUE(resolve_options(moved, desc));
+  smooth.smoothing.options["smooth"] = 0.3;
+  refused(smooth, "--smooth");
 }
 
 TEST(Options, OptionsWithAConditionAreRefusedWithoutIt) {

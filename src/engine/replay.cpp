@@ -27,6 +27,8 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
     return Error{ErrorCode::kUsage,
                  fmt::format("'{}' revises tokens, and a recording holds what is committed", resolved.decoder.name),
                  "--algorithm", "record a method that does not"};
+  if (resolved.suffix.name == "grow")
+    return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix", "leave it out"};
   if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
     return Error{
         ErrorCode::kUsage,

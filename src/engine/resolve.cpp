@@ -250,6 +250,7 @@ class Resolution {
     DLLM_CHECK_OK(full_drains(*decoder));
     DLLM_CHECK_OK(bias());
     if (second_path_of(*decoder)) DLLM_CHECK_OK(second_path());
+    if (resolved_.suffix.name == "grow") DLLM_CHECK_OK(growth(*decoder));
     return smoothing(request);
   }
 
@@ -261,6 +262,29 @@ class Resolution {
                           resolved_.frequency_penalty != 0 || !resolved_.logit_bias.empty();
     if (adjusted)
       return bad("the second path supports neither penalties nor biases", "--refresh-path", "leave them or it out");
+    return {};
+  }
+
+  /// What finds the length of the answer itself.
+  Expected<void> growth(const Decoder& decoder) const {
+    const auto no = [](std::string what, const char* hint = "leave the option out") {
+      return bad(std::move(what), "--suffix", hint);
+    };
+    if (desc_.stop_ids.empty()) return no("the model names no token that ends an answer");
+    if (resolved_.exact_length) return no("an answer of exact length does not grow", "leave it or --exact-length out");
+    if (resolved_.suppress_eos || resolved_.defer_eos)
+      return no("the answer grows until its end is predicted", "leave it or --suppress-eos and --defer-eos out");
+    if (resolved_.window.name != "block") return no("a growing answer is decoded in blocks", "give --window block");
+    if (decoder.revises())
+      return no(fmt::format("'{}' revises tokens", resolved_.decoder.name), "give --algorithm threshold");
+    if (resolved_.smoothing.options.contains("smooth") &&
+        std::get<double>(resolved_.smoothing.options.at("smooth")) != 0)
+      return no("positions that move cannot be smoothed", "leave --smooth out");
+    const auto insert = resolved_.suffix.options.find("grow_insert");
+    if (insert != resolved_.suffix.options.end() && insert->second != OptionValue(std::int64_t{1}) &&
+        !decoder.stateless())
+      return no(fmt::format("'{}' does not follow positions that move", resolved_.decoder.name),
+                "give --grow-insert 1, or --algorithm threshold");
     return {};
   }
 

@@ -36,6 +36,8 @@ class EntropyBound : public Decoder {
     return commit_best(candidates, count, [](const Candidate& candidate) { return -candidate.entropy; });
   }
 
+  bool stateless() const override { return true; }
+
  private:
   double bound_;
 };

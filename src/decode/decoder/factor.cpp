@@ -30,6 +30,8 @@ class Factor : public Decoder {
     return edits;
   }
 
+  bool stateless() const override { return true; }
+
  private:
   std::size_t count(const std::vector<Edit>& ranked, std::size_t masks) const {
     std::size_t n = 1;  // threshold(0) = -1: the best is always committed

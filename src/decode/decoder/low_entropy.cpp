@@ -42,6 +42,8 @@ class LowEntropy : public Decoder {
     return edits;
   }
 
+  bool stateless() const override { return true; }
+
  private:
   double threshold_;
   MethodContext context_;

@@ -36,6 +36,8 @@ class Margin : public Decoder {
     return edits;
   }
 
+  bool stateless() const override { return true; }
+
  private:
   double threshold_;
 };

@@ -26,6 +26,8 @@ class Threshold : public Decoder {
     return edits;
   }
 
+  bool stateless() const override { return true; }
+
  private:
   double threshold_;
 };
