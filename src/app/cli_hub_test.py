@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import threading
@@ -287,6 +288,27 @@ class Models(HubCase):
         self.assertIn("not in the cache", self.fails(2, "run", "-hf", "org/other", "x", "--offline", **self.environment()))
         self.assertIn("given twice", self.fails(2, "run", *args[1:], "-m", SHIPPED, **self.environment()))
         self.assertIn("-hf", self.fails(2, "run", "--offline", "x", **self.environment()))
+
+    def test_split_models(self):
+        parts = files.split_gguf(SHIPPED.read_bytes(), 3)
+        self.hub.repositories["org/split"] = {f"tiny-F32-0000{i + 1}-of-00003.gguf": part
+                                              for i, part in enumerate(parts)}
+        self.hub.large.update(self.hub.repositories["org/split"])
+        args = ("run", "-hf", "org/split:F32", "Solve 17+4.", "-o", "json")
+        answer = json.loads(self.ok(*args, **self.environment()).stdout)
+        whole = json.loads(self.ok("run", "Solve 17+4.", "-o", "json").stdout)
+        self.assertEqual((answer["text"], answer["hash"], answer["confidence"]),
+                         (whole["text"], whole["hash"], whole["confidence"]))
+        self.assertEqual(len(self.hub.gets()), 3)
+        first = self.pull("org/split:F32").stdout.strip()
+        self.assertTrue(first.endswith("tiny-F32-00001-of-00003.gguf"), first)
+        self.ok("quantize", first, self.dir / "q8.gguf", "Q8_0")
+        self.ok("quantize", SHIPPED, self.dir / "whole.gguf", "Q8_0")
+        self.assertEqual(self.ok("run", "-m", self.dir / "q8.gguf", "Solve 17+4.").stdout,
+                         self.ok("run", "-m", self.dir / "whole.gguf", "Solve 17+4.").stdout)
+        del self.hub.repositories["org/split"]["tiny-F32-00002-of-00003.gguf"]
+        shutil.rmtree(self.cache / "models--org--split")
+        self.assertIn("00002-of-00003", self.fails(2, *args, **self.environment()))
 
     def test_checkpoints(self):
         checkpoint = self.dir / "checkpoint"

@@ -42,6 +42,71 @@ def write_gguf(path, metadata, tensors=()):
         file.write(out)
 
 
+class _Reader:
+    """Walks through the bytes of a GGUF file."""
+
+    SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def number(self, form):
+        value, = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return value
+
+    def string(self):
+        size = self.number("Q")
+        self.at += size
+        return self.data[self.at - size:self.at]
+
+    def skip_value(self, kind):
+        if kind == 8:
+            self.string()
+        elif kind == 9:
+            inner, count = self.number("I"), self.number("Q")
+            for _ in range(count):
+                self.skip_value(inner)
+        else:
+            self.at += self.SIZES[kind]
+
+
+def split_gguf(data, parts):
+    """The bytes of a file as those of several, as llama-gguf-split writes them: metadata in the first, tensors in
+    turn."""
+    reader = _Reader(data)
+    reader.at = 8
+    tensors, pairs = reader.number("Q"), reader.number("Q")
+    begin = reader.at
+    for _ in range(pairs):
+        reader.string()
+        reader.skip_value(reader.number("I"))
+    metadata = data[begin:reader.at]
+    infos = []
+    for _ in range(tensors):
+        name, rank = reader.string(), reader.number("I")
+        dims = [reader.number("Q") for _ in range(rank)]
+        infos.append((name, dims, reader.number("I"), reader.number("Q")))
+    base = (reader.at + 31) // 32 * 32
+    ends = sorted([info[3] for info in infos] + [len(data) - base])
+    files = []
+    for part in range(parts):
+        own = infos[part::parts]
+        keys = b"".join(_string(key) + struct.pack("<I", kind) + struct.pack(form, value) for key, kind, form, value in (
+            ("split.no", 2, "<H", part), ("split.count", 2, "<H", parts), ("split.tensors.count", 5, "<i", tensors)))
+        out = b"GGUF" + struct.pack("<IQQ", 3, len(own), 3 + (pairs if part == 0 else 0))
+        out += keys + (metadata if part == 0 else b"")
+        offset, blobs = 0, b""
+        for name, dims, kind, start in own:
+            out += _string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
+            out += struct.pack("<IQ", kind, offset)
+            blob = data[base + start:base + next(end for end in ends if end > start)]
+            blobs += blob + bytes(-len(blob) % 32)
+            offset = len(blobs)
+        files.append(out + bytes(-len(out) % 32) + blobs)
+    return files
+
+
 def byte_alphabet():
     """GPT-2's printable substitutes for the 256 bytes, by byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
