@@ -2,7 +2,7 @@
 
     python3 serve_npm_test.py PATH/TO/dllm [unittest arguments]
 
-`scripts/setup --clients` installs it into build/clients; without it, or without node, the test is skipped (exit code 77).
+`scripts/setup --clients` installs it and Node into build/clients; without them, the test is skipped (exit code 77).
 """
 
 import pathlib
@@ -12,10 +12,11 @@ import sys
 import unittest
 
 PACKAGES = pathlib.Path(__file__).resolve().parents[2] / "build" / "clients"
-if not (PACKAGES / "node_modules" / "openai").exists() or shutil.which("node") is None:
+NODE = shutil.which("node", path=PACKAGES / "bin") or shutil.which("node")
+if not (PACKAGES / "node_modules" / "openai").exists() or NODE is None:
     print("skipped: the npm package openai is not installed (scripts/setup --clients)")
     sys.exit(77)
-VERSION = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout  # "v20.20.2"
+VERSION = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout  # "v20.20.2"
 if int(VERSION.lstrip("v").split(".")[0]) < 20:
     print(f"skipped: the npm package openai needs Node 20, this is {VERSION}")
     sys.exit(77)
@@ -27,7 +28,7 @@ class NpmPackage(unittest.TestCase):
     def test_openai(self):
         with Server("--api-key", "secret") as server:
             client = pathlib.Path(__file__).with_name("serve_client.mjs")
-            done = subprocess.run(["node", client, PACKAGES, f"http://127.0.0.1:{server.port}"], capture_output=True,
+            done = subprocess.run([NODE, client, PACKAGES, f"http://127.0.0.1:{server.port}"], capture_output=True,
                                   text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
