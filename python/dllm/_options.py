@@ -84,6 +84,10 @@ class Options(TypedDict, total=False):
     defer_eos: bool | None
     #: token id that deletes its position when predicted
     delete_token: int | None
+    #: confidence of a predicted line break at which a block ends with it
+    delimiter_confidence: float | None
+    #: share of the answer in which line breaks are looked for
+    delimiter_reach: float | None
     #: accept a draft when its block's first pass confirms it, or at once
     draft_acceptance: Literal["recheck", "instant"] | None
     #: a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass
@@ -259,4 +263,4 @@ class Options(TypedDict, total=False):
     #: confidence from which a token is shown; it is scored again until it is final
     visible_threshold: float | None
     #: positions that compete in a step
-    window: Literal["block", "whole", "sliding", "adaptive", "lookahead", "pipeline"] | None
+    window: Literal["block", "semantic", "whole", "sliding", "adaptive", "lookahead", "pipeline"] | None

@@ -212,12 +212,13 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.nfe += 1;
     counters_.add_rows(step.plan);
   }
-  const PositionRange window = cursor_.range();
   if (growth_.measures()) return absorb_measure(candidates_of(pass_, scores[0], front_));
-  front_.keep(pass_, window, scores[0]);
+  front_.keep(pass_, cursor_.range(), scores[0]);
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
-  const auto candidates = std::span(all).first(pass_.decided), drafted = std::span(all).subspan(pass_.decided);
+  const auto drafted = std::span(all).subspan(pass_.decided);
+  const PositionRange window = cut_window(all);
+  const auto candidates = std::span(all).first(pass_.decided);
   DenoiseStep step;
   step.window = window;
   DLLM_TRY(step.edits, refresh_.take_early());
@@ -245,6 +246,14 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   const Position end = finished ? canvas_.first_masked(canvas_.prompt_end()) : settled();
   if (const auto stop = stop_rule_.first(canvas_, end)) stop_ = stop;
   return step;
+}
+
+/// The window, which its first pass may cut: what is after it was predicted for that only.
+PositionRange Denoiser::cut_window(std::span<const Candidate> all) {
+  if (pass_.draining) return cursor_.range();
+  cursor_.cut(canvas_, all.first(pass_.decided));
+  while (pass_.decided > 0 && all[pass_.decided - 1].position >= cursor_.range().end) --pass_.decided;
+  return cursor_.range();
 }
 
 /// A pass that only measures where the answer ends.

@@ -74,6 +74,7 @@ class Denoiser {
   StepPlan plan(PositionRange window);
   ScoreRequest request(std::size_t scored) const;
   // absorb()
+  PositionRange cut_window(std::span<const Candidate> all);
   DenoiseStep absorb_measure(std::span<const Candidate> answer);
   void grow(std::span<const Candidate> all, DenoiseStep& step);
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);

@@ -15,6 +15,7 @@ struct MethodContext {
   Position block_length = 32;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine, borrowed; nullptr: unknown
   Position length = 0;                    ///< generated positions
+  std::vector<TokenId> newlines{};        ///< tokens that are a line break
   bool compat = false;                    ///< upstream's behaviour where it differs from ours
 };
 

@@ -40,6 +40,7 @@ namespace dllm {
 
 #define DLLM_WINDOWS(X) \
   X(block_window)       \
+  X(semantic_window)    \
   X(whole_window)       \
   X(sliding_window)     \
   X(adaptive_window)    \

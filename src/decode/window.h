@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace dllm {
 
 template <class T>
 struct OptionRow;
+struct Candidate;
 struct MethodContext;
 
 /// What happens to drafts when their block becomes current.
@@ -56,6 +58,12 @@ class Window {
   /// The window of the next step; nullopt when nothing is left to decode. A pure function of the canvas and the
   /// feedback so far.
   virtual std::optional<WindowStep> next(const Canvas& canvas) = 0;
+  /// Called with the predictions of a window's first pass, before any is decided: where the window ends, not after the
+  /// range that next() gave. From then on next() gives that range.
+  virtual Position cut(PositionRange range, std::span<const Candidate> predictions) {
+    (void)predictions;
+    return range.end;
+  }
   /// Called once after every pass.
   virtual void observe(const WindowFeedback& feedback) { (void)feedback; }
   /// How drafts become commits; called for windows that draft (WindowStep::ahead).

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "decode/window.h"
@@ -35,6 +37,13 @@ class WindowCursor {
     unit_ = next->unit;
     ahead_ = next->ahead;
     return true;
+  }
+  /// The first pass of a window may cut it.
+  void cut(const Canvas& canvas, std::span<const Candidate> predictions) {
+    if (step_ > 0) return;
+    range_.end = window_->cut(range_, predictions);
+    ahead_ = std::max(range_.end, ahead_);
+    masks_at_start_ = canvas.masked_count(range_);
   }
   void drop_drafts() { ahead_ = range_.end; }
   void end_step() { ++step_; }

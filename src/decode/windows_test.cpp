@@ -257,5 +257,47 @@ TEST(Windows, TheSameTableGivesTheSameDecisions) {
     }
 }
 
+TEST(SemanticWindow, EndsWithTheSurestLineBreak) {
+  const auto window =
+      *make_window({"semantic", {{"delimiter_confidence", 0.3}}}, {.block_length = 8, .length = 40, .newlines = {5}});
+  Canvas canvas({1, 2}, 40, 99);
+  const auto first = *window->next(canvas);
+  EXPECT_EQ(first.range, (PositionRange{2, 12}));  // a quarter of the answer
+  std::vector<Candidate> predictions;
+  for (Position p = 2; p < 12; ++p) predictions.push_back({.position = p, .token = 7, .confidence = 0.9});
+  predictions[3] = {.position = 5, .token = 5, .confidence = 0.4};
+  predictions[8] = {.position = 10, .token = 5, .confidence = 0.6};
+  EXPECT_EQ(window->cut(first.range, predictions), 11);
+  EXPECT_EQ(window->next(canvas)->range, (PositionRange{2, 11}));
+  for (Position p = 2; p < 11; ++p) canvas.apply({.position = p, .token = 7});
+  const auto second = *window->next(canvas);
+  EXPECT_EQ(second.range, (PositionRange{11, 21}));
+  EXPECT_NE(second.unit, first.unit);
+  // No line break that is sure enough: the usual length.
+  predictions.assign(1, {.position = 20, .token = 5, .confidence = 0.2});
+  EXPECT_EQ(window->cut(second.range, predictions), 19);
+  for (Position p = 11; p < 40; ++p) canvas.apply({.position = p, .token = 7});
+  EXPECT_EQ(window->next(canvas)->range, (PositionRange{40, 42}));  // the canvas ends
+}
+
+/// Nothing after the line break is decided by the pass that finds it.
+TEST(SemanticWindow, TheFirstPassDecidesInsideTheBlockOnly) {
+  test::FakeBackend backend(test::masked_desc());
+  backend.tamper = [](RowScore& score) {
+    score.confidence = 0.95, score.log_odds = 2.9;
+    score.token = score.position % 6 == 4 ? 5 : 7;
+  };
+  test::MethodRun run{.window = "semantic"};
+  run.grid.newlines = {5};
+  run.grid.length = 32;
+  const test::MethodResult result = test::run_method(backend, run);
+  ASSERT_TRUE(result.finished);
+  // The prompt has 5 tokens. Line breaks at 10, 16, ...; a quarter of the answer is 8.
+  EXPECT_EQ(result.steps[0].window, (PositionRange{5, 11}));
+  EXPECT_EQ(result.steps[0].edits.size(), 6U);
+  EXPECT_EQ(result.steps[1].window, (PositionRange{11, 17}));
+  EXPECT_EQ(result.steps.back().window.end, 37);
+}
+
 }  // namespace
 }  // namespace dllm

@@ -23,6 +23,7 @@ ModelDesc masked_model() {
   desc.insert_token = 4;
   desc.logit_shift = 1;
   desc.context_length = 1024;
+  desc.newlines = {5};
   return desc;
 }
 

@@ -378,6 +378,7 @@ MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& d
           .block_length = desc.mask ? resolved.block_length : 1,
           .latency = latency,
           .length = resolved.length,
+          .newlines = desc.newlines,
           .compat = resolved.compat};
 }
 

@@ -100,6 +100,7 @@ struct ModelDesc {
   /// Predictions that edit the length of a block instead of naming a token (LLaDA2.2).
   std::optional<TokenId> delete_token, insert_token;
   std::vector<TokenId> stop_ids;  ///< any of them ends the answer
+  std::vector<TokenId> newlines;  ///< tokens that are a line break
 
   /// In which ways one set of weights was trained to decode; empty: in one way only, which the fields above describe.
   /// With modes, those describe the prediction of masks: attention is causal over what is finished.
