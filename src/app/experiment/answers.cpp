@@ -22,7 +22,7 @@ std::string setting(const Lab& lab) {
       "Sparse refresh: 8 visible tokens before the window are scored again per pass, on the host's processor while the "
       "device runs the pass, merged one step later; at the end up to two passes score those that are left. "
       "Autoregressive: the same shape, one row per pass.",
-      lab.shape_name(), lab.model_path(), lab.items_path());
+      lab.inputs().shape, lab.inputs().model, lab.inputs().items);
 }
 
 /// Nothing if a mapping fails.
@@ -180,6 +180,7 @@ Expected<Figure> answer_latency(Lab& lab) {
     DLLM_TRY(const npu::Device device, npu::load_device(name));
     figure.series.push_back({name, {}});
     for (const std::int32_t tokens : {32, 64, 128}) {
+      DLLM_CHECK_OK(lab.begin_part(figure.rows.size(), 3 * std::size(kPhones)));
       std::vector<nlohmann::ordered_json> row = {name, tokens};
       LatencyRow latency{name, tokens, {}, {}, 0, 0};
       for (std::size_t m = 0; m < answer_modes().size(); ++m) {
@@ -226,6 +227,7 @@ Expected<Figure> lookahead_trigger(Lab& lab) {
   } least[2];
   TriggerSpread spread[2];
   for (const int masks : {0, 1, 2, 4, 6, 8, 12, 16, 24, 32}) {
+    DLLM_CHECK_OK(lab.begin_part(figure.rows.size(), 10));
     std::vector<nlohmann::ordered_json> row = {masks};
     for (std::size_t i = 0; i < figure.series.size(); ++i) {
       DLLM_TRY(const auto* const all, lab.passes(fmt::format("{} {}", i == 0 ? "speculative" : "refresh", masks), 128));
@@ -272,6 +274,7 @@ Expected<Figure> answer_energy(Lab& lab) {
     figure.series.push_back({name, {}});
     double host = 0, last = 0, without = 0;
     for (std::size_t m = 0; m < answer_modes().size(); ++m) {
+      DLLM_CHECK_OK(lab.begin_part(figure.rows.size(), answer_modes().size() * std::size(kPhones)));
       DLLM_TRY(const auto time, mode_time(lab, device, answer_modes()[m], 128));
       if (!time) continue;
       const npu::StepTime::Energy& e = time->energy;
@@ -316,6 +319,7 @@ Expected<Figure> answer_sensitivity(Lab& lab) {
   for (const auto& [key, member] : keys) effects.emplace_back(0, key);
   for (const char* name : kPhones)
     for (std::size_t k = 0; k < keys.size(); ++k) {
+      DLLM_CHECK_OK(lab.begin_part(figure.rows.size(), 2 * keys.size() * std::size(kPhones)));
       const auto& [key, member] = keys[k];
       std::vector<std::pair<double, double>> host, ar;
       for (const double factor : kFactors) {

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <system_error>
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
 #include "app/experiment/experiments.h"
+#include "app/experiment/finished.h"
 #include "base/output_file.h"
 #include "base/try.h"
 
@@ -47,21 +49,41 @@ class RunExperiment final : public Verb {
     flags.add({.names = {"--shape"},
                .value = "NAME|FILE.toml",
                .help = "model whose steps are timed",
-               .default_text = shape_,
+               .default_text = inputs_.shape,
                .takes_path = true,
-               .apply = into(shape_)});
+               .apply = into(inputs_.shape)});
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
                .help = "trained model whose passes are timed",
-               .default_text = model_,
+               .default_text = inputs_.model,
                .takes_path = true,
-               .apply = into(model_)});
+               .apply = into(inputs_.model)});
     flags.add({.names = {"--items"},
                .value = "FILE.jsonl",
                .help = "its prompts; the first three are answered",
-               .default_text = items_,
+               .default_text = inputs_.items,
                .takes_path = true,
-               .apply = into(items_)});
+               .apply = into(inputs_.items)});
+    flags.add({.names = {"--unseen"},
+               .value = "FILE.jsonl",
+               .help = "items that the trained model answers for its accuracy",
+               .default_text = inputs_.unseen,
+               .takes_path = true,
+               .apply = into(inputs_.unseen)});
+    flags.add({.names = {"--unseen-embedded"},
+               .value = "FILE.jsonl",
+               .help = "the same for the embedded model",
+               .default_text = inputs_.unseen_embedded,
+               .takes_path = true,
+               .apply = into(inputs_.unseen_embedded)});
+    flags.add({.names = {"--limit"},
+               .value = "N",
+               .help = "only the first N of these items",
+               .default_text = fmt::format("{}", inputs_.limit),
+               .apply = into(inputs_.limit, 1, 1 << 20)});
+    flags.add({.names = {"--again"},
+               .help = "compute every figure anew, also those that the folder has of the same inputs",
+               .apply = into(again_)});
   }
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
@@ -77,44 +99,75 @@ class RunExperiment final : public Verb {
     std::error_code failure;
     std::filesystem::create_directories(out_, failure);
     if (failure) return Error{ErrorCode::kIo, "cannot make the folder: " + failure.message(), out_, ""};
-    Lab lab(shape_, model_, items_, session.interrupt.arm());
-    const bool all = words_.front() == "all";
-    std::vector<Figure> figures;
-    ProgressLine progress(terminal);
-    for (const Experiment& one : experiments()) {
-      if (!all && one.name != words_.front()) continue;
-      progress.show(static_cast<double>(figures.size()) / static_cast<double>(experiments().size()),
-                    std::string(one.name));
-      DLLM_TRY(Figure figure, one.make(lab));
-      DLLM_CHECK_OK(write_figure(figure, out_, session.command));
-      figures.push_back(std::move(figure));
-    }
-    progress.clear();
-    session.interrupt.disarm();
-    if (all) DLLM_CHECK_OK(write_file(out_ + "/README.md", comparison(figures, session.command)));
+    DLLM_TRY(const std::vector<Figure> figures, make(words_.front(), session));
+    if (words_.front() == "all") DLLM_CHECK_OK(write_file(out_ + "/README.md", comparison(figures, session.command)));
     for (const Figure& figure : figures)
       terminal.out << fmt::format("{}/{}.md: {}\n", out_, figure.name, figure.verdict);
     return kExitOk;
   }
 
  private:
+  /// `name`: of an experiment, or all. Each figure is written when it is made, so that an interrupted run continues.
+  Expected<std::vector<Figure>> make(const std::string& name, Session& session) {
+    std::vector<const Experiment*> wanted;
+    double total = 0, done = 0;
+    for (const Experiment& one : experiments())
+      if (name == "all" || one.name == name) {
+        wanted.push_back(&one);
+        total += one.seconds;
+      }
+    ProgressLine progress(session.terminal);
+    const Experiment* now = nullptr;
+    Lab lab(
+        inputs_, [&](double part) { progress.show((done + part * now->seconds) / total, std::string(now->name)); },
+        session.interrupt.arm());
+    std::vector<Figure> figures;
+    std::string kept;
+    for (const Experiment* one : wanted) {
+      now = one;
+      DLLM_CHECK_OK(lab.begin_part(0, 1));
+      DLLM_TRY(const std::string key, figure_key(*one, inputs_));
+      std::optional<Figure> figure;
+      if (!again_) {
+        DLLM_TRY(figure, finished_figure(out_, *one, key));
+      }
+      if (figure) {
+        kept += fmt::format("{}{}", kept.empty() ? "" : ", ", one->name);
+      } else {
+        DLLM_TRY(figure, one->make(lab));
+        figure->key = key;
+        DLLM_CHECK_OK(write_figure(*figure, out_, session.command));
+      }
+      figures.push_back(*std::move(figure));
+      done += one->seconds;
+    }
+    progress.clear();
+    session.interrupt.disarm();
+    if (!kept.empty()) session.terminal.err << fmt::format("unchanged, not computed again (--again does): {}\n", kept);
+    return figures;
+  }
+
   std::vector<std::string> words_;
-  std::string out_ = "docs/experiments", shape_ = "llada-8b", model_ = "models/harder-llada-f16.gguf",
-              items_ = "tests/golden/harder/validation.jsonl";
+  std::string out_ = "docs/experiments";
+  LabInputs inputs_;
+  bool again_ = false;
 };
 
 }  // namespace
 
 const std::vector<Experiment>& experiments() {
+  constexpr unsigned kSteps = kReadsShape | kReadsPhones, kAnswers = kSteps | kReadsAnswers;
+  constexpr unsigned kQuality = kSteps | kReadsUnseen;
   static const std::vector<Experiment> all = {
-      {"step-latency", "a step of 8 to 128 rows, host against NPU", step_latency},
-      {"gemm-stairs", "one product by its rows, and in sparse groups", gemm_stairs},
-      {"weight-budget", "waiting for weights as the address window shrinks", weight_budget},
-      {"memory-boundary", "large steps with and without the memory runtime", memory_boundary},
-      {"answer-latency", "32, 64 and 128 tokens on three phones in seven modes", answer_latency},
-      {"lookahead-trigger", "128 tokens by the masks left at which drafts begin", lookahead_trigger},
-      {"answer-energy", "joules of 128 tokens in the same modes", answer_energy},
-      {"answer-sensitivity", "which parameter decides the ratios", answer_sensitivity}};
+      {"step-latency", "a step of 8 to 128 rows, host against NPU", step_latency, kSteps},
+      {"gemm-stairs", "one product by its rows, and in sparse groups", gemm_stairs, kSteps},
+      {"weight-budget", "waiting for weights as the address window shrinks", weight_budget, kSteps},
+      {"memory-boundary", "large steps with and without the memory runtime", memory_boundary, kSteps, 2},
+      {"answer-latency", "32, 64 and 128 tokens on three phones in seven modes", answer_latency, kAnswers, 20},
+      {"lookahead-trigger", "128 tokens by the masks left at which drafts begin", lookahead_trigger, kAnswers, 10},
+      {"answer-energy", "joules of 128 tokens in the same modes", answer_energy, kAnswers, 5},
+      {"answer-sensitivity", "which parameter decides the ratios", answer_sensitivity, kAnswers, 40},
+      {"quality", "accuracy of two trained models in the same modes", quality, kQuality, 400}};
   return all;
 }
 

@@ -23,7 +23,11 @@ std::string cell_text(const nlohmann::ordered_json& cell) {
   if (cell.is_string()) return cell.get<std::string>();
   if (cell.is_number_integer()) return fmt::format("{}", cell.get<std::int64_t>());
   const double value = cell.get<double>();
-  return fmt::format("{:.{}f}", value, value >= 1000 ? 0 : value >= 100 ? 1 : value >= 1 ? 2 : 3);
+  return fmt::format("{:.{}f}", value,
+                     std::abs(value) >= 1000  ? 0
+                     : std::abs(value) >= 100 ? 1
+                     : std::abs(value) >= 1   ? 2
+                                              : 3);
 }
 
 std::string csv_text(const nlohmann::ordered_json& cell) {
@@ -76,10 +80,33 @@ std::string figure_csv(const Figure& figure) {
 nlohmann::ordered_json figure_json(const Figure& figure) {
   nlohmann::ordered_json series = nlohmann::ordered_json::array();
   for (const Figure::Series& one : figure.series) series.push_back({{"name", one.name}, {"points", one.points}});
-  return {{"name", figure.name},        {"title", figure.title},     {"setting", figure.setting},
-          {"claim", figure.claim},      {"verdict", figure.verdict}, {"columns", figure.columns},
-          {"rows", figure.rows},        {"x", figure.x_name},        {"y", figure.y_name},
-          {"series", std::move(series)}};
+  return {{"name", figure.name},         {"title", figure.title},     {"setting", figure.setting},
+          {"claim", figure.claim},       {"verdict", figure.verdict}, {"columns", figure.columns},
+          {"rows", figure.rows},         {"x", figure.x_name},        {"y", figure.y_name},
+          {"series", std::move(series)}, {"key", figure.key}};
+}
+
+std::optional<Figure> figure_from_json(const nlohmann::ordered_json& json) {
+  if (!json.is_object()) return std::nullopt;
+  Figure figure;
+  const std::pair<const char*, std::string*> texts[] = {
+      {"name", &figure.name},       {"title", &figure.title}, {"setting", &figure.setting}, {"claim", &figure.claim},
+      {"verdict", &figure.verdict}, {"x", &figure.x_name},    {"y", &figure.y_name},        {"key", &figure.key}};
+  for (const auto& [name, target] : texts) {
+    if (!json.contains(name) || !json[name].is_string()) return std::nullopt;
+    *target = json[name].get<std::string>();
+  }
+  for (const char* name : {"columns", "rows", "series"})
+    if (!json.contains(name) || !json[name].is_array()) return std::nullopt;
+  for (const auto& column : json["columns"]) {
+    if (!column.is_string()) return std::nullopt;
+    figure.columns.push_back(column.get<std::string>());
+  }
+  for (const auto& row : json["rows"]) {
+    if (!row.is_array() || row.size() != figure.columns.size()) return std::nullopt;
+    figure.rows.emplace_back(row.begin(), row.end());
+  }
+  return figure;
 }
 
 std::string figure_svg(const Figure& figure) {
@@ -94,8 +121,8 @@ std::string figure_svg(const Figure& figure) {
     }
   const bool named = !figure.x_labels.empty();
   const PlotScale sx{named ? -0.5 : 0, std::max(named ? x + 0.5 : x * 1.02, 1e-9), layout.left, layout.right};
-  const PlotScale sy{figure.log_y ? std::pow(10, std::floor(std::log10(least))) : 0, std::max(y * 1.05, 1e-9),
-                     layout.bottom, layout.top, figure.log_y};
+  const PlotScale sy{figure.log_y ? std::pow(10, std::floor(std::log10(least))) : figure.y_low,
+                     std::max(figure.y_low + (y - figure.y_low) * 1.05, 1e-9), layout.bottom, layout.top, figure.log_y};
   if (!named) plot.x_grid(sx);
   for (std::size_t i = 0; i < figure.x_labels.size(); ++i)
     plot.x_grid_line(sx(static_cast<double>(i)), figure.x_labels[i]);
@@ -129,9 +156,9 @@ Expected<void> write_figure(const Figure& figure, const std::string& folder, con
   json["command"] = command;
   const std::string base = folder + "/" + figure.name;
   DLLM_CHECK_OK(write_file(base + ".csv", figure_csv(figure)));
-  DLLM_CHECK_OK(write_file(base + ".json", dump(json) + "\n"));
   DLLM_CHECK_OK(write_file(base + ".svg", figure_svg(figure)));
-  return write_file(base + ".md", figure_page(figure));
+  DLLM_CHECK_OK(write_file(base + ".md", figure_page(figure)));
+  return write_file(base + ".json", dump(json) + "\n");
 }
 
 }  // namespace dllm::app

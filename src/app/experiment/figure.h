@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,16 +26,22 @@ struct Figure {
   std::string x_name{}, y_name{};
   std::vector<std::string> x_labels{};  ///< of x = 0, 1, ...; empty: x is a number
   bool log_y = false;
+  double y_low = 0;   ///< where a linear axis begins
+  std::string key{};  ///< of what it was made of (figure_key())
 };
 
 std::string figure_csv(const Figure& figure);
 nlohmann::ordered_json figure_json(const Figure& figure);
-/// Lines with their points, and a legend. Axes begin at 0, a logarithmic one at the power of ten below the least value.
+/// The inverse, without series and labels. nullopt: not the JSON of a figure.
+std::optional<Figure> figure_from_json(const nlohmann::ordered_json& json);
+/// Lines with their points, and a legend. Axes begin at 0 (that of y at y_low), a logarithmic one at the power of ten
+/// below the least value.
 std::string figure_svg(const Figure& figure);
 /// A page: setting, plot, table, claim and verdict.
 std::string figure_page(const Figure& figure);
 
-/// Writes NAME.csv, NAME.json, NAME.svg and NAME.md into a folder. Errors: kIo.
+/// Writes NAME.csv, NAME.svg, NAME.md and, last, NAME.json into a folder: where that exists, the others do. Errors:
+/// kIo.
 Expected<void> write_figure(const Figure& figure, const std::string& folder, const std::string& command);
 
 }  // namespace dllm::app

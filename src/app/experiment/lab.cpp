@@ -66,17 +66,21 @@ class NotedRunner final : public PassRunner {
 Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int32_t tokens) {
   const std::size_t space = std::min(decoding.find(' '), decoding.size());
   using Given = std::vector<std::pair<const char*, const char*>>;
-  static const std::map<std::string, Given> kGiven = {
-      {"prefix", {{"algorithm", "low-confidence"}, {"cache", "prefix"}}},
-      {"speculative", {{"algorithm", "threshold"}, {"threshold", "0.9"}}},
-      {"states", {{"algorithm", "revision"}, {"refresh_rows", "0"}, {"drain_rounds", "0"}}},
-      {"refresh", {{"algorithm", "revision"}, {"refresh_path", "second"}}},
-      {"folded", {{"algorithm", "revision"}}}};
   static const Given kAhead = {{"window", "lookahead"}, {"cache", "dual"}, {"latency", "auto"}};
+  static const std::map<std::string, std::pair<Given, bool>> kGiven = {
+      // second: with the lookahead
+      {"prefix", {{{"algorithm", "low-confidence"}, {"cache", "prefix"}}, false}},
+      {"dual", {{{"algorithm", "threshold"}, {"threshold", "0.9"}, {"cache", "dual"}}, false}},
+      {"speculative", {{{"algorithm", "threshold"}, {"threshold", "0.9"}}, true}},
+      {"hasty", {{{"algorithm", "threshold"}, {"threshold", "0.7"}}, true}},
+      {"states", {{{"algorithm", "revision"}, {"refresh_rows", "0"}, {"drain_rounds", "0"}}, true}},
+      {"refresh", {{{"algorithm", "revision"}, {"refresh_path", "second"}}, true}},
+      {"folded", {{{"algorithm", "revision"}}, true}},
+      {"masked", {{{"algorithm", "revision"}, {"leave_one_out", "true"}, {"reopen", "true"}}, true}}};
   GenerateOptions options;
-  const std::string name = decoding.substr(0, space);
-  for (const auto& [key, text] : kGiven.at(name)) DLLM_CHECK_OK(options.set(key, text));
-  if (name != "prefix")
+  const auto& [given, ahead] = kGiven.at(decoding.substr(0, space));
+  for (const auto& [key, text] : given) DLLM_CHECK_OK(options.set(key, text));
+  if (ahead)
     for (const auto& [key, text] : kAhead) DLLM_CHECK_OK(options.set(key, text));
   if (space < decoding.size()) {
     DLLM_CHECK_OK(options.set("lookahead_masks", decoding.substr(space + 1)));
@@ -102,9 +106,15 @@ const std::vector<AnswerMode>& answer_modes() {
   return modes;
 }
 
+Expected<void> Lab::begin_part(std::size_t index, std::size_t count) const {
+  if (stop_.stop_requested()) return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
+  progress_(static_cast<double>(index) / static_cast<double>(count));
+  return {};
+}
+
 Expected<const ShapeModel*> Lab::shape() {
   if (!shape_) {
-    DLLM_TRY(ShapeModel shape, ShapeModel::open(shape_name_, true));
+    DLLM_TRY(ShapeModel shape, ShapeModel::open(inputs_.shape, true));
     shape_ = std::make_unique<ShapeModel>(std::move(shape));
   }
   return shape_.get();
@@ -112,39 +122,65 @@ Expected<const ShapeModel*> Lab::shape() {
 
 Expected<void> Lab::open() {
   if (model_) return {};
-  DLLM_TRY(BenchModel model, BenchModel::open(model_path_, {}));
-  DLLM_TRY(const LanguageModel text, LanguageModel::load(model_path_));
-  DLLM_TRY(const EvalSet items, read_eval_set(items_path_));
+  DLLM_TRY(BenchModel model, BenchModel::open(inputs_.model, {}));
+  DLLM_TRY(const LanguageModel text, LanguageModel::load(inputs_.model));
+  DLLM_TRY(const EvalSet items, read_eval_set(inputs_.items));
   for (std::size_t i = 0; i < std::min(kPrompts, items.items.size()); ++i) {
     DLLM_TRY(auto ids, text.apply_template({{"user", items.items[i].prompt}}));
     prompts_.push_back(std::move(ids));
   }
+  model_ = std::make_unique<BenchModel>(std::move(model));
+  return {};
+}
+
+Expected<const LatencyTable*> Lab::stairs() {
+  if (stairs_) return stairs_.get();
   DLLM_TRY(const ShapeModel* const shape, this->shape());
   DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
   DLLM_TRY(const auto timed,
            npu::TimedBackend::create(std::make_unique<npu::ValuelessBackend>(shape->desc), device, shape->graph, {}));
   DLLM_TRY(LatencyTable stairs, timed->latency_table(kStairRows));
   stairs_ = std::make_unique<LatencyTable>(std::move(stairs));
-  model_ = std::make_unique<BenchModel>(std::move(model));
-  return {};
+  return stairs_.get();
 }
 
 Expected<const std::vector<Lab::Passes>*> Lab::passes(const std::string& decoding, std::int32_t tokens) {
   const std::string key = fmt::format("{} {}", decoding, tokens);
   if (const auto known = passes_.find(key); known != passes_.end()) return &known->second;
   DLLM_CHECK_OK(open());
+  DLLM_TRY(const LatencyTable* const stairs, this->stairs());
   DLLM_TRY(const GenerateOptions options, decoding_options(decoding, tokens));
   DLLM_TRY(const ResolvedOptions resolved, resolve_options(options, model_->model->desc()));
   std::vector<Passes> all;
   for (const auto& prompt : prompts_) {
     NotedBackend noted(model_->backend());
     NotedRunner second(noted);
-    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs_.get(), {}, stop_, &second));
+    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs, {}, stop_, &second));
     if (answer.finish == FinishReason::kCancelled)
       return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
     all.push_back(std::move(noted.passes));
   }
   return &passes_.emplace(key, std::move(all)).first->second;
+}
+
+Expected<EvalReport> Lab::answers(const std::string& path, const EvalSet& items, const std::string& decoding,
+                                  std::int32_t tokens) {
+  DLLM_TRY(const BenchModel model, BenchModel::open(path, {}));
+  DLLM_TRY(const LanguageModel text, LanguageModel::load(path));
+  DLLM_TRY(const LatencyTable* const stairs, this->stairs());
+  DLLM_TRY(GenerateOptions options, decoding_options(decoding, tokens));
+  options.exact_length = false;
+  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options, model.model->desc()));
+  EvalModel bound;
+  bound.answer = [&](const std::string& prompt) -> Expected<Generation> {
+    DLLM_TRY(const auto ids, text.apply_template({{"user", prompt}}));
+    NotedBackend noted(model.backend());
+    NotedRunner second(noted);
+    return generate(noted, model.model->tokenizer(), ids, resolved, stairs, {}, stop_, &second);
+  };
+  DLLM_TRY(EvalReport report, evaluate(items, Scoring::kGenerate, bound));
+  if (!report.complete) return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
+  return report;
 }
 
 Expected<std::vector<Lab::Passes>> Lab::autoregression(std::int32_t tokens) {

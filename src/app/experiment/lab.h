@@ -10,6 +10,7 @@
 
 #include "app/bench/answers.h"
 #include "app/bench/bench.h"
+#include "eval/evaluate.h"
 #include "npu/answers/answer_clock.h"
 #include "npu/answers/step_timer.h"
 
@@ -35,24 +36,41 @@ struct PassEvent {
   std::size_t refresh = 0;  ///< which launch is waited for or dropped
 };
 
+/// Names and paths as given.
+struct LabInputs {
+  std::string shape = "llada-8b";                              ///< whose steps are timed
+  std::string model = "models/harder-llada-f16.gguf";          ///< whose passes these are
+  std::string items = "tests/golden/harder/validation.jsonl";  ///< its prompts
+  /// Items that no choice has used: of `model`, and of the embedded one.
+  std::string unseen = "docs/lab/items/harder-publish.jsonl", unseen_embedded = "docs/lab/items/tiny-publish.jsonl";
+  std::int32_t limit = 300;  ///< of these, the first
+};
+
 /// What the experiments share: passes of a trained model, and timers of a shape on devices.
 class Lab {
  public:
-  /// `shape`: whose steps are timed. `model`, `items`: whose passes and prompts these are; read when first needed.
-  Lab(std::string shape, std::string model, std::string items, std::stop_token stop)
-      : shape_name_(std::move(shape)), model_path_(std::move(model)), items_path_(std::move(items)), stop_(stop) {}
+  /// Called with the part of the running experiment that is done, in [0, 1].
+  using Progress = std::function<void(double done)>;
+  /// Inputs are read when first needed.
+  Lab(LabInputs inputs, Progress progress, std::stop_token stop)
+      : inputs_(std::move(inputs)), progress_(std::move(progress)), stop_(stop) {}
 
   Expected<const ShapeModel*> shape();
-  // As given, for settings.
-  const std::string& shape_name() const { return shape_name_; }
-  const std::string& model_path() const { return model_path_; }
-  const std::string& items_path() const { return items_path_; }
+  const LabInputs& inputs() const { return inputs_; }
+  /// Part `index` of `count` begins. Errors: kCancelled.
+  Expected<void> begin_part(std::size_t index, std::size_t count) const;
   /// Passes of the answers to the first prompts, `tokens` each. Cached. `decoding`: "prefix", "speculative" (one
   /// threshold), "states" (two, without later reviews), "refresh" (reviews on the second path), "folded" (in the dense
-  /// passes); all but the first also with the masks of their lookahead: "refresh 8".
+  /// passes); all but the first also with the masks of their lookahead: "refresh 8". To compare with: "dual" (one
+  /// threshold, no lookahead), "hasty" (speculative from 0.7), "masked" (folded; what is reviewed shows the mask and
+  /// may be opened again).
   using Passes = std::vector<PassEvent>;
   static double count(const Passes& passes);  ///< without the second path's
   Expected<const std::vector<Passes>*> passes(const std::string& decoding, std::int32_t tokens);
+  /// A trained model's answers to items, none longer than `tokens`; empty path: the embedded model. Errors: those of
+  /// the model and of the items' judge; kCancelled.
+  Expected<EvalReport> answers(const std::string& model, const EvalSet& items, const std::string& decoding,
+                               std::int32_t tokens);
   /// Passes of an autoregressive model of the same shape and prompts.
   Expected<std::vector<Passes>> autoregression(std::int32_t tokens);
 
@@ -63,8 +81,10 @@ class Lab {
 
  private:
   Expected<void> open();
+  Expected<const LatencyTable*> stairs();
 
-  std::string shape_name_, model_path_, items_path_;
+  LabInputs inputs_;
+  Progress progress_;
   std::stop_token stop_;
   std::unique_ptr<ShapeModel> shape_;
   std::unique_ptr<BenchModel> model_;

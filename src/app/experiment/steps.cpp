@@ -46,7 +46,7 @@ Expected<Figure> step_latency(Lab& lab) {
       .name = "step-latency",
       .title = "Latency of a step: host against NPU",
       .setting =
-          lab.shape_name() +
+          lab.inputs().shape +
           " in the phones' formats; every row is scored and sees 512 positions; with the memory runtime. Host: the "
           "phone's processor alone, a roofline of assumed rates.",
       .claim =
@@ -94,7 +94,7 @@ Expected<Figure> gemm_stairs(Lab& lab) {
       .setting = fmt::format("The product down ({} x {}) of one layer of {} on mobile-sm8750: time of the matrix "
                              "unit and of the whole operator with unpacking and dispatch. Sparse groups: the same 32 "
                              "rows as 32/g products of g rows each.",
-                             shape->desc.ffn_width, shape->desc.width, lab.shape_name()),
+                             shape->desc.ffn_width, shape->desc.width, lab.inputs().shape),
       .claim =
           "latency has stairs at multiples of 32 rows, and the same 32 tokens in small groups cost "
           "many times one dense product (Fig. 3).",
@@ -139,7 +139,7 @@ Expected<Figure> gemm_stairs(Lab& lab) {
 Expected<Figure> weight_budget(Lab& lab) {
   Figure figure{.name = "weight-budget",
                 .title = "Resident weights and waiting",
-                .setting = "A step of 32 rows of " + lab.shape_name() +
+                .setting = "A step of 32 rows of " + lab.inputs().shape +
                            " on mobile-sm8750 that sees 512 positions; staging "
                            "buffer 256 MiB; the window shrinks until all matrices are staged. Without the "
                            "runtime, matrices are mapped when they are needed.",
@@ -188,7 +188,7 @@ Expected<Figure> weight_budget(Lab& lab) {
 Expected<Figure> memory_boundary(Lab& lab) {
   Figure figure{.name = "memory-boundary",
                 .title = "Large steps with and without the memory runtime",
-                .setting = "One step of so many rows of " + lab.shape_name() +
+                .setting = "One step of so many rows of " + lab.inputs().shape +
                            " (32 of them scored) that see as many "
                            "positions, at least 512. Without the runtime activations do not share memory, and every "
                            "matrix is a mapping.",
