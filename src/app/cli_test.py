@@ -231,6 +231,11 @@ class Run(CliCase):
         self.assertIn("outside the vocabulary", self.fails(2, "run", "a", "--logit-bias", "99999+1"))
         self.assertIn("temperature 0", self.fails(2, "run", "a", "--min-p", "0.1"))
 
+    def test_blocks_end_with_lines(self):
+        question = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
+        lines = self.ok("run", question, "-o", "jsonl", "--window", "semantic").stdout.splitlines()
+        self.assertEqual(json.loads(lines[0])["window"], [0, len("7+5=12\n")])
+
     def test_samples(self):
         several = self.ok("run", "Repeat 1212 3", "--temp", "3", "--samples", "3", "--seed", "5")
         texts = dict(part.split("\n", 1) for part in several.stdout.split("--- seed ")[1:])

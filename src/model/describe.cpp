@@ -194,6 +194,9 @@ Expected<void> read_tokens(const Architecture& architecture, const Metadata& met
       if (const auto id = tokenizer->find(text); id && tokenizer->is_control(*id) && *id < desc.vocab)
         stops.insert(*id);
   desc.stop_ids.assign(stops.begin(), stops.end());
+  if (tokenizer)
+    if (auto ids = tokenizer->encode("\n", /*parse_special=*/false); ids.size() == 1 && ids[0] < desc.vocab)
+      desc.newlines = std::move(ids);
   return {};
 }
 

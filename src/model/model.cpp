@@ -68,7 +68,6 @@ Expected<void> Model::load_text(const Log& log) {
   auto tokenizer = tokenizer_of(metadata());
   if (tokenizer) {
     tokenizer_.emplace(*std::move(tokenizer));
-    if (const auto ids = tokenizer_->encode("\n", /*parse_special=*/false); ids.size() == 1) desc_.newlines = ids;
   } else {
     tokenizer_error_ = std::move(tokenizer).error();
     log.warning("{}", tokenizer_error_.message());
