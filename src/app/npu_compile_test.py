@@ -24,8 +24,7 @@ count = 16
 used = 2
 width = 64
 """
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-REPLAY = ROOT / "models/recordings/harder-balanced.json"
+REPLAY = pathlib.Path(__file__).resolve().parents[2] / "models/recordings/harder-balanced.json"
 DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
 EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mxint8:32:ocp", "--set",
               "numerics.activation=mxint8:32:ocp"]
@@ -235,75 +234,6 @@ class NpuCompile(CliCase):
         maps.write_text("bytes,us\n1,x\n")
         self.assertIn("maps.csv, line 2", self.fails(3, *given))
         self.assertIn("there is nothing to fit", self.fails(2, "npu", "calibrate"))
-
-    def test_experiments_write_their_figures(self):
-        out = self.dir / "figures"
-        self.ok("experiment", "memory-boundary", "--out", out)
-        figure = json.loads((out / "memory-boundary.json").read_text())
-        rows = {(row[0], row[1]): row for row in figure["rows"]}
-        for phone in ("mobile-sm8650", "mobile-sm8750"):
-            self.assertIsNotNone(rows[phone, 128][3])
-            for large in (256, 512):
-                self.assertIsNotNone(rows[phone, large][2])
-                self.assertIsNone(rows[phone, large][3])
-                self.assertIn("mapping failed", rows[phone, large][4])
-        self.assertEqual(rows["mobile-sm8850", 512][2], rows["mobile-sm8850", 512][3])
-        self.assertEqual(len((out / "memory-boundary.csv").read_text().splitlines()), 1 + len(figure["rows"]))
-        self.assertTrue((out / "memory-boundary.svg").read_text().startswith("<svg"))
-        self.assertIn("(memory-boundary.svg)", (out / "memory-boundary.md").read_text())
-        self.assertIn("memory-boundary", self.fails(2, "experiment", "memory-boundery"))
-        self.assertIn("answer-latency", self.ok("experiment").stdout)
-
-    def test_experiments_continue_where_they_ended(self):
-        out = self.dir / "continued"
-        shape = self.dir / "shape.toml"
-        source = (ROOT / "src/npu/profiles/models/llada-8b.toml").read_text()
-        shape.write_text(source)
-        given = ("experiment", "gemm-stairs", "--out", out, "--shape", shape)
-        files = [out / f"gemm-stairs.{ending}" for ending in ("csv", "json", "svg", "md")]
-
-        def computed(*more):
-            """Whether the figure was computed, by the time of its file; what is on disk is always a whole figure."""
-            before = files[1].stat().st_mtime_ns if files[1].exists() else 0
-            result = self.ok(*given, *more)
-            self.assertIn("gemm-stairs.md: the matrix unit has stairs", result.stdout)
-            self.assertTrue(all(path.exists() for path in files))
-            anew = files[1].stat().st_mtime_ns != before
-            self.assertEqual("not computed again" in result.stderr, not anew)
-            return anew
-
-        self.assertTrue(computed())
-        self.assertFalse(computed())
-        self.assertTrue(computed("--again"))
-        files[2].unlink()  # the plot is gone
-        self.assertTrue(computed())
-        shape.write_text(source + "# changed\n")
-        self.assertTrue(computed())
-        self.assertFalse(computed())
-        files[1].write_text(files[1].read_text()[:100])  # cut off
-        self.assertTrue(computed())
-        json_text = files[1].read_text()
-        files[1].write_text(json_text.replace('"rows": [', '"rows": [[1],', 1))
-        self.assertTrue(computed())
-
-    def test_quality_agrees_with_eval(self):
-        out = self.dir / "quality"
-        items = ROOT / "docs/lab/items/tiny-publish.jsonl"
-        self.ok("experiment", "quality", "--limit", 5, "--model", ROOT / "models/tiny-llada-f32.gguf", "--unseen", items,
-                "--unseen-embedded", items, "--out", out)
-        figure = json.loads((out / "quality.json").read_text())
-        rows = {(row[0], row[1]): row[2:] for row in figure["rows"]}
-        kinds = (("prefix cache, one token per pass", ("--algorithm", "low-confidence", "--cache", "prefix")),
-                 ("dual cache, threshold 0.9", ("--algorithm", "threshold", "--threshold", 0.9, "--cache", "dual")))
-        for model, tokens in (("embedded model", 64), ("harder model", 192)):
-            for mode, options in kinds:
-                measured = json.loads(self.ok("eval", items, "--limit", 5, "-n", tokens, "--block-length", 32, *options,
-                                              "-o", "json").stdout)["tasks"].values()
-                row = rows[model, mode]
-                self.assertAlmostEqual(row[0], 100 * sum(task["correct"] for task in measured) / 5)
-                self.assertAlmostEqual(row[6], sum(task["nfe"] for task in measured) / 5)
-                self.assertAlmostEqual(row[7], sum(task["rows_forwarded"] for task in measured) / 5)
-        self.assertIn("embedded model: not reproduced, as speculation alone loses nothing", figure["verdict"])
 
     def test_recorded_answers_of_a_shape(self):
         """128 tokens of LLaDA-8B on every phone, without weights."""

@@ -43,7 +43,7 @@ const std::vector<VerbEntry>& verbs() {
        make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
-      {"experiment", "[OPTIONS] [NAME]", "Make figures of a paper anew on simulated phones", make_experiment},
+      {"experiment", "[OPTIONS] [NAME]", "Make figures of papers anew on simulated devices", make_experiment},
       {"options", "[OPTIONS] [NAME]", "List decoding methods and their options", make_options},
       {.name = "npu",
        .arguments = "VERB [OPTIONS]",

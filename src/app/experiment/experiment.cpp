@@ -1,4 +1,4 @@
-// dllm experiment: figures of llada.cpp (arXiv 2606.13740) made anew on simulated phones.
+// dllm experiment: figures of papers made anew on simulated devices and with small trained models.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -22,18 +22,24 @@ std::vector<std::string> experiment_names() {
   return names;
 }
 
-/// The page that compares every figure with the paper.
+/// The page that compares every figure with its paper. `figures`: of all experiments, in their order.
 std::string comparison(const std::vector<Figure>& figures, const std::string& command) {
-  std::string text =
-      "# Experiments\n\nFigures of llada.cpp (arXiv 2606.13740) on simulated phones, made by\n\n```sh\n" + command +
-      "\n```\n\nThe phones are models with assumed parameters (npu-answers.md in docs/design): none was measured.\n\n"
-      "| figure | the paper | here |\n|---|---|---|\n";
-  for (const Figure& figure : figures)
-    text += fmt::format("| [{}]({}.md) | {} | {} |\n", figure.title, figure.name, figure.claim, figure.verdict);
-  text +=
-      "\nNot made here: the power of a real phone (cannot be: no phone), accuracy of the published checkpoints (cannot "
-      "be: no\nweights), Dream on one device (not yet).\n";
-  return text;
+  std::string text = fmt::format(
+      "# Experiments\n\nFigures of papers on simulated devices and with small trained models, made by\n\n```sh\n{}\n"
+      "```\n\nThe devices are models with assumed parameters (npu-answers.md, npu-energy.md in docs/design): none was "
+      "measured.\n",
+      command);
+  for (const std::string_view paper : {kPhonePaper, kNpuPaper}) {
+    text += fmt::format("\n## {}\n\n| figure | the paper | here |\n|---|---|---|\n", paper);
+    for (std::size_t i = 0; i < figures.size(); ++i)
+      if (experiments()[i].paper == paper)
+        text += fmt::format("| [{}]({}.md) | {} | {} |\n", figures[i].title, figures[i].name, figures[i].claim,
+                            figures[i].verdict);
+  }
+  return text +
+         "\n## Not made here\n\nThe power of a real phone (cannot be: no phone), accuracy of the published checkpoints "
+         "(cannot be: no\nweights), the share of sampling on a GPU with FP64 (cannot be: the rooflines have no FP64), "
+         "Dream on one device (not\nyet).\n";
 }
 
 class RunExperiment final : public Verb {
@@ -167,7 +173,13 @@ const std::vector<Experiment>& experiments() {
       {"lookahead-trigger", "128 tokens by the masks left at which drafts begin", lookahead_trigger, kAnswers, 10},
       {"answer-energy", "joules of 128 tokens in the same modes", answer_energy, kAnswers, 5},
       {"answer-sensitivity", "which parameter decides the ratios", answer_sensitivity, kAnswers, 40},
-      {"quality", "accuracy of two trained models in the same modes", quality, kQuality, 400}};
+      {"quality", "accuracy of two trained models in the same modes", quality, kQuality, 1300},
+      {"sampling-share", "sampling in a step on DART's and PLENA's NPUs, by the format of logits", sampling_share,
+       kReadsShape | kReadsNpus, 20, kNpuPaper},
+      {"block-phases", "warm step, refinement steps and sampling of a block on the same NPUs", block_phases,
+       kReadsShape | kReadsNpus, 10, kNpuPaper},
+      {"block-tail", "dynamics: passes with few masks, unsure commits, by the threshold", block_tail, kQuality, 120},
+      {"commit-order", "dynamics: when the positions of a block are committed", commit_order, kQuality, 120}};
   return all;
 }
 

@@ -13,8 +13,15 @@ enum Reads : unsigned {
   kReadsShape = 1,    ///< --shape
   kReadsPhones = 2,   ///< profiles of the phones
   kReadsAnswers = 4,  ///< --model and --items
+  kReadsNpus = 16,    ///< profiles of kNpus
   kReadsUnseen = 8,   ///< --model, --unseen, --unseen-embedded, --limit
 };
+
+/// Of DART and PLENA, with d-PLENA's numbers of lanes first.
+inline constexpr const char* kNpus[] = {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64-wide"};
+
+inline constexpr std::string_view kPhonePaper = "llada.cpp (arXiv 2606.13740)";
+inline constexpr std::string_view kNpuPaper = "DART (arXiv 2601.20706) and d-PLENA";
 
 /// A figure that can be made anew.
 struct Experiment {
@@ -22,6 +29,7 @@ struct Experiment {
   Expected<Figure> (*make)(Lab& lab);
   unsigned reads = 0;  ///< Reads
   double seconds = 1;  ///< roughly, for the progress bar
+  std::string_view paper = kPhonePaper;
 };
 const std::vector<Experiment>& experiments();
 
@@ -34,5 +42,9 @@ Expected<Figure> lookahead_trigger(Lab& lab);
 Expected<Figure> answer_energy(Lab& lab);
 Expected<Figure> answer_sensitivity(Lab& lab);
 Expected<Figure> quality(Lab& lab);
+Expected<Figure> sampling_share(Lab& lab);
+Expected<Figure> block_phases(Lab& lab);
+Expected<Figure> block_tail(Lab& lab);
+Expected<Figure> commit_order(Lab& lab);
 
 }  // namespace dllm::app

@@ -85,11 +85,13 @@ Expected<std::string> figure_key(const Experiment& experiment, const LabInputs& 
     DLLM_CHECK_OK(add("embedded", inputs.unseen_embedded));
     text += fmt::format("limit {}\n", inputs.limit);
   }
-  if (experiment.reads & kReadsPhones)
-    for (const char* name : kPhones) {
-      DLLM_TRY(const npu::Device device, npu::load_device(name));
-      text += npu::device_json(device).dump() + "\n";
-    }
+  std::vector<std::string> devices;
+  if (experiment.reads & kReadsPhones) devices.insert(devices.end(), std::begin(kPhones), std::end(kPhones));
+  if (experiment.reads & kReadsNpus) devices.insert(devices.end(), std::begin(kNpus), std::end(kNpus));
+  for (const std::string& name : devices) {
+    DLLM_TRY(const npu::Device device, npu::load_device(name));
+    text += npu::device_json(device).dump() + "\n";
+  }
   return fmt::format("{:016x}", Fnv1a().add(text).value());
 }
 

@@ -62,7 +62,7 @@ class NotedRunner final : public PassRunner {
   std::size_t launched_ = 0;
 };
 
-/// "speculative 8": with a lookahead at 8 masks.
+/// "speculative 8": with a lookahead at 8 masks. "threshold 0.7": with that threshold.
 Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int32_t tokens) {
   const std::size_t space = std::min(decoding.find(' '), decoding.size());
   using Given = std::vector<std::pair<const char*, const char*>>;
@@ -70,6 +70,7 @@ Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int
   static const std::map<std::string, std::pair<Given, bool>> kGiven = {
       // second: with the lookahead
       {"prefix", {{{"algorithm", "low-confidence"}, {"cache", "prefix"}}, false}},
+      {"threshold", {{{"algorithm", "threshold"}, {"cache", "prefix"}}, false}},
       {"dual", {{{"algorithm", "threshold"}, {"threshold", "0.9"}, {"cache", "dual"}}, false}},
       {"speculative", {{{"algorithm", "threshold"}, {"threshold", "0.9"}}, true}},
       {"hasty", {{{"algorithm", "threshold"}, {"threshold", "0.7"}}, true}},
@@ -82,7 +83,9 @@ Expected<GenerateOptions> decoding_options(const std::string& decoding, std::int
   for (const auto& [key, text] : given) DLLM_CHECK_OK(options.set(key, text));
   if (ahead)
     for (const auto& [key, text] : kAhead) DLLM_CHECK_OK(options.set(key, text));
-  if (space < decoding.size()) {
+  if (space < decoding.size() && !ahead) {
+    DLLM_CHECK_OK(options.set("threshold", decoding.substr(space + 1)));
+  } else if (space < decoding.size()) {
     DLLM_CHECK_OK(options.set("lookahead_masks", decoding.substr(space + 1)));
     if (decoding.substr(space + 1) == "0") options.window.options.erase("latency");  // not read
   }
@@ -164,7 +167,7 @@ Expected<const std::vector<Lab::Passes>*> Lab::passes(const std::string& decodin
 }
 
 Expected<EvalReport> Lab::answers(const std::string& path, const EvalSet& items, const std::string& decoding,
-                                  std::int32_t tokens) {
+                                  std::int32_t tokens, std::vector<Generation>* generations) {
   DLLM_TRY(const BenchModel model, BenchModel::open(path, {}));
   DLLM_TRY(const LanguageModel text, LanguageModel::load(path));
   DLLM_TRY(const LatencyTable* const stairs, this->stairs());
@@ -176,7 +179,9 @@ Expected<EvalReport> Lab::answers(const std::string& path, const EvalSet& items,
     DLLM_TRY(const auto ids, text.apply_template({{"user", prompt}}));
     NotedBackend noted(model.backend());
     NotedRunner second(noted);
-    return generate(noted, model.model->tokenizer(), ids, resolved, stairs, {}, stop_, &second);
+    DLLM_TRY(Generation answer, generate(noted, model.model->tokenizer(), ids, resolved, stairs, {}, stop_, &second));
+    if (generations != nullptr) generations->push_back(answer);
+    return answer;
   };
   DLLM_TRY(EvalReport report, evaluate(items, Scoring::kGenerate, bound));
   if (!report.complete) return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};

@@ -67,10 +67,11 @@ class Lab {
   using Passes = std::vector<PassEvent>;
   static double count(const Passes& passes);  ///< without the second path's
   Expected<const std::vector<Passes>*> passes(const std::string& decoding, std::int32_t tokens);
-  /// A trained model's answers to items, none longer than `tokens`; empty path: the embedded model. Errors: those of
+  /// A trained model's answers to items, none longer than `tokens`; empty path: the embedded model. `decoding` also
+  /// "threshold 0.7" (a prefix cache, no lookahead). `generations`: where they are added, if not null. Errors: those of
   /// the model and of the items' judge; kCancelled.
   Expected<EvalReport> answers(const std::string& model, const EvalSet& items, const std::string& decoding,
-                               std::int32_t tokens);
+                               std::int32_t tokens, std::vector<Generation>* generations = nullptr);
   /// Passes of an autoregressive model of the same shape and prompts.
   Expected<std::vector<Passes>> autoregression(std::int32_t tokens);
 

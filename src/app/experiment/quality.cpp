@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "app/experiment/experiments.h"
 #include "base/try.h"
