@@ -140,6 +140,12 @@ class Quantize final : public WriteVerb {
                .help = "type of the matrices",
                .choices = recipe_names(),
                .apply = into(type_)});
+    flags.add({.names = {"--rotate"},
+               .value = "PARTS",
+               .help = "rotate before rounding, which spreads outliers: quarot: heads' values and the residual stream",
+               .default_text = "none",
+               .choices = {"none", "heads", "quarot"},
+               .apply = into(rotate_)});
     add_shared(flags);
     calibration_flags_.add(flags);
   }
@@ -155,13 +161,14 @@ class Quantize final : public WriteVerb {
       return Error{ErrorCode::kUsage, "source, target and type are needed", "dllm " + flags.verb(),
                    "dllm quantize IN.gguf OUT.gguf TYPE"};
     options_.type = type_;
+    DLLM_TRY(options_.rotation, rotation_named(rotate_));
     DLLM_TRY(calibration_, calibration_flags_.options());
     return write(input_, output_, session);
   }
 
  private:
   std::vector<std::string> words_;
-  std::string input_, output_, type_;
+  std::string input_, output_, type_, rotate_ = "none";
   CalibrationFlags calibration_flags_;
 };
 

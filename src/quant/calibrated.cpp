@@ -293,10 +293,27 @@ class MatrixQuantizer {
 
 }  // namespace
 
+namespace {
+
+Expected<WriteReport> write_turned(const ModelSource& source, WriteOptions options,
+                                   const CalibrationOptions& calibration, const std::string& path) {
+  DLLM_TRY(const auto choices, plan_types(source, options, path));
+  DLLM_TRY(const ModelSource rotated, rotated_source(source, std::exchange(options.rotation, Rotation::kNone),
+                                                     options.threads, path + ".rotated", options.cancelled));
+  DLLM_TRY(WriteReport report, write_quantized(rotated, std::move(options), calibration, path));
+  report.bytes_in = 0;
+  for (const SourceTensor& tensor : source.tensors) report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));
+  for (std::string& warning : requantization_warnings(source, choices)) report.warnings.push_back(std::move(warning));
+  return report;
+}
+
+}  // namespace
+
 Expected<WriteReport> write_quantized(const ModelSource& source, WriteOptions options,
                                       const CalibrationOptions& calibration, const std::string& path) {
   const auto method = quant_method(calibration.method);
   if (!method) return Error{ErrorCode::kUsage, fmt::format("unknown method '{}'", calibration.method), "--method", ""};
+  if (options.rotation != Rotation::kNone) return write_turned(source, std::move(options), calibration, path);
   if (method->plain()) return write_model(source, options, path);
   DLLM_TRY(const auto choices, plan_types(source, options, path));
   MatrixQuantizer quantizer(source, choices, options, calibration, *method);

@@ -60,8 +60,6 @@ Metadata target_metadata(const ModelSource& source, const WriteOptions& options,
 /// Fills in everything that is known before the first byte is written.
 WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
   WriteReport report;
-  std::int64_t requantized = 0;
-  std::set<std::string_view> lossy;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const SourceTensor& tensor = source.tensors[i];
     const auto& [type, instead_of] = choices[i];
@@ -71,16 +69,8 @@ WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>
     report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
     report.tensors_by_type[type] += 1;
     if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
-    if (codec(tensor.type).is_block() && codec(type).is_block() && tensor.type != type) {
-      requantized += 1;
-      lossy.insert(codec(tensor.type).name);
-    }
   }
-  if (requantized > 0)
-    report.warnings.push_back(fmt::format(
-        "{} tensors were quantized already ({}) and lose accuracy a second time; start from F32, F16 or BF16 "
-        "if you can",
-        requantized, fmt::join(lossy, ", ")));
+  report.warnings = requantization_warnings(source, choices);
   return report;
 }
 
@@ -124,6 +114,21 @@ class ModelWriter {
 };
 
 }  // namespace
+
+std::vector<std::string> requantization_warnings(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  std::int64_t requantized = 0;
+  std::set<std::string_view> lossy;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const TensorType from = source.tensors[i].type, to = choices[i].type;
+    if (!codec(from).is_block() || !codec(to).is_block() || from == to) continue;
+    requantized += 1;
+    lossy.insert(codec(from).name);
+  }
+  if (requantized == 0) return {};
+  return {fmt::format(
+      "{} tensors were quantized already ({}) and lose accuracy a second time; start from F32, F16 or BF16 if you can",
+      requantized, fmt::join(lossy, ", "))};
+}
 
 Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const WriteOptions& options,
                                              const std::string& path) {

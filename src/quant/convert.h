@@ -12,6 +12,7 @@
 #include "dllm/error.h"
 #include "model/source.h"
 #include "quant/recipe.h"
+#include "quant/rotation.h"
 
 namespace dllm {
 
@@ -30,6 +31,7 @@ struct WriteOptions {
   std::function<bool()> cancelled{};
   /// Set in the file in addition to the source's metadata.
   std::vector<std::pair<std::string, MetaValue>> metadata{};
+  Rotation rotation = Rotation::kNone;  ///< of write_quantized()
   /// Bytes of tensors, by name, that are in their type already; null: none. They are written as they are.
   const std::map<std::string, std::shared_ptr<const MappedFile>>* prepared = nullptr;
 };
@@ -54,6 +56,9 @@ struct WriteReport {
     return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes_out) / static_cast<double>(elements);
   }
 };
+
+/// What a user should know of tensors that were quantized before.
+std::vector<std::string> requantization_warnings(const ModelSource& source, const std::vector<TypeChoice>& choices);
 
 /// The types of the tensors that write_model() will write, and the errors that it would give before the first byte.
 Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const WriteOptions& options,

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "dllm/error.h"
+#include "model/source.h"
+
+namespace dllm {
+
+/// What is rotated before the weights are rounded, so that outliers of single channels are spread over all of them
+/// (QuaRot, Ashkboos et al. 2024, arXiv:2404.00456). All of it is folded into the weights: the network computes the
+/// same function, up to rounding.
+enum class Rotation {
+  kNone,
+  kHeads,   ///< values of each head, between attn_v and attn_output
+  kQuarot,  ///< ... and the residual stream: everything that reads or writes it
+};
+
+/// "none", "heads", "quarot". Errors: kUsage.
+Expected<Rotation> rotation_named(std::string_view name);
+
+/// Writes the rotated model to the file `path`, as F32 where a tensor changes, and returns it. The gains of the norms
+/// are folded into the matrices that read them, and a head that shares the embedding's table gets its own. The file has
+/// no name any more when this returns; its space is free when the source is. Holds one matrix in memory, as float32.
+/// Errors: kUnsupported (a model with other parts than RMSNorm, attention, SwiGLU and experts; an order without a known
+/// Hadamard matrix); kCancelled; those of reading and writing.
+Expected<ModelSource> rotated_source(const ModelSource& source, Rotation rotation, int threads, const std::string& path,
+                                     const std::function<bool()>& cancelled = {});
+
+}  // namespace dllm
