@@ -228,6 +228,8 @@ class Run(CliCase):
         self.assertNotEqual(self.ok("run", "Repeat 1212 3", "--repeat-penalty", "3").stdout, plain)
         token = self.ok("tokenize", "122").stdout.split()[0]
         self.assertNotIn("1", self.ok("run", "Repeat 1212 3", "-l", f"{token}-inf").stdout)
+        both = self.ok("run", "Repeat 1212 3", "-l", "16-inf", "-l", "17-inf").stdout
+        self.assertEqual(both, self.ok("run", "Repeat 1212 3", "--logit-bias", "16-inf,17-inf").stdout)
         self.assertIn("outside the vocabulary", self.fails(2, "run", "a", "--logit-bias", "99999+1"))
         self.assertIn("temperature 0", self.fails(2, "run", "a", "--min-p", "0.1"))
 

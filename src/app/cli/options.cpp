@@ -59,6 +59,14 @@ Flag flag_of(const OptionInfo& info, const std::vector<std::string>& readers, Ge
           .rare = !is_usual(info.key)};
 }
 
+/// As in llama.cpp, every further one adds its tokens.
+Apply add_biases(GenerateOptions& options) {
+  return [&options, all = std::string()](const std::string& text) mutable {
+    all += (all.empty() ? "" : ",") + text;
+    return options.set("logit_bias", all);
+  };
+}
+
 void add_part_flags(Flags& flags, const PartInfo& part, GenerateOptions& options) {
   std::string title = part.name;
   title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
@@ -103,7 +111,11 @@ void add_generate_flags(Flags& flags, GenerateOptions& options) {
              .default_text = "none",
              .choices = presets,
              .apply = [&options](const std::string& text) { return options.set("preset", text); }});
-  for (const OptionInfo& info : all.common) flags.add(flag_of(info, {}, options));
+  for (const OptionInfo& info : all.common) {
+    Flag flag = flag_of(info, {}, options);
+    if (info.key == "logit_bias") flag.apply = add_biases(options);
+    flags.add(std::move(flag));
+  }
   for (const PartInfo& part : all.parts) add_part_flags(flags, part, options);
 }
 
