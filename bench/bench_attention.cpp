@@ -49,7 +49,7 @@ void attention(benchmark::State& state, const KernelSet* set, TensorType type, s
   for (std::int32_t layer = 0; layer < layers; ++layer)
     for (std::int64_t head = 0; head < kv_heads; ++head)
       for (std::int64_t p = 0; p < keys; ++p) {
-        set->encode(type, row.data(), dim, cache->k(layer, head) + p * cache->position_bytes(layer));
+        set->encode_key(type, row.data(), dim, cache->k(layer, head) + p * cache->position_bytes(layer));
         set->encode(type, row.data(), dim, cache->v(layer, head) + p * cache->position_bytes(layer));
       }
   ThreadPool pool(bench_threads());
@@ -137,7 +137,7 @@ void register_set(const KernelSet* set) {
     const char* name;
     std::int32_t heads, kv_heads;
   };
-  for (TensorType type : {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kF32})
+  for (TensorType type : {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kF32})
     for (const Shape& shape : {Shape{"llada-8b", 32, 32}, Shape{"dream-7b", 28, 4}})
       for (std::int64_t rows : {1, 8, 32, 256})
         for (std::int64_t keys : {512, 1024, 2048, 4096})

@@ -50,7 +50,7 @@ Graph step_graph(const Shape& s, StepShape step) {
     x = b.add(x, b.embed(row, "out"), "residual");
     b.rms_norm(x, gain, 1e-5f, "norm");
     const ValueId gate = b.embed(wide, "gate"), up = b.embed(wide, "up");
-    b.swiglu(gate, up, "act");
+    b.glu(gate, up, "act");
     x = b.add(x, b.embed(row, "down"), "residual");
   }
   return b.take();

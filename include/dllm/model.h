@@ -18,7 +18,7 @@ namespace dllm {
 struct LoadOptions {
   std::int32_t threads = 0;  ///< 0: one per CPU this process may use
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best on this machine
-  std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0; empty: f32 for F32 models, else f16
+  std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0, q4_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
   /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for the faster
   /// one on this machine; empty: exact.

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,7 +20,8 @@ namespace {
 
 using test::Random;
 
-constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0};
+constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,
+                                 TensorType::kQ4_0};
 constexpr std::int32_t kEverything = std::numeric_limits<std::int32_t>::max();
 
 /// Random K and V of one kv head, and queries.
@@ -33,7 +35,7 @@ struct Problem {
     k.resize(static_cast<std::size_t>(positions * row_bytes));
     v = k;
     for (std::int64_t p = 0; p < positions; ++p) {
-      set.encode(type, random_floats(random, dim).data(), dim, k.data() + p * row_bytes);
+      set.encode_key(type, random_floats(random, dim).data(), dim, k.data() + p * row_bytes);
       set.encode(type, random_floats(random, dim).data(), dim, v.data() + p * row_bytes);
     }
     q = random_floats(random, rows * group * dim, 3.f);
@@ -73,7 +75,8 @@ struct Problem {
     for (const KeyRange& range : ranges)
       for (std::int64_t p = range.begin; p < range.end; ++p) {
         if (p >= limits[static_cast<std::size_t>(query / group)]) continue;
-        const std::vector<float> key = decode(k, p);
+        std::vector<float> key = decode(k, p);
+        if (type == TensorType::kQ4_0) unrotate(key);
         double s = 0;
         for (std::size_t d = 0; d < key.size(); ++d)
           s += static_cast<double>(q[static_cast<std::size_t>(query * head_dim) + d]) * static_cast<double>(key[d]);
@@ -90,6 +93,20 @@ struct Problem {
         out[d] += std::exp(scores[i] - top) / total * static_cast<double>(value[d]);
     }
     return out;
+  }
+
+  /// Keys of Q4_0 are H k / 8 by blocks of 32, and H H = 32.
+  static void unrotate(std::vector<float>& key) {
+    for (std::size_t block = 0; block < key.size(); block += 32) {
+      float turned[32];
+      for (unsigned i = 0; i < 32; ++i) {
+        double sum = 0;
+        for (unsigned j = 0; j < 32; ++j)
+          sum += (std::popcount(i & j) % 2 == 0 ? 1.0 : -1.0) * static_cast<double>(key[block + j]);
+        turned[i] = static_cast<float>(sum / 4);
+      }
+      std::copy_n(turned, 32, key.begin() + static_cast<std::ptrdiff_t>(block));
+    }
   }
 
   TensorType type;
@@ -223,13 +240,14 @@ TEST(KvCacheRows, RoundToTheNearestRepresentableValue) {
       std::vector<float> back(96);
       set->encode(type, x.data(), 96, row.data());
       codec(type).dequantize(row.data(), back.data(), 96);
-      // Half a unit in the last place: 2^-11 and 2^-8 of the value, 1/254 of the block's maximum (and its float16
-      // scale).
+      // Half a unit in the last place: 2^-11 and 2^-8 of the value, 1/254 and 1/16 of the block's maximum (and its
+      // float16 scale). At the far end of 4 bits it is a whole unit: 7 steps are the most, 8 the least.
       for (std::size_t i = 0; i < 96; ++i) {
         const double bound = type == TensorType::kF32    ? 0
                              : type == TensorType::kF16  ? std::abs(static_cast<double>(x[i])) / 2048
                              : type == TensorType::kBF16 ? std::abs(static_cast<double>(x[i])) / 256
-                                                         : 5.0 / 254 * 1.13;
+                             : type == TensorType::kQ8_0 ? 5.0 / 254 * 1.13
+                                                         : 5.0 / 8 * 1.01;
         EXPECT_LE(std::abs(static_cast<double>(back[i]) - static_cast<double>(x[i])), bound + 1e-12)
             << set->name << ' ' << codec(type).name;
       }

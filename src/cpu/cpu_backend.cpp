@@ -76,6 +76,8 @@ TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weigh
       return TensorType::kBF16;
     case CpuKvType::kQ8_0:
       return TensorType::kQ8_0;
+    case CpuKvType::kQ4_0:
+      return TensorType::kQ4_0;
     case CpuKvType::kAuto:
       break;
   }
@@ -203,6 +205,8 @@ std::string_view CpuBackend::kv_type() const {
       return "bf16";
     case TensorType::kQ8_0:
       return "q8_0";
+    case TensorType::kQ4_0:
+      return "q4_0";
     default:
       return "f32";
   }

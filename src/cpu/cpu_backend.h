@@ -41,6 +41,7 @@ enum class CpuKvType {
   kF16,
   kBF16,
   kQ8_0,  ///< blocks of 32 values with a float16 scale; the model's head_dim must be a multiple of 32
+  kQ4_0,  ///< the same with 4 bits; blocks of K are rotated (KernelSet::encode_key)
 };
 
 /// Called with the fraction of the weights that are packed, in [0, 1], per tensor; false cancels (kCancelled).

@@ -176,7 +176,7 @@ TEST(CpuBackend, SmallerCacheTypesAreClose) {
     double tolerance;
   };
   for (const Case& c : {Case{CpuKvType::kF16, "f16", 0.02}, Case{CpuKvType::kBF16, "bf16", 0.15},
-                        Case{CpuKvType::kQ8_0, "q8_0", 0.15}}) {
+                        Case{CpuKvType::kQ8_0, "q8_0", 0.15}, Case{CpuKvType::kQ4_0, "q4_0", 1.5}}) {
     CpuOptions options;
     options.kv = c.type;
     auto small = make(model, options);

@@ -38,7 +38,7 @@ class ZeroPages {
 /// rows on as many pages. A large capacity costs nothing until it is used.
 class CpuKvCache final : public KvCache {
  public:
-  /// `type`: F32, F16, BF16, or Q8_0 with every head_dim a multiple of 32. Errors: kResource.
+  /// `type`: F32, F16, BF16, Q8_0 or Q4_0, the last two with every head_dim a multiple of 32. Errors: kResource.
   static Expected<std::unique_ptr<CpuKvCache>> create(Position capacity, const std::vector<KvShape>& layers,
                                                       TensorType type);
 

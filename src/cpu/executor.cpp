@@ -309,7 +309,7 @@ void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t offset = at.position * kv.position_bytes(o.layer);
   for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
     const std::int64_t from = r * n + head * shape.head_dim;
-    kernels_.encode(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
+    kernels_.encode_key(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
     kernels_.encode(kv.type(), value(o.v) + from, shape.head_dim, kv.v(o.layer, head) + offset);
   }
 }

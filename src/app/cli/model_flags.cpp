@@ -127,8 +127,8 @@ void ModelFlags::add_loading(Flags& flags) {
              .value = "TYPE",
              .help = "storage of K and V",
              .default_text = "f32 for F32 models, else f16",
-             .choices = {"f32", "f16", "bf16", "q8_0"},
-             .apply = into(load.cache_type, {"f32", "f16", "bf16", "q8_0"}),
+             .choices = {"f32", "f16", "bf16", "q8_0", "q4_0"},
+             .apply = into(load.cache_type, {"f32", "f16", "bf16", "q8_0", "q4_0"}),
              .rare = true});
   flags.add({.names = {"--activations"},
              .value = "TYPE",

@@ -15,7 +15,7 @@ constexpr int kFewBlock = kAttentionKeys * kAttentionVectors;  ///< accumulators
 
 template <int kSpan>
 void begin_few(const AttentionArgs& args, AttentionGroup& group) {
-  const float scale = args.scale * 1.44269504f;
+  const float scale = query_scale(args);
   group.least = group.most = args.limits[group.first / args.group];
   store(group.limit, set1(0.f));
   for (std::int64_t d = 0; d < args.head_dim; ++d) store(group.q + 16 * d, set1(0.f));
@@ -30,6 +30,7 @@ void begin_few(const AttentionArgs& args, AttentionGroup& group) {
       for (std::int64_t d = 0; d < args.head_dim; ++d) group.q[16 * d + lane] = q[d] * scale;
     }
   }
+  rotate_queries(args, group.q);
   store(group.top, set1(-1e30f));
   store(group.sum, set1(0.f));
   for (std::int64_t d = 0; d < args.head_dim + kSpan * kFewBlock; d += kSpan)

@@ -1,4 +1,4 @@
-// No include guard: compiled once per instruction set.
+// No include guard: compiled once per instruction set, after cached_rows-inl.h.
 //
 // Attention with one pass over the keys (online softmax: Milakov and Gimelshein 2018, "Online normalizer calculation
 // for softmax"; tiled as in FlashAttention, Dao et al. 2022). A lane is a query. All operations are then vertical:
@@ -61,35 +61,6 @@ struct Ahead {
   std::int64_t bytes;  ///< of each; 0: nothing to fetch
 };
 
-/// Converts one row of the cache to floats, zero-padded from head_dim to the next multiple of 16.
-template <TensorType kType>
-inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
-  if constexpr (kType == TensorType::kQ8_0) {
-    const auto* block = reinterpret_cast<const std::uint8_t*>(src);
-    for (std::int64_t i = 0; i < head_dim; i += 32, block += 34) {
-      const F32 scale = set1(half_at(block));
-      const auto* codes = reinterpret_cast<const std::int8_t*>(block + 2);
-      store(dst + i, mul(scale, to_f32(load_int8(codes))));
-      store(dst + i + 16, mul(scale, to_f32(load_int8(codes + 16))));
-    }
-  } else if constexpr (kType == TensorType::kF32) {
-    const auto* row = reinterpret_cast<const float*>(src);
-    std::int64_t i = 0;
-    for (; i + 16 <= head_dim; i += 16) store(dst + i, load(row + i));
-    if (i < head_dim) store(dst + i, load_n(row + i, static_cast<int>(head_dim - i)));
-  } else {
-    const auto* row = reinterpret_cast<const std::uint16_t*>(src);
-    const auto widen = [](const std::uint16_t* p) { return kType == TensorType::kF16 ? load_half(p) : load_bf16(p); };
-    std::int64_t i = 0;
-    for (; i + 16 <= head_dim; i += 16) store(dst + i, widen(row + i));
-    if (i < head_dim) {
-      std::uint16_t words[16] = {};
-      __builtin_memcpy(words, row + i, static_cast<std::size_t>(head_dim - i) * 2);
-      store(dst + i, widen(words));
-    }
-  }
-}
-
 template <TensorType kType>
 void widen_rows(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
                 float* dst) {
@@ -106,6 +77,8 @@ void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t s
       return widen_rows<TensorType::kBF16>(base, args, stride, tile, dst);
     case TensorType::kQ8_0:
       return widen_rows<TensorType::kQ8_0>(base, args, stride, tile, dst);
+    case TensorType::kQ4_0:
+      return widen_rows<TensorType::kQ4_0>(base, args, stride, tile, dst);
     default:
       return widen_rows<TensorType::kF32>(base, args, stride, tile, dst);
   }
@@ -248,7 +221,7 @@ inline const float* query(const AttentionArgs& args, std::int64_t index) {
 }
 
 void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup& group) {
-  const F32 scale = set1(args.scale * 1.44269504f);
+  const F32 scale = set1(query_scale(args));
   group.least = group.most = args.limits[group.first / args.group];
   for (int v = 0; 16 * v < group.queries; ++v) {
     float* plane = group.q + v * stride * 16;
@@ -261,6 +234,7 @@ void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup&
       transpose16(reinterpret_cast<const std::uint32_t*>(block), 16,
                   reinterpret_cast<std::uint32_t*>(plane + dim * 16));
     }
+    rotate_queries(args, plane);
     for (int i = 0; i < 16; ++i) {
       // Lanes without a query repeat the last one's limit, so they need no mask.
       const int lane = i < lanes ? i : lanes - 1;

@@ -228,9 +228,12 @@ struct KernelSet {
   /// out = fma(x, scale, out)
   void (*add_scaled)(const float* x, float scale, std::int64_t n, float* out);
   void (*attention)(const AttentionArgs& args);
-  /// Row of the KV cache: F32, F16, BF16 (rounded to nearest even), or Q8_0 (n a multiple of 32; scale max|x| / 127 as
-  /// float16, x / scale rounded to nearest even).
+  /// Row of V in the cache: F32, F16, BF16 (rounded to nearest even), Q8_0 or Q4_0. Of the last two n is a multiple of
+  /// 32, and x / scale is rounded to nearest even; scale, as float16: max|x| / 127, or the x furthest from 0 by -8.
   void (*encode)(TensorType type, const float* x, std::int64_t n, std::byte* out);
+  /// Row of K in the cache. As encode(), but Q4_0 stores H x / 8 of every block, where H is the Walsh-Hadamard matrix
+  /// of 32 x 32 with elements of +1 and -1 (in natural order: element (i, j) is the parity of i & j).
+  void (*encode_key)(TensorType type, const float* x, std::int64_t n, std::byte* out);
   void (*to_half)(const float* x, std::int64_t n, std::uint16_t* out);
   /// Index of the first largest value, ignoring NaN; -1 if there is none.
   std::int64_t (*arg_max)(const float* z, std::int64_t n);

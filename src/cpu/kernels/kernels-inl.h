@@ -11,6 +11,8 @@
 #include "cpu/kernels/packed-inl.h"
 #include "cpu/kernels/row_operators-inl.h"
 // linear and attention are based on them
+#include "cpu/kernels/cached_rows-inl.h"
+// before attention-inl.h
 #include "cpu/kernels/attention-inl.h"
 // after attention-inl.h
 #include "cpu/kernels/attention-few-inl.h"
@@ -49,6 +51,7 @@ constinit const KernelSet kKernels = {
     .add_scaled = add_scaled,
     .attention = attention,
     .encode = encode,
+    .encode_key = encode_key,
     .to_half = to_half,
     .arg_max = arg_max,
     .find_at_least = find_at_least,

@@ -38,8 +38,9 @@ class Check : public AgainstOracle {
   void all() {
     for (std::int64_t n : {1, 5, 16, 17, 24, 64, 100, 1040}) rows(n);
     for (std::int64_t dim : {8, 24, 32, 64, 72, 128, 200})
-      for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0})
-        if (type != TensorType::kQ8_0 || dim % 32 == 0) attention(dim, type);
+      for (TensorType type :
+           {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0})
+        if ((type != TensorType::kQ8_0 && type != TensorType::kQ4_0) || dim % 32 == 0) attention(dim, type);
     for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
       for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 31}) float_linear(k, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)
@@ -88,6 +89,7 @@ class Check : public AgainstOracle {
     for (float amplitude : {0.1f, 20.f, 900.f}) reductions(n, amplitude);
     quantize(random_floats(random_, k, 100.f));
     encode(TensorType::kQ8_0, random_floats(random_, k, 100.f));
+    encode(TensorType::kQ4_0, random_floats(random_, k, 100.f));
   }
 
   void reductions(std::int64_t n, float amplitude) {
@@ -120,11 +122,16 @@ class Check : public AgainstOracle {
   }
 
   void encode(TensorType type, const std::vector<float>& x) {
-    compare_result(type == TensorType::kBF16 ? "encode bf16" : "encode q8_0", [&](const KernelSet& s) {
+    const auto bytes_of = [&](const KernelSet& s, auto function) {
       std::vector<unsigned char> bytes(x.size() * 4);
-      s.encode(type, x.data(), static_cast<std::int64_t>(x.size()), reinterpret_cast<std::byte*>(bytes.data()));
+      (s.*function)(type, x.data(), static_cast<std::int64_t>(x.size()), reinterpret_cast<std::byte*>(bytes.data()));
       return bytes;
-    });
+    };
+    const char* const what = type == TensorType::kBF16   ? "encode bf16"
+                             : type == TensorType::kQ8_0 ? "encode q8_0"
+                                                         : "encode q4_0";
+    compare_result(what, [&](const KernelSet& s) { return bytes_of(s, &KernelSet::encode); });
+    compare_result("encode_key", [&](const KernelSet& s) { return bytes_of(s, &KernelSet::encode_key); });
   }
 
   void quantize(const std::vector<float>& x) {
@@ -158,7 +165,7 @@ class Check : public AgainstOracle {
     const std::int64_t positions = 150, row_bytes = test::cache_row_bytes(type, dim);
     std::vector<std::byte> k(static_cast<std::size_t>(positions * row_bytes)), v(k);
     for (std::int64_t p = 0; p < positions; ++p) {
-      oracle_.encode(type, random_floats(random_, dim).data(), dim, k.data() + p * row_bytes);
+      oracle_.encode_key(type, random_floats(random_, dim).data(), dim, k.data() + p * row_bytes);
       oracle_.encode(type, random_floats(random_, dim).data(), dim, v.data() + p * row_bytes);
     }
     const KeyRange ranges[] = {{0, 3}, {5, 38}, {60, 66}, {130, 150}};
@@ -320,6 +327,7 @@ class Check : public AgainstOracle {
     quantize(x);
     encode(TensorType::kBF16, x);
     encode(TensorType::kQ8_0, x);
+    encode(TensorType::kQ4_0, x);
     std::vector<float> halves(x.begin(), x.end());  // ties and ends of float16
     for (int i = 0; i < 65536; ++i) {
       const auto bits = static_cast<std::uint32_t>(i) << 16 | 0x0fffu | static_cast<std::uint32_t>(i & 1) << 12;
@@ -341,6 +349,7 @@ class Check : public AgainstOracle {
     for (std::size_t i = 1; i < 32; ++i) ties[i] = static_cast<float>(i) - 16.5f;
     quantize(ties);
     encode(TensorType::kQ8_0, ties);
+    encode(TensorType::kQ4_0, ties);
   }
 
   Random random_{20};

@@ -231,6 +231,7 @@ struct TestRows {
 /// Bytes of a row of `n` values of the KV cache.
 inline std::int64_t cache_row_bytes(TensorType type, std::int64_t n) {
   if (type == TensorType::kQ8_0) return n / 32 * 34;
+  if (type == TensorType::kQ4_0) return n / 32 * 18;
   return n * (type == TensorType::kF32 ? 4 : 2);
 }
 

@@ -25,6 +25,7 @@ CpuKvType kv_type_of(std::string_view name) {
   if (name == "f32") return CpuKvType::kF32;
   if (name == "f16") return CpuKvType::kF16;
   if (name == "bf16") return CpuKvType::kBF16;
+  if (name == "q4_0") return CpuKvType::kQ4_0;
   return name == "q8_0" ? CpuKvType::kQ8_0 : CpuKvType::kAuto;
 }
 
@@ -39,7 +40,7 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
   cpu.kv = kv_type_of(options.cache_type);
   if (cpu.kv == CpuKvType::kAuto && !options.cache_type.empty())
     return Error{ErrorCode::kUsage, fmt::format("unknown cache type '{}'", options.cache_type), "--cache-type",
-                 "known: f32, f16, bf16, q8_0"};
+                 "known: f32, f16, bf16, q8_0, q4_0"};
   if (options.activations == "int8") {
     cpu.activations = CpuActivations::kInt8;
   } else if (options.activations == "f32") {
