@@ -84,38 +84,73 @@ TEST(Rotation, ModelsWithOtherPartsAreRefused) {
   }
 }
 
-TEST(Rotation, SpreadsOutliersOfChannels) {
-  // Four channels of the stream are 30 times as large before every product; the embedded model's answers need them.
-  const test::TempDirectory directory;
-  const std::vector<std::int32_t> ids = {762, 764, 267, 765, 266, 767, 767, 15, 16, 767, 220};
-  const std::string plain = DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf";
-  auto source = *open_source(plain);
+/// A copy of the embedded model in which some rows or columns are 30 times as large: those with `large(tensor, i)`.
+template <class Large>
+std::string with_outliers(const test::TempDirectory& directory, const Large& large) {
+  auto source = *open_source(DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf");
   std::vector<std::vector<float>> kept;
+  kept.reserve(source.tensors.size());
   for (SourceTensor& tensor : source.tensors) {
-    const bool reads = tensor.name.find("attn_q.") != std::string::npos ||
-                       tensor.name.find("ffn_up.") != std::string::npos ||
-                       tensor.name.find("ffn_gate.") != std::string::npos;
-    if (!reads) continue;
     const auto* values = reinterpret_cast<const float*>(tensor.data.data());
     kept.emplace_back(values, values + element_count(tensor.shape));
-    for (std::size_t i = 0; i < kept.back().size(); i += 32) kept.back()[i] *= 30;
+    for (std::size_t i = 0; i < kept.back().size(); ++i)
+      if (large(tensor, i)) kept.back()[i] *= 30;
     tensor.data = std::as_bytes(std::span(kept.back()));
   }
   WriteOptions exact;
   exact.type = "F32";
-  ASSERT_TRUE(write_model(source, exact, directory.file("outliers.gguf")));
-  const auto wanted = logits_of(directory.file("outliers.gguf"), ids);
-  double error[2];
-  for (const Rotation rotation : {Rotation::kNone, Rotation::kQuarot}) {
-    const bool on = rotation != Rotation::kNone;
-    const std::string to = directory.file(on ? "on.gguf" : "off.gguf");
-    ASSERT_TRUE(rotate(directory.file("outliers.gguf"), to, rotation, "Q4_0"));
-    double sum = 0;
-    const auto got = logits_of(to, ids);
-    for (std::size_t i = 0; i < wanted.size(); ++i) sum += std::pow(static_cast<double>(got[i] - wanted[i]), 2);
-    error[on ? 1 : 0] = std::sqrt(sum / static_cast<double>(wanted.size()));
-  }
-  EXPECT_LT(error[1], 0.7 * error[0]) << "rotated " << error[1] << ", plain " << error[0];
+  EXPECT_TRUE(write_model(source, exact, directory.file("outliers.gguf")));
+  return directory.file("outliers.gguf");
+}
+
+const std::vector<std::int32_t> kIds = {762, 764, 267, 765, 266, 767, 767, 15, 16, 767, 220};
+
+/// Root mean square error of the logits of a file's model in Q4_0.
+double rounding_error(const std::string& file, const std::string& to, Rotation rotation) {
+  EXPECT_TRUE(rotate(file, to, rotation, "Q4_0"));
+  const auto wanted = logits_of(file, kIds), got = logits_of(to, kIds);
+  double sum = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) sum += std::pow(static_cast<double>(got[i] - wanted[i]), 2);
+  return std::sqrt(sum / static_cast<double>(wanted.size()));
+}
+
+std::string rotated_parts(const std::string& file) {
+  const auto source = open_source(file);
+  if (!source) return source.error().message();
+  const auto parts = source->metadata.string("dllm.quantization.rotated");
+  return parts && *parts ? **parts : "?";
+}
+
+TEST(Rotation, SpreadsOutliersOfChannels) {
+  // Four channels of the stream are 30 times as large before every product; the embedded model's answers need them.
+  const test::TempDirectory directory;
+  const std::string file = with_outliers(directory, [](const SourceTensor& tensor, std::size_t i) {
+    const bool reads = tensor.name.find("attn_q.") != std::string::npos ||
+                       tensor.name.find("ffn_up.") != std::string::npos ||
+                       tensor.name.find("ffn_gate.") != std::string::npos;
+    return reads && i % 32 == 0;
+  });
+  const double off = rounding_error(file, directory.file("off.gguf"), Rotation::kNone);
+  const double on = rounding_error(file, directory.file("on.gguf"), Rotation::kQuarot);
+  EXPECT_LT(on, 0.7 * off) << "rotated " << on << ", plain " << off;
+}
+
+TEST(Rotation, SelectiveTakesWhatHelps) {
+  const test::TempDirectory directory;
+  // One channel in eight of the values of layer 2's heads: columns of its output projection.
+  const std::string file = with_outliers(directory, [](const SourceTensor& tensor, std::size_t i) {
+    return tensor.name == "blk.2.attn_output.weight" && i % 8 == 3;
+  });
+  const double off = rounding_error(file, directory.file("off.gguf"), Rotation::kNone);
+  const std::string to = directory.file("selective.gguf");
+  const double selective = rounding_error(file, to, Rotation::kSelective);
+  EXPECT_NE(rotated_parts(to).find("heads"), std::string::npos) << rotated_parts(to);
+  EXPECT_NE(rotated_parts(to).find(" 2"), std::string::npos) << rotated_parts(to);
+  EXPECT_LT(selective, 0.9 * off) << rotated_parts(to);
+  // What it takes computes the same as the original.
+  const auto exact = rotate(file, directory.file("f32.gguf"), Rotation::kSelective, "F32");
+  ASSERT_TRUE(exact);
+  EXPECT_EQ(rotated_parts(directory.file("f32.gguf")), "nothing") << "F32 rounds nothing";
 }
 
 }  // namespace

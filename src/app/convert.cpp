@@ -142,9 +142,11 @@ class Quantize final : public WriteVerb {
                .apply = into(type_)});
     flags.add({.names = {"--rotate"},
                .value = "PARTS",
-               .help = "rotate before rounding, which spreads outliers: quarot: heads' values and the residual stream",
+               .help =
+                   "rotate before rounding, which spreads outliers: heads' values, or these and the residual stream "
+                   "(quarot), or the parts of these that are then rounded with less error (selective)",
                .default_text = "none",
-               .choices = {"none", "heads", "quarot"},
+               .choices = {"none", "heads", "quarot", "selective"},
                .apply = into(rotate_)});
     add_shared(flags);
     calibration_flags_.add(flags);

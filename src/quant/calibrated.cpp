@@ -298,8 +298,11 @@ namespace {
 Expected<WriteReport> write_turned(const ModelSource& source, WriteOptions options,
                                    const CalibrationOptions& calibration, const std::string& path) {
   DLLM_TRY(const auto choices, plan_types(source, options, path));
-  DLLM_TRY(const ModelSource rotated, rotated_source(source, std::exchange(options.rotation, Rotation::kNone),
-                                                     options.threads, path + ".rotated", options.cancelled));
+  RotationOptions rotation{.rotation = std::exchange(options.rotation, Rotation::kNone),
+                           .threads = options.threads,
+                           .cancelled = options.cancelled};
+  for (const TypeChoice& choice : choices) rotation.types.push_back(choice.type);
+  DLLM_TRY(const ModelSource rotated, rotated_source(source, rotation, path + ".rotated"));
   DLLM_TRY(WriteReport report, write_quantized(rotated, std::move(options), calibration, path));
   report.bytes_in = 0;
   for (const SourceTensor& tensor : source.tensors) report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dllm/error.h"
 #include "model/source.h"
@@ -14,19 +15,27 @@ namespace dllm {
 /// same function, up to rounding.
 enum class Rotation {
   kNone,
-  kHeads,   ///< values of each head, between attn_v and attn_output
-  kQuarot,  ///< ... and the residual stream: everything that reads or writes it
+  kHeads,     ///< values of each head, between attn_v and attn_output
+  kQuarot,    ///< ... and the residual stream: everything that reads or writes it
+  kSelective  ///< of these parts, those whose rotation lets the weights be rounded with less error
 };
 
-/// "none", "heads", "quarot". Errors: kUsage.
+/// "none", "heads", "quarot", "selective". Errors: kUsage.
 Expected<Rotation> rotation_named(std::string_view name);
+
+struct RotationOptions {
+  Rotation rotation = Rotation::kQuarot;
+  std::vector<TensorType> types{};  ///< of kSelective: what each of the source's tensors is rounded to
+  int threads = 1;
+  std::function<bool()> cancelled{};
+};
 
 /// Writes the rotated model to the file `path`, as F32 where a tensor changes, and returns it. The gains of the norms
 /// are folded into the matrices that read them, and a head that shares the embedding's table gets its own. The file has
 /// no name any more when this returns; its space is free when the source is. Holds one matrix in memory, as float32.
 /// Errors: kUnsupported (a model with other parts than RMSNorm, attention, SwiGLU and experts; an order without a known
 /// Hadamard matrix); kCancelled; those of reading and writing.
-Expected<ModelSource> rotated_source(const ModelSource& source, Rotation rotation, int threads, const std::string& path,
-                                     const std::function<bool()>& cancelled = {});
+Expected<ModelSource> rotated_source(const ModelSource& source, const RotationOptions& options,
+                                     const std::string& path);
 
 }  // namespace dllm
