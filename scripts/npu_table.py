@@ -32,6 +32,9 @@ PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-2048": DATACENTRE,
     # 4 x 64 PEs: a step is two hundred million tiles, too many to simulate here.
     "plena-64-wide": {**SINGLE, "simulate": False},
+    "mobile-v75": SINGLE,
+    "mobile-v79": SINGLE,
+    "mobile-v81": SINGLE,
     "mobile-v75-mx": SINGLE,
     "mobile-v79-mx": SINGLE,
     "mobile-v81-mx": SINGLE,

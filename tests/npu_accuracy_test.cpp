@@ -143,7 +143,7 @@ TEST_P(Numerics, EqualTheFunctionalMachineWithAnAdapter) {
   EXPECT_NE(got, logits_of(*simulate(adapted.model, profile)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));
+INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "fp16-q4_0", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));
 
 /// The matrices of a random model, rounded to an MX format and stored in it; the embedding stays F32.
 struct Stored {
@@ -165,6 +165,36 @@ struct Stored {
     model = *Model::load(std::move(stored));
   }
 };
+
+/// The phones' arithmetic: packed weights, unpacked to FP16 when they are loaded, and FP16 everywhere else. On the
+/// phones' own array (32 x 32), and from files that store the weights so: blocks of heads of 16 columns are not those
+/// of the file.
+TEST(NumericsProfiles, PackedWeightsEqualTheFunctionalMachine) {
+  NumericsProfile profile = profile_of("fp16-q4_0");
+  const ModelSource source = test::random_source({.architecture = "llada"});
+  const std::shared_ptr<const Model> exact = *Model::load(source);
+  for (const char* device : {"mobile-sm8650", "mobile-sm8750", "plena-64-wide"})
+    for (const char* name : {"q4_0", "q8_0"}) {
+      profile.device = device;
+      profile.weight = *npu::accuracy::OperandFormat::from_name(name);
+      ASSERT_TRUE(profile.on_machine());
+      const Stored stored(source, *tensor_type_from_name(name));
+      for (const auto& model : {exact, stored.model}) {
+        const auto machine = *npu::NpuBackend::create(model->desc(), graph_of(model), model->weights(),
+                                                      *profile.machine(), {.positions = 16});
+        EXPECT_EQ(logits_of(*simulate(model, profile)), logits_of(*machine)) << device << " " << name;
+      }
+    }
+}
+
+TEST(NumericsProfiles, APhoneRunsTheTrainedModel) {
+  NumericsProfile profile = profile_of("fp16-q4_0");
+  profile.device = "mobile-sm8850";
+  const auto machine = *npu::NpuBackend::create(embedded()->desc(), graph_of(embedded()), embedded()->weights(),
+                                                *profile.machine(), {.positions = 16});
+  EXPECT_EQ(machine->layout().machine.lanes, npu::LaneFormat::kF16);
+  EXPECT_EQ(logits_of(*simulate(embedded(), profile)), logits_of(*machine));
+}
 
 /// PLENA's rule scales a block anew if its largest element has become a power of two, so that values which were
 /// rounded twice differ. Heads have 16 columns: blocks of 16 are those of the file, of 32 they are not.

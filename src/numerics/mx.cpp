@@ -8,11 +8,12 @@
 #include <limits>
 
 #include "numerics/half.h"
+#include "numerics/packed.h"
 
 namespace dllm {
 namespace {
 
-constexpr MxElementInfo kElements[kMxElementCount] = {
+constexpr MxElementInfo kElements[kMxNamedCount] = {
     {"mxint4", 4, 0, 3, 0, 0, 7.0, 3},
     {"mxint8", 8, 0, 7, 0, 0, 127.0, 7},
     {"mxfp4_e2m1", 4, 2, 1, 1, 2, 6.0, 4},
@@ -21,6 +22,9 @@ constexpr MxElementInfo kElements[kMxElementCount] = {
     {"mxfp8_e4m3", 8, 4, 3, 7, 8, 448.0, 18},
     {"mxfp8_e5m2", 8, 5, 2, 15, 15, 57344.0, 32},
     {"bf16", 16, 8, 7, 127, 127, 0x1.fep127, 0},
+    {"fp16", 16, 5, 10, 15, 15, 65504.0, 0},
+    {"q4_0", 4, 0, 3, 0, 0, 8.0, 0},
+    {"q8_0", 8, 0, 7, 0, 0, 127.0, 0},
 };
 
 constexpr std::string_view kRules[kMxRuleCount] = {"ocp", "plena", "plena-symmetric"};
@@ -122,7 +126,7 @@ ElementValues tabulate(const MxFormat& format) {
 
 const ElementValues& element_values(const MxFormat& format) {
   static const auto tables = [] {
-    std::array<std::array<ElementValues, kMxRuleCount>, kMxElementCount - 1> all;
+    std::array<std::array<ElementValues, kMxRuleCount>, kMxElementCount> all;
     for (std::size_t element = 0; element < all.size(); ++element)
       for (std::size_t rule = 0; rule < kMxRuleCount; ++rule)
         all[element][rule] = tabulate({static_cast<MxElement>(element), static_cast<MxRule>(rule), 32});
@@ -151,11 +155,11 @@ std::optional<MxFormat> mx_format_from_name(std::string_view name) {
     name.remove_prefix(colon + 1);
     if (count == parts.size()) return std::nullopt;
   }
-  for (int i = 0; i < kMxElementCount; ++i) {
+  for (int i = 0; i < kMxNamedCount; ++i) {
     if (parts[0] != kElements[i].name) continue;
     MxFormat format{static_cast<MxElement>(i), MxRule::kOcp, 32};
-    if (!format.scaled()) {
-      format.block = 1;
+    if (!format.scaled() || format.packed()) {
+      format.block = format.packed() ? kPackedBlock : 1;
       return count == 1 ? std::optional(format) : std::nullopt;
     }
     if (count > 1) format.block = parts[1] == "8" ? 8 : parts[1] == "16" ? 16 : parts[1] == "32" ? 32 : 0;
@@ -169,7 +173,7 @@ std::optional<MxFormat> mx_format_from_name(std::string_view name) {
 
 std::string mx_format_name(const MxFormat& format) {
   std::string name(mx_element(format.element).name);
-  if (!format.scaled()) return name;
+  if (!format.scaled() || format.packed()) return name;
   return name + ":" + std::to_string(format.block) + ":" + std::string(kRules[static_cast<std::size_t>(format.rule)]);
 }
 
@@ -181,10 +185,11 @@ std::uint32_t mx_format_number(const MxFormat& format) {
 
 std::optional<MxFormat> mx_format_from_number(std::uint32_t number) {
   const std::uint32_t element = number & 15, log2_block = number >> 4 & 15, rule = number >> 8;
-  if (element >= kMxElementCount || rule >= kMxRuleCount) return std::nullopt;
+  if (element >= kMxNamedCount || rule >= kMxRuleCount) return std::nullopt;
   const MxFormat format{static_cast<MxElement>(element), static_cast<MxRule>(rule), 1 << log2_block};
-  const bool good =
-      format.scaled() ? format.block == 8 || format.block == 16 || format.block == 32 : format.block == 1 && rule == 0;
+  const bool good = format.packed()   ? format.block == kPackedBlock && rule == 0
+                    : format.scaled() ? format.block == 8 || format.block == 16 || format.block == 32
+                                      : format.block == 1 && rule == 0;
   return good ? std::optional(format) : std::nullopt;
 }
 
@@ -210,14 +215,17 @@ std::int64_t mx_fixed(MxElement element, std::uint32_t code) {
 bool mx_is_special(MxElement element, std::uint32_t code) {
   if (element == MxElement::kE4M3) return (code & 0x7f) == 0x7f;
   if (element == MxElement::kE5M2) return (code & 0x7c) == 0x7c;
+  if (element == MxElement::kF16) return (code & 0x7c00) == 0x7c00;
   return element == MxElement::kBF16 && (code & 0x7f80) == 0x7f80;
 }
 
 void mx_quantize(const MxFormat& format, const float* x, std::size_t n, std::uint16_t* codes, std::uint8_t* scales) {
   if (!format.scaled()) {
-    for (std::size_t i = 0; i < n; ++i) codes[i] = f32_to_bf16(x[i]);
+    const bool half = format.element == MxElement::kF16;
+    for (std::size_t i = 0; i < n; ++i) codes[i] = half ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
     return;
   }
+  if (format.packed()) return quantize_packed(format.element, x, n, codes, scales);
   const auto block = static_cast<std::size_t>(format.block);
   for (std::size_t i = 0; i < n; i += block) quantize_block(format, x + i, codes + i, scales[i / block]);
 }
@@ -225,9 +233,11 @@ void mx_quantize(const MxFormat& format, const float* x, std::size_t n, std::uin
 void mx_dequantize(const MxFormat& format, const std::uint16_t* codes, const std::uint8_t* scales, std::size_t n,
                    float* x) {
   if (!format.scaled()) {
-    for (std::size_t i = 0; i < n; ++i) x[i] = bf16_to_f32(codes[i]);
+    const bool half = format.element == MxElement::kF16;
+    for (std::size_t i = 0; i < n; ++i) x[i] = half ? f16_to_f32(codes[i]) : bf16_to_f32(codes[i]);
     return;
   }
+  if (format.packed()) return dequantize_packed(format.element, codes, scales, n, x);
   const auto block = static_cast<std::size_t>(format.block);
   const ElementValues& values = element_values(format);
   for (std::size_t i = 0; i < n; i += block) {

@@ -106,7 +106,7 @@ std::optional<TensorType> mx_type_from_name(std::string_view name) {
   constexpr std::string_view kShort = "mxfp8";
   if (lower == kShort || lower.starts_with("mxfp8:")) lower.insert(kShort.size(), "_e4m3");
   const auto format = mx_format_from_name(lower);
-  if (!format || !format->scaled()) return std::nullopt;
+  if (!format || !format->scaled() || format->packed()) return std::nullopt;
   return mx_tensor_type(*format);
 }
 

@@ -13,7 +13,8 @@ namespace dllm {
 /// half. They are far above GGML's, so that programs which only know GGML's types refuse the file.
 inline constexpr std::uint32_t kMxTypeBase = 0x4d580000;
 
-/// Precondition: `format` is scaled. Floating-point elements have one rule under two names; both have one type.
+/// Precondition: `format` is one of the MX formats. Floating-point elements have one rule under two names; both have
+/// one type.
 TensorType mx_tensor_type(const MxFormat& format);
 /// The format of a type; nullopt for GGML's types.
 std::optional<MxFormat> mx_format_of(TensorType type);

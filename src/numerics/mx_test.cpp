@@ -101,7 +101,7 @@ TEST(Mx, ElementTables) {
 }
 
 TEST(Mx, MagnitudeBitsBoundEveryElement) {
-  for (int i = 0; i < kMxElementCount - 1; ++i) {
+  for (int i = 0; i < kMxElementCount; ++i) {
     const auto element = static_cast<MxElement>(i);
     std::int64_t top = 0;
     for (std::uint32_t code = 0; code < 1u << mx_element(element).bits; ++code)
@@ -113,7 +113,7 @@ TEST(Mx, MagnitudeBitsBoundEveryElement) {
 
 std::vector<MxFormat> all_formats() {
   std::vector<MxFormat> formats;
-  for (int element = 0; element < kMxElementCount - 1; ++element)
+  for (int element = 0; element < kMxElementCount; ++element)
     for (int rule = 0; rule < kMxRuleCount; ++rule)
       for (const int block : {8, 16, 32})
         formats.push_back({static_cast<MxElement>(element), static_cast<MxRule>(rule), block});

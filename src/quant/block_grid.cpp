@@ -20,7 +20,7 @@ const std::vector<double>& magnitudes_of(MxElement element) {
     for (std::size_t e = 0; e < all.size(); ++e) {
       const auto each = static_cast<MxElement>(e);
       const MxElementInfo& info = mx_element(each);
-      if (info.exponent_bits == 0 || each == MxElement::kBF16) continue;
+      if (info.exponent_bits == 0) continue;
       for (std::uint32_t code = 0; code < 1u << (info.bits - 1); ++code)
         if (!mx_is_special(each, code)) all[e].push_back(static_cast<double>(mx_fixed(each, code)));
     }

@@ -18,9 +18,10 @@ namespace dllm::app {
 namespace {
 
 /// Prints all errors if there are several, and returns their number.
-Expected<npu::Program> assemble_source(const std::string& text, const std::string& path, Terminal& terminal) {
+Expected<npu::Program> assemble_source(const std::string& text, const std::string& path, Terminal& terminal,
+                                       bool half_scalars = false) {
   const std::string name = path == "-" ? "<stdin>" : path;
-  npu::Assembly assembly = npu::assemble_all(text, {.file = name});
+  npu::Assembly assembly = npu::assemble_all(text, {.file = name, .half_scalars = half_scalars});
   if (assembly.errors.empty()) return std::move(assembly.program);
   if (assembly.errors.size() == 1) return std::move(assembly.errors.front());
   for (const Error& error : assembly.errors) terminal.err << sanitize(error.message()) << "\n";
@@ -127,10 +128,10 @@ class NpuDisasm final : public Verb {
 
 }  // namespace
 
-Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal) {
+Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal, bool half_scalars) {
   if (path == "-" || path.ends_with(".asm") || path.ends_with(".s")) {
     DLLM_TRY(const std::string text, read_text(path, terminal));
-    return assemble_source(text, path, terminal);
+    return assemble_source(text, path, terminal, half_scalars);
   }
   DLLM_TRY(const std::string bytes, read_input(path));
   return npu::program_from_bytes(bytes, path);

@@ -9,7 +9,7 @@
 namespace dllm::app {
 
 /// Reads a program by path: files named *.asm or *.s, and "-", are assembly; others contain words, as bytes or
-/// hexadecimal text. Errors: kIo, kInvalidFile with file, line and column.
-Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal);
+/// hexadecimal text. `half_scalars`: as in AssemblerOptions. Errors: kIo, kInvalidFile with file, line and column.
+Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal, bool half_scalars = false);
 
 }  // namespace dllm::app

@@ -67,11 +67,12 @@ class NpuRun final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no program", "dllm npu run", "dllm npu run FILE.asm"};
-    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal));
     DLLM_TRY(const std::vector<Dump> dumps, parse_dumps());
     DLLM_TRY(npu::Device device, device());
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(const npu::MachineConfig config, machine(device));
+    const bool half = config.lanes == npu::LaneFormat::kF16;
+    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal, half));
     DLLM_TRY(npu::Machine machine, npu::Machine::create(config));
     for (const std::string& text : csrs_) DLLM_CHECK_OK(set_control(machine.state(), text));
     DLLM_CHECK_OK(load(machine.state()));

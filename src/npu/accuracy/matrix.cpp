@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "npu/accuracy/vector_unit.h"
 #include "npu/compiler/stored_codes.h"
 #include "numerics/tensor_type.h"
 
@@ -59,8 +60,8 @@ Matrix Matrix::pack(const WeightView& weight, std::int64_t first, std::int64_t o
   const auto terms = static_cast<std::size_t>(m.panels() * m.contraction_.terms() * kPanel);
   (formats.rule.kind == WindowRule::Kind::kNarrow ? m.narrow_.resize(terms) : m.wide_.resize(terms));
   m.exponents_.assign(static_cast<std::size_t>(m.panels() * m.contraction_.groups() * kPanel), kZeroExponent);
-  const bool stored =
-      formats.w.ggml() ? *formats.w.ggml() == weight.type : keeps_codes(weight, in, formats.w.machine_format());
+  const bool plain = formats.w.ggml() && !formats.w.packed();
+  const bool stored = plain ? *formats.w.ggml() == weight.type : keeps_codes(weight, in, formats.w.machine_format());
   parallel(pool, m.panels(),
            [&](std::int64_t panel, int) { m.pack_panel(weight, first + panel * kPanel, panel, in, formats, stored); });
   return m;
@@ -84,6 +85,7 @@ void Matrix::pack_panel(const WeightView& weight, std::int64_t first, std::int64
       laid.assign(static_cast<std::size_t>(row_lanes(in)), 0.0f);
       for (std::size_t k = 0; k < values.size(); ++k)
         laid[static_cast<std::size_t>(in.lane(static_cast<std::int64_t>(k)))] = values[k];
+      if (stored && formats.w.packed()) round_lanes(VectorPrecision::kF16, laid);
       if (stored)
         row.lanes = laid;
       else

@@ -71,15 +71,22 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 bool NumericsProfile::on_machine() const {
-  return !smoothing.any() && vector == VectorPrecision::kBF16 && key == value && logits == OperandFormat() &&
-         sampling == SamplingPrecision::kF64 && weight.on_machine() && activation.on_machine() && key.on_machine();
+  // With FP16 activations the machine's lanes are FP16, otherwise BF16.
+  const bool half = activation.machine_format().element == MxElement::kF16;
+  const MxFormat lanes{half ? MxElement::kF16 : MxElement::kBF16, MxRule::kOcp, 1};
+  return !smoothing.any() && vector == (half ? VectorPrecision::kF16 : VectorPrecision::kBF16) && key == value &&
+         logits.on_machine() && logits.machine_format() == lanes && sampling == SamplingPrecision::kF64 &&
+         weight.on_machine() && activation.on_machine() && !activation.packed() && key.on_machine() && !key.packed();
 }
 
 Expected<MachineConfig> NumericsProfile::machine() const {
   std::vector<Override> all = changes;
   all.push_back({"numerics.weight", mx_format_name(weight.machine_format())});
-  all.push_back({"numerics.activation", mx_format_name(activation.machine_format())});
-  all.push_back({"numerics.kv", mx_format_name(key.machine_format())});
+  const auto written = [](const OperandFormat& format) {
+    return mx_format_name(format.packed() ? MxFormat{} : format.machine_format());
+  };
+  all.push_back({"numerics.activation", written(activation)});
+  all.push_back({"numerics.kv", written(key)});
   DLLM_TRY(const Device on, load_device(device, all));
   return machine_config(on);
 }

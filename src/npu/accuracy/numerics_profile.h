@@ -36,7 +36,8 @@ struct NumericsProfile {
 
   /// Whether the functional machine computes the same, bit for bit.
   bool on_machine() const;
-  /// The device with this profile's formats; bf16 in the place of those that it does not have. Errors: of the device.
+  /// The device with this profile's formats; bf16 in the place of those that it does not have there. Errors: of the
+  /// device.
   Expected<MachineConfig> machine() const;
 };
 

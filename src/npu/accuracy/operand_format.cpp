@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "npu/accuracy/vector_unit.h"
+
 namespace dllm::npu::accuracy {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr GgmlName kGgmlNames[] = {
 /// The integers of an element's codes.
 const std::array<float, 256>& fixed_values(MxElement element) {
   static const auto tables = [] {
-    std::array<std::array<float, 256>, kMxElementCount - 1> all{};
+    std::array<std::array<float, 256>, kMxElementCount> all{};
     for (std::size_t e = 0; e < all.size(); ++e)
       for (std::uint32_t code = 0; code < 1u << mx_element(static_cast<MxElement>(e)).bits; ++code)
         all[e][code] = static_cast<float>(mx_fixed(static_cast<MxElement>(e), code));
@@ -54,6 +56,20 @@ std::optional<OperandFormat> OperandFormat::from_name(std::string_view name) {
   return format;
 }
 
+MxFormat OperandFormat::machine_format() const {
+  if (!ggml_) return mx_;
+  switch (*ggml_) {
+    case TensorType::kF16:
+      return {MxElement::kF16, MxRule::kOcp, 1};
+    case TensorType::kQ4_0:
+      return {MxElement::kQ4_0, MxRule::kOcp, 32};
+    case TensorType::kQ8_0:
+      return {MxElement::kQ8_0, MxRule::kOcp, 32};
+    default:
+      return {};
+  }
+}
+
 std::string OperandFormat::name() const {
   if (!ggml_) return mx_format_name(mx_);
   return std::string(std::ranges::find(kGgmlNames, *ggml_, &GgmlName::type)->name);
@@ -62,7 +78,7 @@ std::string OperandFormat::name() const {
 int OperandFormat::block() const { return ggml_ ? static_cast<int>(codec(*ggml_).block_elems) : mx_.block; }
 
 double OperandFormat::bits() const {
-  if (!ggml_) return mx_.bits() + (mx_.scaled() ? 8.0 / mx_.block : 0.0);
+  if (!ggml_) return mx_.average_bits();
   const Codec& format = codec(*ggml_);
   return 8.0 * static_cast<double>(format.block_bytes) / static_cast<double>(format.block_elems);
 }
@@ -105,6 +121,7 @@ void round_through(const OperandFormat& format, std::span<float> x) {
   if (format.ggml() == TensorType::kF32) return;
   if (format.ggml()) {
     through_ggml(*format.ggml(), x, x.data());
+    if (format.packed()) round_lanes(VectorPrecision::kF16, x);
   } else {
     through_mx(format.machine_format(), x, x.data());
   }

@@ -13,7 +13,7 @@
 namespace dllm::npu::accuracy {
 
 /// The format of a product's operand: an MX format or bf16 (numerics/mx.h), or one of GGML's "f32", "f16", "q4_0",
-/// "q8_0".
+/// "q8_0". Values of the last two are unpacked to float16, with one rounding.
 class OperandFormat {
  public:
   OperandFormat() = default;  ///< bf16
@@ -25,10 +25,12 @@ class OperandFormat {
   bool fixed() const { return !ggml_ && mx_.scaled() && mx_.element != MxElement::kE5M2; }
   /// Elements that share a scale; 1 without one.
   int block() const;
-  /// The format for which the NPU's layout reserves memory; bf16 if the machine does not have this one.
-  MxFormat machine_format() const { return ggml_ ? MxFormat{} : mx_; }
-  /// Whether the functional machine supports it.
-  bool on_machine() const { return !ggml_.has_value(); }
+  /// The same format of the NPU; bf16 in the place of f32, which it does not have.
+  MxFormat machine_format() const;
+  /// Whether the functional machine supports it: everything but f32.
+  bool on_machine() const { return ggml_ != TensorType::kF32; }
+  /// Q4_0 and Q8_0: for weights, on the machine.
+  bool packed() const { return machine_format().packed(); }
   std::optional<TensorType> ggml() const { return ggml_; }
   double bits() const;  ///< per element, with its share of the scale
 

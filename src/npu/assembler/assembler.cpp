@@ -97,6 +97,7 @@ class Assembler {
  public:
   explicit Assembler(const AssemblerOptions& options)
       : max_errors_(options.max_errors),
+        half_scalars_(options.half_scalars),
         expander_(
             options.file, options.max_instructions, [this](const SourceLine& line) { return this->line(line); },
             [this](Error error) { return report(std::move(error)); }) {
@@ -204,8 +205,8 @@ class Assembler {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const Operand& operand = row.operands[i];
       std::string label;
-      DLLM_TRY(const std::uint32_t value,
-               parse_operand(expander_, source, rest_column + parts[i].offset, parts[i].text, operand, label));
+      DLLM_TRY(const std::uint32_t value, parse_operand(expander_, source, rest_column + parts[i].offset, parts[i].text,
+                                                        operand, half_scalars_, label));
       result.set(operand.field, value);
       if (!label.empty())
         fixups_.push_back(
@@ -319,6 +320,7 @@ class Assembler {
   }
 
   std::size_t max_errors_;
+  bool half_scalars_;
   Program program_;
   std::vector<Error> errors_;
   Expander expander_;

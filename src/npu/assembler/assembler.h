@@ -14,6 +14,7 @@ struct AssemblerOptions {
   std::string file = "program.asm";                     ///< for messages
   std::size_t max_instructions = std::size_t{1} << 24;  ///< limit on the expansion of macros and repetitions
   std::size_t max_errors = 20;                          ///< reading stops at this many
+  bool half_scalars = false;  ///< numbers of S_LI_FP become FP16, for machines whose lanes are FP16; else BF16
 };
 
 /// A program, or all errors of its source, in reading order, at most one error per line and column.

@@ -39,15 +39,17 @@ Expected<std::uint32_t> parse_register_operand(const Expander& context, const So
                        fmt::format("operand {} is '{}', expected a register {}", operand.name, text, bank.expected));
 }
 
-Expected<std::uint32_t> parse_bf16(const Expander& context, const SourceLine& line, std::size_t column,
-                                   std::string_view text) {
+/// The bits of a scalar in BF16 or, `half`, in FP16.
+Expected<std::uint32_t> parse_scalar(const Expander& context, const SourceLine& line, std::size_t column,
+                                     std::string_view text, bool half) {
   const std::string word = lower(text);
-  if (word == "inf" || word == "+inf") return 0x7f80u;
-  if (word == "-inf") return 0xff80u;
-  if (word == "nan") return 0x7fc0u;
+  const std::uint32_t infinity = half ? 0x7c00u : 0x7f80u;
+  if (word == "inf" || word == "+inf") return infinity;
+  if (word == "-inf") return infinity | 0x8000u;
+  if (word == "nan") return half ? 0x7e00u : 0x7fc0u;
   if (word.starts_with("0x")) {
     DLLM_TRY(const std::int64_t bits, context.value(line, column, text));
-    if (bits > 0xffff) return context.error(line, column, "BF16 has 16 bits");
+    if (bits > 0xffff) return context.error(line, column, "a scalar has 16 bits");
     return static_cast<std::uint32_t>(bits);
   }
   float value = 0.0f;
@@ -58,9 +60,10 @@ Expected<std::uint32_t> parse_bf16(const Expander& context, const SourceLine& li
     DLLM_TRY(const std::int64_t constant, context.value(line, column, text));
     value = static_cast<float>(constant);
   }
-  const std::uint16_t bits = f32_to_bf16(value);
-  if (std::isinf(bf16_to_f32(bits)))
-    return context.error(line, column, fmt::format("{} is beyond BF16's range", text), "write inf or -inf");
+  const std::uint16_t bits = half ? f32_to_f16(value) : f32_to_bf16(value);
+  if ((bits & 0x7fffu) == infinity)
+    return context.error(line, column, fmt::format("{} is beyond {}'s range", text, half ? "FP16" : "BF16"),
+                         "write inf or -inf");
   return bits;
 }
 
@@ -117,14 +120,14 @@ int parse_register(std::string_view text) {
 }
 
 Expected<std::uint32_t> parse_operand(const Expander& context, const SourceLine& line, std::size_t column,
-                                      std::string_view text, const Operand& operand, std::string& label) {
+                                      std::string_view text, const Operand& operand, bool half, std::string& label) {
   switch (operand.kind) {
     case OperandKind::kGp:
     case OperandKind::kFp:
     case OperandKind::kAddr:
       return parse_register_operand(context, line, column, text, operand);
     case OperandKind::kBf16:
-      return parse_bf16(context, line, column, text);
+      return parse_scalar(context, line, column, text, half);
     case OperandKind::kSint:
       return parse_offset(context, line, column, text, operand, label);
     case OperandKind::kCsr: {

@@ -155,7 +155,7 @@ class NpuBackend::Impl {
           const std::size_t at = (t / vlen * static_cast<std::size_t>(step.logit_rows) + row) * vlen + t % vlen;
           Bf16 bits = 0;
           std::memcpy(&bits, hbm + 2 * at, 2);
-          out[i * vocab + t] = bf16_to_f32(bits);
+          out[i * vocab + t] = lane_to_f32(layout_.machine.lanes, bits);
         }
     }
   }

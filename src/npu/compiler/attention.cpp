@@ -177,7 +177,7 @@ class AttentionLowering {
       std::vector<Bf16> used(static_cast<std::size_t>(m_.vlen));
       for (std::int64_t column = 0; column < map.width; ++column)
         if (const std::int64_t lane = map.lane(column) - slab * m_.vlen; lane >= 0 && lane < m_.vlen)
-          used[static_cast<std::size_t>(lane)] = kBf16One;
+          used[static_cast<std::size_t>(lane)] = c_.one();
       const bool all = std::ranges::all_of(used, [](Bf16 v) { return v != 0; });
       std::optional<Buffer> mask;
       if (!all) {

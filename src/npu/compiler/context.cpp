@@ -55,7 +55,7 @@ StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const 
       rows.push_back({s, i, spec.sequences[s].positions[i]});
   result.values.resize(graph.values.size());
   prologue.begin_region("constants");
-  prologue.set_csr(Csr::kFormatActivation, mx_format_number({}));
+  prologue.set_csr(Csr::kFormatActivation, mx_format_number(machine.lane_format()));
 }
 
 Expected<Buffer> StepContext::acquire(std::int64_t count, std::string_view what) {

@@ -88,6 +88,13 @@ class StepContext {
     return address(p.row + slab * p.stride + row);
   }
   std::int64_t vlen() const { return machine.vlen; }
+  // Numbers of lanes and scalars. Limits of a row: infinity passes every value, minus infinity none.
+  Bf16 number(float x) const { return f32_to_lane(machine.lanes, x); }
+  Bf16 one() const { return lane_one(machine.lanes); }
+  Bf16 infinity() const { return lane_infinity(machine.lanes); }
+  Bf16 minus_infinity() const { return lane_negated(infinity()); }
+  Bf16 largest() const { return lane_largest(machine.lanes); }  ///< finite
+  Bf16 lowest() const { return lane_negated(largest()); }
 
   /// Emits body(pointers) for `count` rows of every slab: first the rows of `walking`, then each of `per_slab`'s one
   /// row for the slab (gains, biases).
@@ -105,7 +112,7 @@ class StepContext {
   /// Addresses of a layer's K and V in a cache with that many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
-  /// In the prologue: VRAM rows <- BF16 rows of VLEN elements, `stride` elements apart (0: VLEN).
+  /// In the prologue: VRAM rows <- rows of VLEN elements in the lanes' format, `stride` elements apart (0: VLEN).
   void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
                  std::int64_t stride = 0);
 
@@ -172,8 +179,6 @@ class StepContext {
 inline constexpr std::uint32_t kKeyStoreTag = 1, kValueStoreTag = 2;
 /// HBM address register of the weights that a product reads.
 inline constexpr std::uint32_t kWeightAddress = 2;
-/// Limits of a row as bfloat16: infinity passes every value, minus infinity none; the largest finite ones.
-inline constexpr Bf16 kInfinity = 0x7f80, kMinusInfinity = 0xff80, kLargest = 0x7f7f, kLowest = 0xff7f;
 /// Words at the end of INT_MEM for addresses that are not kept in registers.
 inline constexpr std::uint32_t kScratchWords = 24;
 std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
@@ -245,15 +250,15 @@ struct GatheredProduct {
 };
 void lower_gathered(StepContext& c, const GatheredProduct& product);
 /// One row of SwiGLU: out = (gate / (1 + e^-gate)) * up. `out` may be an operand, `t` may not.
-void swiglu_constants(Emitter& e);
+void swiglu_constants(StepContext& c);
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out);
 /// `count` rows in place, interleaved in pairs to hide latency; `scratch`: two rows. Moves both pointers.
 void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& up, std::int64_t scratch);
 /// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: readers of the
 /// value use the lanes without a column as operands.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);
-/// RMSNorm's scalar constants, and f <- 1 / sqrt(f / n + eps), each step rounded to BF16.
-void norm_constants(Emitter& e, std::int64_t n, float eps);
+/// RMSNorm's scalar constants, and f <- 1 / sqrt(f / n + eps), each step rounded.
+void norm_constants(StepContext& c, std::int64_t n, float eps);
 void norm_factor(Emitter& e, std::uint32_t f);
 /// RoPE of a value that the current operator has made, as a stream for the products that follow, if it can be done in
 /// place. Its operator is hoisted.

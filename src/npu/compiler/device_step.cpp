@@ -21,10 +21,10 @@ Expected<CompileOptions> head_options(const Device& device, const StepRequest& r
     return options;
   }
   const auto format = mx_format_from_name(device.numerics.logits);
-  if (!format)
+  if (!format || format->packed())
     return Error{ErrorCode::kUnsupported,
                  fmt::format("numerics.logits = {} is not a format of the functional machine", device.numerics.logits),
-                 "device " + device.name, "MX formats and bf16 are; override it with --set"};
+                 "device " + device.name, "MX formats, bf16 and fp16 are; override it with --set"};
   options.logits = *format;
   return options;
 }

@@ -23,7 +23,7 @@ constexpr std::uint32_t kOneRegister = 7;  // f register; the norms in a product
 
 }  // namespace
 
-void swiglu_constants(Emitter& e) { e.load_fp(kOneRegister, kBf16One); }
+void swiglu_constants(StepContext& c) { c.e.load_fp(kOneRegister, c.one()); }
 
 void swiglu_row(Emitter& e, const Gp& t, const Gp& gate, const Gp& up, const Gp& out) {
   e.vector_vf(Op::V_SUB_VF, t, gate, 0, 1);  // f0 - gate
@@ -63,7 +63,7 @@ Expected<void> lower(StepContext& c, const op::Glu& o) {
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
-  swiglu_constants(c.e);
+  swiglu_constants(c);
   const Gp t = c.e.reg(c.address(scratch.row));
   c.for_rows(c.value_rows(o.out), std::array{gate, up, out}, {},
              [&](std::span<const Gp> p) { swiglu_row(c.e, t, p[0], p[1], p[2]); });

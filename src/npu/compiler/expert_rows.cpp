@@ -51,7 +51,7 @@ Expected<void> ExpertRows::place_buffers(const ValuePlace& out) {
   constexpr std::int64_t kChunkBlocks = 2;  // more only take room
   out_ = out;
   std::vector<Bf16> first(static_cast<std::size_t>(c_.vlen()), 0);
-  first[0] = kBf16One;
+  first[0] = c_.one();
   DLLM_TRY(lane_, c_.constant_row(first));
   DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
   const std::int64_t words = static_cast<std::int64_t>(m_.fp_words) / kWeightSets / m_.blen * m_.blen;

@@ -34,7 +34,7 @@ class ExpertLayer {
     list_touched();
     fill_ring();
     rows_.prepare();
-    swiglu_constants(e_);
+    swiglu_constants(c_);
     initial_state();
     e_.repeat([&] {
       begin_item();

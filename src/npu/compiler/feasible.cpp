@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/try.h"
 #include "npu/compiler/layout.h"
@@ -12,17 +11,6 @@
 
 namespace dllm::npu {
 namespace {
-
-/// The device with the nearest formats that programs support.
-Device with_machine_formats(const Device& device) {
-  Device result = device;
-  constexpr std::pair<std::string_view, std::string_view> kNearest[] = {
-      {"q4_0", "mxint4:32:plena"}, {"q8_0", "mxint8:32:plena"}, {"fp16", "bf16"}};
-  for (std::string* format : {&result.numerics.weight, &result.numerics.activation, &result.numerics.kv})
-    for (const auto& [other, nearest] : kNearest)
-      if (*format == other) *format = nearest;
-  return result;
-}
 
 /// A laid-out model of some layers, whose steps are compiled to see whether they fit.
 struct LaidOut {
@@ -50,7 +38,7 @@ class StepFitter {
  public:
   static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const Workload& workload) {
     StepFitter fitter;
-    DLLM_TRY(fitter.machine_, machine_config(with_machine_formats(device)));
+    DLLM_TRY(fitter.machine_, machine_config(device));
     fitter.shape_ = shape;
     fitter.work_ = {.batch = 1,
                     .rows = refine_rows(workload),
@@ -108,7 +96,7 @@ class StepFitter {
 }  // namespace
 
 Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions) {
-  DLLM_TRY(const MachineConfig machine, machine_config(with_machine_formats(device)));
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
   const Graph graph = shape.architecture->build(shape.desc, {1, 1});
   std::vector<bool> present;
   for (const WeightDecl& decl : graph.weights) present.push_back(decl.required);

@@ -11,8 +11,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr MxFormat kBf16Format{};
-
 Error unsupported(std::string what, std::string hint = "") {
   return {ErrorCode::kUnsupported, std::move(what), "npu compiler", std::move(hint)};
 }
@@ -153,7 +151,7 @@ class LayoutBuilder {
     place->out = out;
     const std::int64_t lanes = use == WeightUse::kHeadRow ? round_up(out.hlen, vlen()) : layout_.slabs(out) * vlen();
     const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[static_cast<std::size_t>(weight)].shape[1] : 1;
-    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), kBf16Format);
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), layout_.machine.lane_format());
   }
 
   Expected<void> add(const op::Embed& o) {
@@ -189,7 +187,8 @@ class LayoutBuilder {
       place.tables = 2;
       place.halves = true;
     }
-    place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()), kBf16Format);
+    place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()),
+                               layout_.machine.lane_format());
     layout_.ropes.push_back(place);
     return {};
   }

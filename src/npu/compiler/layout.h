@@ -49,7 +49,7 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
 /// A tensor in HBM.
 struct HbmTensor {
   std::uint64_t base = 0;          ///< byte address of the elements
-  std::uint64_t scale_offset = 0;  ///< bytes from base to the scales
+  std::uint64_t scale_offset = 0;  ///< bytes from base to the scales; packed formats have them in their tiles
   MxFormat format;
   std::uint64_t elements = 0;
 };
@@ -57,13 +57,13 @@ struct HbmTensor {
 /// The form in which the program reads a weight. One weight may be needed in two (tied embeddings).
 enum class WeightUse : std::uint8_t {
   kMatrix,   ///< panels of output lanes for M_TMM, weight format
-  kTable,    ///< one row of lanes per token, BF16
-  kRow,      ///< one row of lanes: biases and gains, BF16
-  kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, BF16
+  kTable,    ///< one row of lanes per token, in the lanes' format
+  kRow,      ///< one row of lanes: biases and gains, in the lanes' format
+  kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
 };
 
 /// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
-/// one output's weights, blocked along the contraction.
+/// one output's weights, blocked along the contraction. Packed weights have the same order in tiles (machine/tiles.h).
 struct MatrixShape {
   std::int64_t n = 0;        ///< output lanes, multiple of BLEN
   std::int64_t k_tiles = 0;  ///< of MLEN lanes

@@ -65,7 +65,7 @@ Expected<void> lower(StepContext& c, const GatedProducts& o) {
   DLLM_TRY(const Buffer up, c.acquire(y.stride, "one slab of the second factor"));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
   clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
-  swiglu_constants(c.e);
+  swiglu_constants(c);
   const std::int64_t slab_lanes = y.stride * c.vlen();
   MatrixSink sink{c.address(y.row),
                   c.address(up.row),

@@ -145,9 +145,9 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
 
 }  // namespace
 
-void norm_constants(Emitter& e, std::int64_t n, float eps) {
-  e.load_fp(kInverse, f32_to_bf16(1.0f / static_cast<float>(n)));
-  e.load_fp(kEps, f32_to_bf16(eps));
+void norm_constants(StepContext& c, std::int64_t n, float eps) {
+  c.e.load_fp(kInverse, c.number(1.0f / static_cast<float>(n)));
+  c.e.load_fp(kEps, c.number(eps));
 }
 
 void norm_factor(Emitter& e, std::uint32_t f) {
@@ -164,7 +164,7 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
   DLLM_TRY(const Buffer scratch, c.acquire(kTurns, "rows of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
-  norm_constants(c.e, n, o.eps);
+  norm_constants(c, n, o.eps);
   const Gp g = c.e.reg(c.address(gain.row)), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / kTurns * kTurns;
   if (by_long_head) {

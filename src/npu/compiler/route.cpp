@@ -37,9 +37,9 @@ class Router {
     DLLM_TRY(keys_, c_.acquire(z_.stride, "keys of experts"));
     c_.expert_words.first_row = c_.address(keys_.row);
     DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
-    DLLM_TRY(limit_, c_.constant_row(lanes(experts_, kInfinity, kLowest)));
-    DLLM_TRY(counts_, c_.constant_row(lanes(experts_, kBf16One, 0)));
-    DLLM_TRY(chosen_, c_.constant_row(lanes(1, kMinusInfinity, kInfinity)));
+    DLLM_TRY(limit_, c_.constant_row(lanes(experts_, c_.infinity(), c_.lowest())));
+    DLLM_TRY(counts_, c_.constant_row(lanes(experts_, c_.one(), 0)));
+    DLLM_TRY(chosen_, c_.constant_row(lanes(1, c_.minus_infinity(), c_.infinity())));
     if (biased_) {
       DLLM_TRY(bias_, c_.resident(o_.bias, WeightUse::kRow));
     }
@@ -105,7 +105,7 @@ class Router {
           emit(rows[g][0], rows[g][1], rows[g][2], 1 + static_cast<std::uint32_t>(g));
       };
       each([&](const Gp& z, const Gp&, const Gp& t, std::uint32_t) { vv(Op::V_MIN_VV, t, z, limit); });
-      each([&](const Gp&, const Gp&, const Gp&, std::uint32_t f) { e_.load_fp(f, kMinusInfinity); });
+      each([&](const Gp&, const Gp&, const Gp&, std::uint32_t f) { e_.load_fp(f, c_.minus_infinity()); });
       each([&](const Gp&, const Gp&, const Gp& t, std::uint32_t f) { e_.reduce(Op::V_RED_MAX, f, t); });
       each([&](const Gp&, const Gp& s, const Gp& t, std::uint32_t f) { e_.vector_vf(Op::V_SUB_VF, s, t, f); });
       each([&](const Gp&, const Gp& s, const Gp&, std::uint32_t) { e_.vector_v(Op::V_EXP_V, s, s); });
@@ -122,7 +122,7 @@ class Router {
   void sigmoid() {
     constexpr std::uint32_t kOne = 1;
     const bool by_score = biased_ || o_.groups > 1;
-    e_.load_fp(kOne, kBf16One);
+    e_.load_fp(kOne, c_.one());
     {
       const Gp limit = pointer(limit_);
       interleave_rows(c_, rows_, kInterleaved, std::array{z_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
@@ -150,8 +150,8 @@ class Router {
   /// Every lane learns the two best of its section by joining disjoint windows of 1, 2, 4, ... lanes.
   Expected<void> limit_groups() {
     const std::int64_t size = experts_ / o_.groups;
-    DLLM_TRY(const Buffer out, c_.constant_row(lanes(size, kMinusInfinity, kInfinity)));
-    DLLM_TRY(const Buffer in, c_.constant_row(lanes(size, kInfinity, kLowest)));
+    DLLM_TRY(const Buffer out, c_.constant_row(lanes(size, c_.minus_infinity(), c_.infinity())));
+    DLLM_TRY(const Buffer in, c_.constant_row(lanes(size, c_.infinity(), c_.lowest())));
     e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(size));
     struct Row {
       Gp first, second, a, b;  // rows of intermediate results
@@ -197,7 +197,7 @@ class Router {
     const Gp lane = e_.reg(0);
     for (std::int32_t i = 0; i < o_.groups_used; ++i)
       each([&](const auto& r, const Gp&) {
-        e_.load_fp(1, kMinusInfinity);
+        e_.load_fp(1, c_.minus_infinity());
         e_.max_index(lane, r.first, Gp(), 1);  // its group's first lane
         e_.shift(r.a, out, lane, 1);
         e_.shift(i == 0 ? r.second : r.b, in, lane, 1);
@@ -236,12 +236,12 @@ class Router {
         e_.raw(top);
       }
       // 0 where allowed, else a number so large that the key is lost in it
-      e_.load_fp(kOne, kBf16One);
-      e_.load_fp(kLarge, kLargest);
+      e_.load_fp(kOne, c_.one());
+      e_.load_fp(kLarge, c_.largest());
       e_.vector_vf(Op::V_SUB_VF, mask, mask, kOne);
       e_.vector_vf(Op::V_MUL_VF, mask, mask, kLarge);
       e_.load(t, c_.address(keys_.row + static_cast<std::int64_t>(begin)));
-      e_.load_fp(kOne, kLowest);
+      e_.load_fp(kOne, c_.lowest());
       e_.loop(rows, [&] {
         vv(Op::V_ADD_VV, t, t, mask);
         e_.vector_vf(Op::V_MAX_VF, t, t, kOne);  // -infinity is reserved for chosen ones
@@ -268,7 +268,8 @@ class Router {
       std::vector<Gp> lanes;
       for (std::size_t g = 0; g < rows.size(); ++g) lanes.push_back(e_.reg(0));
       for (std::int32_t j = 0; j < o_.used; ++j) {
-        for (std::size_t g = 0; g < rows.size(); ++g) e_.load_fp(1 + static_cast<std::uint32_t>(g), kMinusInfinity);
+        for (std::size_t g = 0; g < rows.size(); ++g)
+          e_.load_fp(1 + static_cast<std::uint32_t>(g), c_.minus_infinity());
         for (std::size_t g = 0; g < rows.size(); ++g) {
           c_.choices.push_back({e_.position(), static_cast<std::uint32_t>(g), j == 0,
                                 static_cast<std::uint32_t>(o_.used), static_cast<std::uint32_t>(experts_)});
@@ -298,9 +299,9 @@ class Router {
   void weigh() {
     constexpr std::uint32_t kSumEpsWord = 5, kScale = 6, kEnd = 7;
     const bool scaled = o_.scale != 1.0f;
-    if (o_.normalize) e_.load_fp(kSumEpsWord, f32_to_bf16(kSumEps));
-    if (scaled) e_.load_fp(kScale, f32_to_bf16(o_.scale));
-    e_.load_fp(kEnd, kLargest);
+    if (o_.normalize) e_.load_fp(kSumEpsWord, c_.number(kSumEps));
+    if (scaled) e_.load_fp(kScale, c_.number(o_.scale));
+    e_.load_fp(kEnd, c_.largest());
     interleave_rows(c_, rows_, kInterleaved, std::array{w_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
       // minus the key, minus the largest number: infinity where chosen, elsewhere at most 0
       for (const auto& r : rows) e_.vector_vf(Op::V_SUB_VF, r[0], r[2], 0, 1);

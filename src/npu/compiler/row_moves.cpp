@@ -28,7 +28,7 @@ void for_runs(const SequenceSpec& s, Body body) {
 Expected<void> lower(StepContext& c, const op::Embed& o) {
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
   Emitter& e = c.e;
-  e.set_csr(Csr::kFormatActivation, mx_format_number({}));
+  e.set_csr(Csr::kFormatActivation, mx_format_number(c.machine.lane_format()));
   e.set_csr(Csr::kPrefetchVRows, 1);
   e.set_address(kTableAddress, c.layout.find(o.table, WeightUse::kTable)->tensor.base);
   const Gp word = e.reg(kTokenWords + static_cast<std::uint32_t>(c.options.first_row)),

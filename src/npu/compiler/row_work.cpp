@@ -35,7 +35,7 @@ class ResidualEmitter {
     }
     drop(std::move(offset));
     if (r_.norm != nullptr) {
-      norm_constants(e_, r_.width, r_.norm->eps);
+      norm_constants(c_, r_.width, r_.norm->eps);
       squares_ = e_.reg(c_.address(c_.row_scratch.row));
       gain_ = e_.reg();
     }
@@ -174,7 +174,7 @@ RowWork swiglu_work(StepContext& c, std::int64_t gate_row, std::int64_t up_row, 
     const Gp p = pointer(c, offset, gate_row), q = pointer(c, offset, up_row);
     drop(std::move(offset));
     const Gp t = e.reg(c.address(c.row_scratch.row));
-    swiglu_constants(e);
+    swiglu_constants(c);
     e.loop(count, [&] {
       swiglu_row(e, t, p, q, p);
       for (const Gp* pointer : {&p, &q}) e.add(*pointer, *pointer, c.vlen());

@@ -54,6 +54,7 @@ class Head {
   std::uint32_t offset_word() const { return scratch_word(c_.machine, 4); }
   std::uint32_t bias_word() const { return scratch_word(c_.machine, 5); }
   std::int64_t slabs() const { return ceil_div(vocab_, c_.vlen()); }
+  MxFormat logits_format() const { return c_.options.logits.value_or(c_.machine.lane_format()); }
 
   void add_bias(const Gp& slab) {
     const Gp row = e_.reg(), bias = e_.reg();
@@ -69,7 +70,7 @@ class Head {
 
   Expected<void> prepare_store() {
     const auto elements = static_cast<std::uint64_t>(slabs() * x_.stride * c_.vlen());
-    const MxFormat& format = c_.options.logits;
+    const MxFormat format = logits_format();
     scales_ = format.element_bytes(elements);
     DLLM_TRY(c_.result.logits, c_.hbm_area(scales_ + format.scale_bytes(elements), "logits"));
     c_.result.logit_rows = x_.stride;
@@ -80,8 +81,8 @@ class Head {
     const Gp offset = e_.reg();
     e_.load_int(offset, Gp(), offset_word());
     e_.set_address(kLogitAddress, c_.result.logits);
-    e_.set_csr(Csr::kFormatActivation, mx_format_number(c_.options.logits));
-    if (c_.options.logits.scaled()) e_.set_scale(scales_);
+    e_.set_csr(Csr::kFormatActivation, mx_format_number(logits_format()));
+    if (logits_format().scaled()) e_.set_scale(scales_);
     e_.set_csr(Csr::kStoreVRows, static_cast<std::uint32_t>(x_.stride));
     e_.transfer(Op::H_STORE_V, slab, offset, kLogitAddress, false, 0);
     e_.add(offset, offset, x_.stride * c_.vlen());
@@ -103,15 +104,15 @@ class Head {
                                c_.result.predicted + rows + kScratchWords),
                    "npu compiler", "fewer rows, or --set sram.fp_words=N and sram.int_words=N with a larger N"};
     DLLM_TRY(scratch_, c_.acquire(1, "a row of intermediate results"));
-    std::vector<Bf16> limit(static_cast<std::size_t>(c_.vlen()), kLowest), factor(limit.size());
+    std::vector<Bf16> limit(static_cast<std::size_t>(c_.vlen()), c_.lowest()), factor(limit.size());
     const std::int64_t last = vocab_ - (slabs() - 1) * c_.vlen();
     for (std::size_t lane = 0; lane < static_cast<std::size_t>(last); ++lane)
-      limit[lane] = 0x7f80, factor[lane] = kBf16One;
+      limit[lane] = c_.infinity(), factor[lane] = c_.one();
     if (last < c_.vlen()) {
       DLLM_TRY(limit_, c_.constant_row(limit));
       DLLM_TRY(factor_, c_.constant_row(factor));
     }
-    e_.load_fp(kMax, kMinusInfinity);
+    e_.load_fp(kMax, c_.minus_infinity());
     const Gp word = e_.reg(0);
     e_.loop(rows_, [&] {
       e_.store_fp_word(kMax, word, 0);

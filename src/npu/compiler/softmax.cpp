@@ -166,8 +166,8 @@ Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, 
       std::vector<Bf16> limit(static_cast<std::size_t>(c.vlen())), factor(limit.size());
       for (std::size_t lane = 0; lane < limit.size(); ++lane) {
         const bool visible = pattern[lane % pattern.size()];
-        limit[lane] = visible ? kInfinity : kLowest;
-        factor[lane] = visible ? kBf16One : Bf16{0};
+        limit[lane] = visible ? c.infinity() : c.lowest();
+        factor[lane] = visible ? c.one() : Bf16{0};
       }
       DLLM_TRY(const Buffer low, c.constant_row(limit));
       DLLM_TRY(const Buffer zero, c.constant_row(factor));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ enum class HeadMode : std::uint8_t {
 
 struct CompileOptions {
   HeadMode head = HeadMode::kLogits;
-  MxFormat logits = {};  ///< of kLogits in memory; BF16
+  std::optional<MxFormat> logits = {};  ///< of kLogits in memory; otherwise the lanes' format
   /// Gate, up and SwiGLU as one operator, slab by slab.
   bool fuse = true;
   /// Norms, residual additions and RoPE in the shadow of products. If vector SRAM is too small for the values that this

@@ -10,8 +10,8 @@ namespace dllm::npu {
 
 /// A row of a matrix in the lanes of its contraction, as the machine stores it.
 struct LaneCodes {
-  std::vector<std::uint16_t> codes;  ///< by lane; 0 where a lane has no column
-  std::vector<std::uint8_t> scales;  ///< by block of lanes
+  std::vector<std::uint16_t> codes;  ///< by lane; zero where a lane has no column
+  std::vector<std::uint8_t> scales;  ///< by block of lanes: a byte, or two of packed formats
 
   /// Zeros.
   void reset(const MxFormat& format, std::int64_t lanes);
@@ -24,7 +24,7 @@ struct LaneCodes {
 bool keeps_codes(const WeightView& weight, const LaneMap& in, const MxFormat& format);
 
 /// Puts row `row` of `weight` into the lanes from `first` on, a multiple of the block. Precondition: keeps_codes().
-/// Blocks of zeros get scale 0, as mx_quantize() gives them.
+/// Blocks of zeros of MX formats get scale 0, as mx_quantize() gives them.
 void lay_codes(const WeightView& weight, std::int64_t row, const LaneMap& in, const MxFormat& format,
                std::int64_t first, LaneCodes& to);
 

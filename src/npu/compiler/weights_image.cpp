@@ -8,6 +8,7 @@
 
 #include "graph/rope.h"
 #include "npu/compiler/stored_codes.h"
+#include "npu/machine/tiles.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu {
@@ -21,9 +22,9 @@ std::vector<float> decode_rows(const WeightView& view, std::int64_t first, std::
   return values;
 }
 
-void write_bf16(const std::vector<float>& lanes, std::byte* to) {
+void write_lanes(LaneFormat format, const std::vector<float>& lanes, std::byte* to) {
   for (const float value : lanes) {
-    const Bf16 bits = f32_to_bf16(value);
+    const Bf16 bits = f32_to_lane(format, value);
     std::memcpy(to, &bits, 2);
     to += 2;
   }
@@ -82,6 +83,7 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
   const auto mlen = static_cast<std::size_t>(m.mlen);
   std::byte* elements = hbm + place.tensor.base;
   std::byte* scale_bytes = elements + place.tensor.scale_offset;
+  const WeightTiles tiles(m, format);
   RowEncoder encoder(place, view, m);
   for (std::int64_t i = 0; i < place.experts * s.n; ++i) {
     const std::int64_t expert = i / s.n, n = i % s.n;
@@ -92,21 +94,25 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
       const auto at = static_cast<std::size_t>(expert * place.expert_stride +
                                                (panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
       const std::size_t first = static_cast<std::size_t>(tile) * mlen;
-      mx_pack(format.bits(), row.codes.data() + first, mlen, elements + format.element_bytes(at));
+      std::byte* codes = elements + (format.packed() ? tiles.codes_at(at / mlen) : format.element_bytes(at));
+      std::byte* scales =
+          format.packed() ? elements + tiles.scales_at(at / mlen) : scale_bytes + format.scale_bytes(at);
+      mx_pack(format.bits(), row.codes.data() + first, mlen, codes);
       std::copy_n(reinterpret_cast<const std::byte*>(row.scales.data()) + format.scale_bytes(first),
-                  format.scale_bytes(mlen), scale_bytes + format.scale_bytes(at));
+                  format.scale_bytes(mlen), scales);
     }
   }
 }
 
-void write_rows(const WeightPlace& place, const WeightView& view, std::int64_t lanes, std::byte* hbm) {
+void write_rows(const WeightPlace& place, const WeightView& view, const ModelLayout& layout, std::byte* hbm) {
+  const std::int64_t lanes = layout.slabs(place.out) * layout.machine.vlen;
   const std::int64_t count = place.use == WeightUse::kTable ? view.shape[1] : 1;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::vector<float> values = decode_rows(view, r, 1);
     std::vector<float> row(static_cast<std::size_t>(lanes), 0.0f);
     for (std::size_t i = 0; i < values.size(); ++i)
       row[static_cast<std::size_t>(place.out.lane(static_cast<std::int64_t>(i)))] = values[i];
-    write_bf16(row, hbm + place.tensor.base + static_cast<std::size_t>(r * lanes) * 2);
+    write_lanes(layout.machine.lanes, row, hbm + place.tensor.base + static_cast<std::size_t>(r * lanes) * 2);
   }
 }
 
@@ -118,7 +124,7 @@ void write_head_row(const WeightPlace& place, const WeightView& view, const Mach
   for (std::size_t head = 0; head < row.size(); head += slot)
     for (std::size_t j = 0; j < values.size(); ++j)
       row[head + static_cast<std::size_t>(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
-  write_bf16(row, hbm + place.tensor.base);
+  write_lanes(m.lanes, row, hbm + place.tensor.base);
 }
 
 }  // namespace
@@ -128,14 +134,15 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
   const auto vlen = static_cast<std::size_t>(machine.vlen), hlen = static_cast<std::size_t>(machine.hlen);
   const op::Rope& spec = rope.spec;
   std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
-  for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = kBf16One;  // lanes that do not rotate
+  for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = lane_one(machine.lanes);  // lanes that do not rotate
   const std::int64_t half = spec.dims / 2;
   const std::vector<float> frequencies = rope_frequencies(spec, factors);
   const double magnitude = rope_magnitude(spec, position);
   for (std::int64_t j = 0; j < half; ++j) {
     const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[static_cast<std::size_t>(j)]);
     const double turned = magnitude * std::sin(angle);
-    const Bf16 cos = f64_to_bf16(magnitude * std::cos(angle)), sin = f64_to_bf16(turned), minus = f64_to_bf16(-turned);
+    const Bf16 cos = f64_to_lane(machine.lanes, magnitude * std::cos(angle)), sin = f64_to_lane(machine.lanes, turned),
+               minus = f64_to_lane(machine.lanes, -turned);
     if (rope.halves) {
       rows[static_cast<std::size_t>(j)] = cos;
       rows[vlen + static_cast<std::size_t>(j)] = sin;
@@ -175,7 +182,7 @@ void write_weights(const Graph& graph, const ModelLayout& layout, const Weights&
         break;
       case WeightUse::kTable:
       case WeightUse::kRow:
-        write_rows(place, view, layout.slabs(place.out) * layout.machine.vlen, hbm);
+        write_rows(place, view, layout, hbm);
         break;
     }
   }

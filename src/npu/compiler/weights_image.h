@@ -15,8 +15,8 @@ namespace dllm::npu {
 Expected<ModelLayout> make_layout(const Graph& graph, const Weights& weights, const MachineConfig& machine,
                                   std::int64_t positions);
 
-/// Writes a model's weights in the layout's formats: matrices quantized in panels, rows and tables in BF16, RoPE's
-/// factors. `hbm` is the memory from address 0; `weights` by WeightId.
+/// Writes a model's weights in the layout's formats: matrices quantized in panels, rows, tables and RoPE's
+/// factors in the lanes' format. `hbm` is the memory from address 0; `weights` by WeightId.
 void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm);
 
 /// RoPE's cos and sin of one position as the program's rows hold them: [tables][VLEN].

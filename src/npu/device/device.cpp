@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
@@ -124,9 +123,7 @@ Expected<Override> parse_override(std::string_view text) {
 }
 
 Expected<double> format_bits(const std::string& format) {
-  static const std::map<std::string_view, double> others = {{"fp16", 16}, {"q4_0", 4.5}, {"q8_0", 8.5}};
-  if (const auto found = others.find(format); found != others.end()) return found->second;
-  if (const auto mx = mx_format_from_name(format)) return mx->bits() + (mx->scaled() ? 8.0 / mx->block : 0.0);
+  if (const auto known = mx_format_from_name(format)) return known->average_bits();
   return Error{ErrorCode::kUsage, fmt::format("unknown number format '{}'", format), "",
                "examples: mxint4:32:plena, mxfp8_e4m3:8:plena, bf16, fp16, q4_0, q8_0"};
 }

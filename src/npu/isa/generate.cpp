@@ -94,7 +94,8 @@ Bits that no field names must be 0. Opcodes 0x01-0x37 are binary compatible with
 of V_RED_*_SEG, V_MAX_VV, V_MIN_VV, V_SHFT_V modes, the length form of S_MAP_V_FP and the tags of transfers are the
 diffusion extension. Opcode 0 is invalid.
 
-State: gp0-gp15 (32-bit integers, gp0 is 0), f0-f7 (BF16, f0 is 0), a0-a7 (64-bit byte addresses in HBM). VRAM, MRAM,
+State: gp0-gp15 (32-bit integers, gp0 is 0), f0-f7 (BF16, f0 is 0), a0-a7 (64-bit byte addresses in HBM). On devices
+with FP16 activations (phones), vector and scalar units compute in FP16: read FP16 where this page says BF16. VRAM, MRAM,
 FP_MEM and INT_MEM never alias. VRAM and MRAM addresses count elements; FP_MEM and INT_MEM addresses count words.
 Operands in brackets may be left out and are then 0. docs/guide/npu.md explains memories, number formats and traps.
 

@@ -24,19 +24,23 @@ constexpr Row kControlRows[] = {
     transfer(Op::H_PREFETCH_M, "H_PREFETCH_M", 0x28, Unit::kLoad)
         .touches({load(Space::kHbm, Base::kHbmRs2Rs1, Extent::kHbmMatrix),
                   store(Space::kMram, Base::kRd, Extent::kPrefetchRows)})
-        .doc("MRAM[gp[rd]] <- prefetch_m_rows rows of MLEN elements from HBM, address a[rs2], element offset gp[rs1]",
-             "prec 0: weights, 1: KV. rstride 1: rows STRIDE_REG elements apart in HBM, 0: MLEN. Elements and scales "
-             "are "
-             "two streams; the scales start SCALE_REG bytes after a[rs2]. A tag groups transfers for C_FENCE."),
+        .doc(
+            "MRAM[gp[rd]] <- prefetch_m_rows rows of MLEN elements from HBM, address a[rs2], element offset gp[rs1]",
+            "prec 0: weights, 1: KV. rstride 1: rows STRIDE_REG elements apart in HBM, 0: MLEN. Elements and scales "
+            "are two streams; the scales start SCALE_REG bytes after a[rs2]. With format_weight q4_0 or q8_0, rows are "
+            "in tiles of BLEN rows (32 x 32 on phones): the codes of a tile and then its FP16 scales, so that neither "
+            "SCALE_REG nor rstride applies, and offset and prefetch_m_rows are whole tiles. The vector unit looks the "
+            "codes up (value times scale, rounded to FP16), and the rows in MRAM are FP16. A tag groups transfers for "
+            "C_FENCE."),
     transfer(Op::H_PREFETCH_V, "H_PREFETCH_V", 0x29, Unit::kLoad)
         .touches({load(Space::kHbm, Base::kHbmRs2Rs1, Extent::kHbmVector),
                   store(Space::kVram, Base::kRd, Extent::kPrefetchRows)})
-        .doc("VRAM[gp[rd]] <- prefetch_v_rows rows of VLEN elements from HBM, converted to BF16",
+        .doc("VRAM[gp[rd]] <- prefetch_v_rows rows of VLEN elements from HBM, converted to BF16 (FP16)",
              "prec 0: activations, 1: KV. rstride 1: rows STRIDE_REG elements apart in HBM, 0: VLEN."),
     transfer(Op::H_STORE_V, "H_STORE_V", 0x2A, Unit::kStore)
         .touches({load(Space::kVram, Base::kRd, Extent::kStoreRows),
                   store(Space::kHbm, Base::kHbmRs2Rs1, Extent::kHbmStore)})
-        .doc("HBM <- store_v_rows rows of VRAM[gp[rd]], converted from BF16; addresses as in H_PREFETCH_V"),
+        .doc("HBM <- store_v_rows rows of VRAM[gp[rd]], converted from BF16 (FP16); addresses as in H_PREFETCH_V"),
     control(Op::C_SET_ADDR_REG, "C_SET_ADDR_REG", 0x2B)
         .with({addr_out("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2)})
         .doc("a[rd] <- {gp[rs1], gp[rs2]}: high and low 32 bits of a byte address"),

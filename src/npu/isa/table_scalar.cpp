@@ -74,7 +74,9 @@ constexpr Row kScalarRows[] = {
     fp(Op::S_LI_FP, "S_LI_FP", 0x3B)
         .variant(30, 2, 0)
         .with({fp_out("rd", Field::kRd), kBf16Immediate})
-        .doc("f[rd] <- imm, a BF16 value", "Written as a number, inf, -inf, nan, or its 16 bits 0x...."),
+        .doc("f[rd] <- imm, a BF16 value",
+             "Written as a number, inf, -inf, nan, or its 16 bits 0x.... A device with FP16 lanes reads the bits as "
+             "FP16."),
     fp2(fp(Op::S_MV_FP, "S_MV_FP", 0x3B)).variant(30, 2, 1).doc("f[rd] <- f[rs1]"),
 };
 

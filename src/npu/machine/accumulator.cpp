@@ -28,11 +28,11 @@ bool Accumulator::open(Mode wanted, std::uint32_t g, std::uint32_t r, std::uint3
   return true;
 }
 
-Bf16 Accumulator::bf16(std::size_t i) const {
+Bf16 Accumulator::lane(LaneFormat format, std::size_t i) const {
   if (mode == Mode::kEmpty) return 0;
-  if (mode == Mode::kFloat) return result_to_bf16(sum[i]);
-  if (nan[i] != 0) return kBf16Nan;
-  return value[i] == 0 ? Bf16{0} : fixed_to_bf16(value[i], reference[i] - guard + scale_shift);
+  if (mode == Mode::kFloat) return result_to_lane(format, sum[i]);
+  if (nan[i] != 0) return lane_nan(format);
+  return value[i] == 0 ? Bf16{0} : fixed_to_lane(format, value[i], reference[i] - guard + scale_shift);
 }
 
 float Accumulator::f32(std::size_t i) const {

@@ -30,8 +30,8 @@ struct Accumulator {
   void clear();
   /// Prepares for outputs [groups][rows][cols]; false: it holds a partial sum of another shape or kind.
   bool open(Mode wanted, std::uint32_t g, std::uint32_t r, std::uint32_t c, int guard_bits, int shift);
-  /// Output i rounded once to BF16; 0 if nothing was accumulated.
-  Bf16 bf16(std::size_t i) const;
+  /// Output i rounded once; 0 if nothing was accumulated.
+  Bf16 lane(LaneFormat format, std::size_t i) const;
   float f32(std::size_t i) const;
 };
 

@@ -6,31 +6,60 @@
 #include "numerics/half.h"
 
 // The scalar and lane arithmetic of the machine: BF16 in, FP32 inside, BF16 out, always rounded to nearest even, with
-// subnormals. RTL and other implementations are compared with these functions bit for bit.
+// subnormals. RTL and other implementations are compared with these functions bit for bit. Devices of the phones' kind
+// have FP16 in the place of BF16, with the same rules.
 
 namespace dllm::npu {
 
+/// The bits of a lane or scalar: BF16, or FP16 on machines whose lanes are FP16.
 using Bf16 = std::uint16_t;
-inline constexpr Bf16 kBf16One = 0x3f80, kBf16Nan = 0x7fc0;
+inline constexpr Bf16 kBf16One = 0x3f80, kBf16Nan = 0x7fc0, kF16One = 0x3c00, kF16Nan = 0x7e00;
+
+/// The numbers of vector SRAM, FP_MEM and the f registers. Built into a device: no instruction changes them.
+enum class LaneFormat : std::uint8_t { kBf16, kF16 };
+
+inline float lane_to_f32(LaneFormat format, Bf16 x) {
+  return format == LaneFormat::kBf16 ? bf16_to_f32(x) : f16_to_f32(x);
+}
+inline Bf16 f32_to_lane(LaneFormat format, float x) {
+  return format == LaneFormat::kBf16 ? f32_to_bf16(x) : f32_to_f16(x);
+}
+constexpr Bf16 lane_one(LaneFormat format) { return format == LaneFormat::kBf16 ? kBf16One : kF16One; }
+constexpr Bf16 lane_nan(LaneFormat format) { return format == LaneFormat::kBf16 ? kBf16Nan : kF16Nan; }
+constexpr Bf16 lane_infinity(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f80 : 0x7c00; }
+constexpr Bf16 lane_largest(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f7f : 0x7bff; }
+constexpr Bf16 lane_negated(Bf16 x) { return x ^ 0x8000u; }
 
 /// One rounding from double (f32_to_bf16 of a float would round twice).
 Bf16 f64_to_bf16(double value);
+Bf16 f64_to_lane(LaneFormat format, double value);
 
 /// e^x with x clamped to [-88, 88], correctly rounded. exp(-inf) is e^-88, exp(NaN) is NaN.
 Bf16 bf16_exp(Bf16 x);
 Bf16 bf16_reciprocal(Bf16 x);  ///< correctly rounded; 1/0 is an infinity of the zero's sign
 Bf16 bf16_sqrt(Bf16 x);        ///< correctly rounded; NaN below zero
+Bf16 f16_exp(Bf16 x);          ///< the same in FP16
+Bf16 f16_reciprocal(Bf16 x);
+Bf16 f16_sqrt(Bf16 x);
 
 /// The rounded result of an operation. Every NaN becomes kBf16Nan: sign and payload of a host's NaN depend on its
 /// instruction set and on the order in which the compiler passes the operands.
 inline Bf16 result_to_bf16(float result) { return result != result ? kBf16Nan : f32_to_bf16(result); }
 
+inline Bf16 result_to_f16(float result) { return result != result ? kF16Nan : f32_to_f16(result); }
+inline Bf16 result_to_lane(LaneFormat format, float result) {
+  return format == LaneFormat::kBf16 ? result_to_bf16(result) : result_to_f16(result);
+}
+
 inline Bf16 bf16_add(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
 inline Bf16 bf16_sub(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) - bf16_to_f32(b)); }
 inline Bf16 bf16_mul(Bf16 a, Bf16 b) { return result_to_bf16(bf16_to_f32(a) * bf16_to_f32(b)); }
+inline Bf16 f16_add(Bf16 a, Bf16 b) { return result_to_f16(f16_to_f32(a) + f16_to_f32(b)); }
+inline Bf16 f16_sub(Bf16 a, Bf16 b) { return result_to_f16(f16_to_f32(a) - f16_to_f32(b)); }
+inline Bf16 f16_mul(Bf16 a, Bf16 b) { return result_to_f16(f16_to_f32(a) * f16_to_f32(b)); }
 
 /// Unsigned keys with the order of the numbers; both zeros have the same key, NaNs are beyond the infinities of their
-/// sign. The order is total, so that maxima do not depend on the order of lanes.
+/// sign. The order is total, so that maxima do not depend on the order of lanes. Keys of FP16 are the same.
 inline std::uint16_t order_key(Bf16 x) {
   if (x == 0x8000u) x = 0;
   return static_cast<std::uint16_t>((x & 0x8000u) != 0 ? ~x : x | 0x8000u);
@@ -47,7 +76,10 @@ inline std::int64_t shift_right_sticky(std::int64_t x, std::int64_t shift) {
 }
 
 /// value * 2^exponent, one rounding.
-Bf16 fixed_to_bf16(std::int64_t value, int exponent);
+Bf16 fixed_to_lane(LaneFormat format, std::int64_t value, int exponent);
+inline Bf16 fixed_to_bf16(std::int64_t value, int exponent) {
+  return fixed_to_lane(LaneFormat::kBf16, value, exponent);
+}
 float fixed_to_f32(std::int64_t value, int exponent);
 
 }  // namespace dllm::npu

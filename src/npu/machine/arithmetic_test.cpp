@@ -27,16 +27,17 @@ TEST(Bf16, DoubleRoundsOnce) {
 }
 
 /// The neighbours of a BF16 result must not be nearer to the exact value, in long double.
-void expect_nearest(Bf16 result, long double exact) {
+void expect_nearest(Bf16 result, long double exact, LaneFormat format = LaneFormat::kBf16) {
   if (std::isnan(static_cast<double>(exact))) {
-    EXPECT_TRUE(std::isnan(bf16_to_f32(result)));
+    EXPECT_TRUE(std::isnan(lane_to_f32(format, result)));
     return;
   }
-  if (std::fabs(exact) > 3.3e38L) return;  // around the overflow the neighbour is an infinity
-  const long double error = std::fabs(exact - static_cast<long double>(bf16_to_f32(result)));
+  // around the overflow the neighbour is an infinity
+  if (std::fabs(exact) > (format == LaneFormat::kBf16 ? 3.3e38L : 65488.0L)) return;
+  const long double error = std::fabs(exact - static_cast<long double>(lane_to_f32(format, result)));
   for (const int step : {-1, 1}) {
     const auto neighbour = static_cast<Bf16>(result + step);
-    const float value = bf16_to_f32(neighbour);
+    const float value = lane_to_f32(format, neighbour);
     if (std::isnan(value) || std::isinf(value)) continue;
     EXPECT_LE(error, std::fabs(exact - static_cast<long double>(value)));
   }
@@ -57,6 +58,26 @@ TEST(Bf16, FunctionsAreCorrectlyRoundedForEveryArgument) {
   EXPECT_EQ(bf16_exp(0), kBf16One);
   EXPECT_EQ(bf16_exp(0xff80), bf16_exp(f32_to_bf16(-88.0f)));
   EXPECT_EQ(bf16_reciprocal(0x8000), 0xff80);
+}
+
+TEST(F16, FunctionsAreCorrectlyRoundedForEveryArgument) {
+  constexpr LaneFormat kHalf = LaneFormat::kF16;
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto x = static_cast<Bf16>(bits);
+    const long double v = static_cast<long double>(f16_to_f32(x));
+    if (std::isnan(f16_to_f32(x))) {
+      EXPECT_TRUE(std::isnan(f16_to_f32(f16_exp(x))));
+      continue;
+    }
+    expect_nearest(f16_exp(x), std::exp(std::fmin(std::fmax(v, -88.0L), 88.0L)), kHalf);
+    if (v != 0) expect_nearest(f16_reciprocal(x), 1.0L / v, kHalf);
+    expect_nearest(f16_sqrt(x), std::sqrt(v), kHalf);
+  }
+  EXPECT_EQ(f16_exp(0), kF16One);
+  EXPECT_EQ(f16_exp(0x4d00), 0x7c00) << "e^20";
+  EXPECT_EQ(f16_reciprocal(0x8000), 0xfc00);
+  EXPECT_EQ(f16_add(0x7c00, 0xfc00), kF16Nan);
+  EXPECT_EQ(f16_mul(0x0001, 0x3800), 0x0000) << "half of the smallest, to even";
 }
 
 TEST(Bf16, OrderKeys) {

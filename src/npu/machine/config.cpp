@@ -27,8 +27,8 @@ Expected<void> MachineConfig::validate() const {
     return broken(fmt::format("VLEN {} is not a multiple of MLEN {}", vlen, mlen),
                   "the matrix unit reads MLEN lanes of one row");
   const auto tile = static_cast<std::uint64_t>(mlen) * static_cast<std::uint64_t>(mlen);
-  const auto lanes = static_cast<std::uint64_t>(vlen);
-  if (vram_elements == 0 || vram_elements % lanes != 0 || vram_elements > std::uint64_t{1} << 32)
+  const auto row = static_cast<std::uint64_t>(vlen);
+  if (vram_elements == 0 || vram_elements % row != 0 || vram_elements > std::uint64_t{1} << 32)
     return broken(fmt::format("VRAM of {} elements is not 1 to 2^32/VLEN rows of VLEN {}", vram_elements, vlen));
   if (mram_elements == 0 || mram_elements % tile != 0 || mram_elements > std::uint64_t{1} << 32)
     return broken(fmt::format("MRAM of {} elements is not a whole number of tiles of {}", mram_elements, tile));
@@ -42,6 +42,10 @@ Expected<void> MachineConfig::validate() const {
     return broken(fmt::format("contraction_bits {} is not in 6..24", contraction_bits));
   for (const MxFormat* format : {&weight, &matrix_kv, &activation, &vector_kv, &matrix_input})
     if (format->block > mlen) return broken(fmt::format("blocks of {} are longer than MLEN {}", format->block, mlen));
+  for (const MxFormat* format : {&matrix_kv, &activation, &vector_kv, &matrix_input})
+    if (format->packed())
+      return broken(fmt::format("{} is a format of weights only", mx_format_name(*format)),
+                    "fp16 for what programs write");
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "dllm/error.h"
+#include "npu/machine/arithmetic.h"
 #include "numerics/mx.h"
 
 namespace dllm::npu {
@@ -21,6 +22,8 @@ struct MachineConfig {
   std::uint64_t int_words = 4096;
   std::uint64_t hbm_bytes = std::uint64_t{1} << 32;
   int loop_depth = 16;  ///< hardware loop stack; PLENA's RTL has 4
+
+  LaneFormat lanes = LaneFormat::kBf16;
 
   int prefetch_m_rows = 0;  ///< 0: mlen
   int prefetch_v_rows = 4;
@@ -41,6 +44,10 @@ struct MachineConfig {
   bool tmv_vector_first = false;
 
   int heads() const { return mlen / hlen; }
+  /// The lanes' format in HBM: transfers with it copy bits.
+  MxFormat lane_format() const {
+    return {lanes == LaneFormat::kBf16 ? MxElement::kBF16 : MxElement::kF16, MxRule::kOcp, 1};
+  }
   /// Errors: kUsage with the first rule that is violated.
   Expected<void> validate() const;
 };

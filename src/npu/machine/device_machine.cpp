@@ -11,9 +11,9 @@ namespace {
 
 Expected<MxFormat> format_of(const Device& device, const char* key, const std::string& text) {
   if (const auto format = mx_format_from_name(text)) return *format;
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("numerics.{} = {} is not a format of the functional machine", key, text),
-               "device " + device.name, "MX formats and bf16 are; override it with --set"};
+  return Error{
+      ErrorCode::kUnsupported, fmt::format("numerics.{} = {} is not a format of the functional machine", key, text),
+      "device " + device.name, "MX formats, bf16, fp16 and, for weights, q4_0 and q8_0 are; override it with --set"};
 }
 
 }  // namespace
@@ -39,6 +39,7 @@ Expected<MachineConfig> machine_config(const Device& device) {
   config.vector_kv = config.matrix_kv;
   DLLM_TRY(config.activation, format_of(device, "activation", device.numerics.activation));
   config.matrix_input = config.activation;
+  if (config.activation.element == MxElement::kF16) config.lanes = LaneFormat::kF16;
   DLLM_CHECK_OK(config.validate());
   return config;
 }

@@ -9,16 +9,12 @@ namespace {
 
 bool writes(Access access) { return access == Access::kWrite || access == Access::kReadWrite; }
 
-std::uint64_t end_of(const MemoryRange& range) {
-  return range.base + (range.groups - 1) * range.group_stride + (range.rows - 1) * range.row_stride + range.length;
-}
-
 /// Compares bounding intervals: two interleaved column blocks count as overlapping, as they do for row-valid
 /// bits.
 bool conflict(const MemoryRange& a, const MemoryRange& b) {
   if (a.space != b.space || a.total() == 0 || b.total() == 0) return false;
   if (!writes(a.access) && !writes(b.access)) return false;
-  return a.base < end_of(b) && b.base < end_of(a);
+  return a.base < b.end() && b.base < a.end();
 }
 
 bool conflict(const ResolvedAccesses& a, const ResolvedAccesses& b) {

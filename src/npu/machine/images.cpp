@@ -52,6 +52,9 @@ Expected<void> check_range(std::string_view what, std::uint64_t address, std::ui
 
 Expected<void> check_tensor(const MachineState& state, const ImageSpec& spec, std::uint64_t count) {
   const MxFormat& format = *spec.format;
+  if (format.packed())
+    return usage(fmt::format("{} is stored in tiles, which are not converted here", mx_format_name(format)),
+                 "raw bytes: leave the format out");
   if (count % static_cast<std::uint64_t>(format.block) != 0 ||
       count * static_cast<std::uint64_t>(format.bits()) % 8 != 0)
     return usage(fmt::format("{} elements are not a whole number of blocks of {}", count, mx_format_name(format)));
@@ -79,7 +82,8 @@ Expected<void> load_array(MachineState& state, const ImageSpec& spec, const NpyA
   for (std::size_t i = 0; i < n; ++i) {
     const double value = array.values[i];
     if (spec.space == Space::kVram || spec.space == Space::kFpMem) {
-      (spec.space == Space::kVram ? state.vram : state.fp_mem)[spec.address + i] = f64_to_bf16(value);
+      (spec.space == Space::kVram ? state.vram : state.fp_mem)[spec.address + i] =
+          f64_to_lane(state.config.lanes, value);
       continue;
     }
     const double top = spec.space == Space::kHbm ? 255.0 : 4294967295.0;
@@ -179,7 +183,8 @@ Expected<ImageValues> read_image(const MachineState& state, const ImageSpec& spe
     else if (spec.space == Space::kHbm)
       values.integers.push_back(static_cast<std::uint32_t>(state.hbm[i]));
     else
-      values.real.push_back(bf16_to_f32(spec.space == Space::kVram ? state.vram[i] : state.fp_mem[i]));
+      values.real.push_back(
+          lane_to_f32(state.config.lanes, spec.space == Space::kVram ? state.vram[i] : state.fp_mem[i]));
   }
   return values;
 }

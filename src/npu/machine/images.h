@@ -14,7 +14,8 @@ namespace dllm::npu {
 ///   SPACE@ADDRESS[+SCALES][:COUNT][:FORMAT]      vram@0:64   fp@16:4   hbm@4096+8192:1024:mxint8:32:ocp
 ///
 /// Spaces: vram, fp, int, hbm. Addresses: elements, words, bytes. `+SCALES`: bytes from ADDRESS to the scales; without
-/// it they follow the elements. FORMAT, for hbm: an MX format or bf16; without it, raw bytes.
+/// it they follow the elements. FORMAT, for hbm: an MX format, bf16 or fp16; without it, raw
+/// bytes.
 struct ImageSpec {
   Space space = Space::kVram;
   std::uint64_t address = 0;
@@ -24,9 +25,9 @@ struct ImageSpec {
 };
 Expected<ImageSpec> parse_image_spec(std::string_view text);
 
-/// Copies a file's contents into the memory: a NumPy array is converted (quantized, rounded to BF16, or used as
-/// integers); anything else is copied as raw little-endian words of the space. Errors: kInvalidFile, kUsage (does not
-/// fit).
+/// Copies a file's contents into the memory: a NumPy array is converted (quantized, rounded to the lanes' format, or
+/// used as integers); anything else is copied as raw little-endian words of the space. Errors: kInvalidFile, kUsage
+/// (does not fit).
 Expected<void> load_image(MachineState& state, const ImageSpec& spec, std::string_view bytes, const std::string& name);
 
 /// Reads `count` values: floats, or integers of INT_MEM and of raw HBM bytes.

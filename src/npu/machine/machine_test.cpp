@@ -13,7 +13,7 @@ using test::set;
 
 std::vector<MxFormat> transfer_formats() {
   std::vector<MxFormat> formats = {{}};
-  for (int element = 0; element < kMxElementCount - 1; ++element)
+  for (int element = 0; element < kMxElementCount; ++element)
     for (const MxRule rule : {MxRule::kOcp, MxRule::kPlena})
       formats.push_back({static_cast<MxElement>(element), rule, 8});
   return formats;

@@ -28,7 +28,7 @@ InputRows read_input(const MachineState& state, const MemoryRange& range, bool f
     input.fixed.resize(range.rows * lanes), input.exponents.resize(range.rows * grains);
   for (std::uint32_t row = 0; row < range.rows; ++row) {
     const Bf16* in = state.vram.data() + range.base + row * range.row_stride;
-    for (std::size_t i = 0; i < lanes; ++i) values[i] = bf16_to_f32(in[i]);
+    for (std::size_t i = 0; i < lanes; ++i) values[i] = lane_to_f32(state.config.lanes, in[i]);
     mx_quantize(input.format, values.data(), lanes, codes.data(), scales.data());
     if (floating) {
       mx_dequantize(input.format, codes.data(), scales.data(), lanes, input.real.data() + row * lanes);
@@ -95,6 +95,7 @@ std::vector<float> read_slice_f32(const MachineState& state, const MatrixSlice& 
   const bool raw_codes = format.element == MxElement::kE5M2;
   const auto value = [&](std::size_t element) {
     const std::int32_t stored = state.mram.values[element];
+    if (format.element == MxElement::kF16) return f16_to_f32(static_cast<Bf16>(stored));
     if (!format.scaled()) return bf16_to_f32(static_cast<Bf16>(stored));
     const std::int16_t exponent = state.mram.exponents[element / kExponentGrain];
     if (raw_codes) {  // one element through the codec: exact, and special codes keep their meaning

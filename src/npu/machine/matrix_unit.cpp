@@ -152,12 +152,13 @@ bool accumulate_product(MachineState& state, const Instruction&, const ResolvedA
 
 void write_out(MachineState& state, Accumulator& acc, const MemoryRange& target, bool scaled) {
   const float scale = std::bit_cast<float>(state.control(Csr::kBmmScale));
+  const LaneFormat lanes = state.config.lanes;
   std::size_t i = 0;
   for (std::uint32_t group = 0; group < target.groups; ++group)
     for (std::uint32_t row = 0; row < target.rows; ++row) {
       Bf16* out = state.vram.data() + target.base + group * target.group_stride + row * target.row_stride;
       for (std::uint32_t x = 0; x < target.length; ++x, ++i)
-        out[x] = scaled ? result_to_bf16(acc.f32(i) * scale) : acc.bf16(i);
+        out[x] = scaled ? result_to_lane(lanes, acc.f32(i) * scale) : acc.lane(lanes, i);
     }
   acc.clear();
 }

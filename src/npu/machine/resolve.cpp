@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "npu/machine/tiles.h"
+
 namespace dllm::npu {
 namespace {
 
@@ -265,6 +267,7 @@ class Resolver {
     const std::uint64_t stride = instruction_.get(Field::kRs3) == 1 ? state_.stride_reg : cols;
     const std::uint64_t address = state_.address[instruction_.get(Field::kRs2)];
     const std::uint64_t bits = u64(format.bits()), block = u64(format.block);
+    if (format.packed()) return weight_tiles(format, rows, offset, address);
     for (const auto& [value, name] :
          {std::pair<std::uint64_t, const char*>{offset, "the element offset"}, {stride, "STRIDE_REG"}}) {
       if (value % block != 0)
@@ -285,6 +288,31 @@ class Resolver {
                  .rows = rows,
                  .row_stride = stride / block,
                  .length = static_cast<std::uint32_t>(format.scale_bytes(cols))});
+  }
+
+  /// Codes and scales of whole tiles (tiles.h). Their scales are in the tiles: SCALE_REG is not used.
+  bool weight_tiles(const MxFormat& format, std::uint32_t rows, std::uint64_t offset, std::uint64_t address) {
+    const WeightTiles tiles(config_, format);
+    const std::uint64_t elements = tiles.rows * u64(config_.mlen);
+    if (instruction_.get(Field::kRs3) == 1)
+      return fail(fmt::format("tiles of {} follow each other, a stride does not apply", mx_format_name(format)),
+                  "leave rstride out");
+    if (offset % elements != 0 || rows % tiles.rows != 0)
+      return fail(
+          fmt::format("the element offset {} and prefetch_m_rows {} are not whole tiles of BLEN {} x MLEN {} of {}",
+                      offset, rows, config_.blen, config_.mlen, mx_format_name(format)));
+    if (address > config_.hbm_bytes)
+      return fail(fmt::format("HBM address {:#x} is beyond HBM of {} bytes", address, config_.hbm_bytes));
+    const std::uint64_t first = address + offset / elements * tiles.tile_bytes();
+    const auto part = [&](std::uint64_t base, std::uint64_t length) {
+      return push({.base = base,
+                   .groups = rows / static_cast<std::uint32_t>(tiles.rows),
+                   .group_stride = tiles.tile_bytes(),
+                   .rows = static_cast<std::uint32_t>(tiles.rows),
+                   .row_stride = length,
+                   .length = static_cast<std::uint32_t>(length)});
+    };
+    return part(first, tiles.row_codes) && part(first + tiles.rows * tiles.row_codes, tiles.row_scales);
   }
 
   const MachineState& state_;

@@ -22,6 +22,11 @@ struct MemoryRange {
   std::uint32_t length = 0;
 
   std::uint64_t total() const { return std::uint64_t{groups} * rows * length; }
+  std::uint32_t runs() const { return groups * rows; }
+  /// Start of a run; runs of a group follow each other.
+  std::uint64_t run(std::uint32_t i) const { return base + i / rows * group_stride + i % rows * row_stride; }
+  /// One past the last address; precondition: there are runs.
+  std::uint64_t end() const { return run(runs() - 1) + length; }
 };
 
 /// At most four accesses; the HBM access has two streams.

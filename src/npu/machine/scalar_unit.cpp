@@ -35,16 +35,20 @@ bool store_integer(MachineState& state, const Instruction& instruction, const Re
 using ScalarPair = Bf16 (*)(Bf16, Bf16);
 using ScalarOne = Bf16 (*)(Bf16);
 
-template <ScalarPair f>
+// Each operation twice: on BF16 and on FP16 scalars.
+
+template <ScalarPair f, ScalarPair half>
 bool fp3(MachineState& state, const Instruction& instruction, const ResolvedAccesses&, Trap&) {
   state.set_fp(instruction.get(Field::kRd),
-               f(state.fp(instruction.get(Field::kRs1)), state.fp(instruction.get(Field::kRs2))));
+               (state.config.lanes == LaneFormat::kF16 ? half : f)(state.fp(instruction.get(Field::kRs1)),
+                                                                   state.fp(instruction.get(Field::kRs2))));
   return true;
 }
 
-template <ScalarOne f>
+template <ScalarOne f, ScalarOne half>
 bool fp2(MachineState& state, const Instruction& instruction, const ResolvedAccesses&, Trap&) {
-  state.set_fp(instruction.get(Field::kRd), f(state.fp(instruction.get(Field::kRs1))));
+  const ScalarOne function = state.config.lanes == LaneFormat::kF16 ? half : f;
+  state.set_fp(instruction.get(Field::kRd), function(state.fp(instruction.get(Field::kRs1))));
   return true;
 }
 
@@ -84,14 +88,14 @@ constexpr Semantics kScalarSemantics[] = {
     {Op::S_LUI_INT, load_upper},
     {Op::S_LD_INT, load_integer},
     {Op::S_ST_INT, store_integer},
-    {Op::S_ADD_FP, fp3<bf16_add>},
-    {Op::S_SUB_FP, fp3<bf16_sub>},
-    {Op::S_MAX_FP, fp3<bf16_max>},
-    {Op::S_MUL_FP, fp3<bf16_mul>},
-    {Op::S_EXP_FP, fp2<bf16_exp>},
-    {Op::S_RECI_FP, fp2<bf16_reciprocal>},
-    {Op::S_SQRT_FP, fp2<bf16_sqrt>},
-    {Op::S_MV_FP, fp2<same_value>},
+    {Op::S_ADD_FP, fp3<bf16_add, f16_add>},
+    {Op::S_SUB_FP, fp3<bf16_sub, f16_sub>},
+    {Op::S_MAX_FP, fp3<bf16_max, bf16_max>},
+    {Op::S_MUL_FP, fp3<bf16_mul, f16_mul>},
+    {Op::S_EXP_FP, fp2<bf16_exp, f16_exp>},
+    {Op::S_RECI_FP, fp2<bf16_reciprocal, f16_reciprocal>},
+    {Op::S_SQRT_FP, fp2<bf16_sqrt, f16_sqrt>},
+    {Op::S_MV_FP, fp2<same_value, same_value>},
     {Op::S_LI_FP, load_immediate},
     {Op::S_LD_FP, load_fp},
     {Op::S_ST_FP, store_fp},

@@ -5,6 +5,21 @@
 #include <bit>
 
 namespace dllm::npu {
+namespace {
+
+/// Why a format register cannot hold the value; empty if it can.
+std::string format_fault(const MachineConfig& config, Csr which, std::uint32_t value) {
+  const std::string_view name = csr_table()[static_cast<std::size_t>(which)].name;
+  const auto format = mx_format_from_number(value);
+  if (!format) return fmt::format("{} = {:#x} is not a number format", name, value);
+  if (format->block > config.mlen)
+    return fmt::format("{}: blocks of {} are longer than MLEN {}", name, format->block, config.mlen);
+  if (format->packed() && which != Csr::kFormatWeight)
+    return fmt::format("{}: {} is a format of weights only", name, mx_format_name(*format));
+  return {};
+}
+
+}  // namespace
 
 MachineState::MachineState(const MachineConfig& machine)
     : config(machine),
@@ -100,14 +115,9 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
     case Csr::kFormatMatrixKv:
     case Csr::kFormatActivation:
     case Csr::kFormatVectorKv:
-    case Csr::kFormatMatrixInput: {
-      const auto format = mx_format_from_number(value);
-      if (!format)
-        fault = fmt::format("{} = {:#x} is not a number format", name, value);
-      else if (format->block > config.mlen)
-        fault = fmt::format("{}: blocks of {} are longer than MLEN {}", name, format->block, config.mlen);
+    case Csr::kFormatMatrixInput:
+      fault = format_fault(config, which, value);
       break;
-    }
   }
   if (fault.empty()) csr[static_cast<std::size_t>(which)] = value;
   return fault;

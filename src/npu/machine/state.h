@@ -19,8 +19,8 @@ inline constexpr std::int16_t kZeroBlock = -30000, kNanBlock = 30000;
 /// Exponents are stored per 8 elements, the smallest block; larger blocks repeat them.
 inline constexpr std::size_t kExponentGrain = 8;
 
-/// Matrix SRAM, decoded when it is loaded: fixed-point elements (or the bits of BF16), block exponents, and the format
-/// of every row of MLEN.
+/// Matrix SRAM, decoded when it is loaded: fixed-point elements (or the bits of BF16 and FP16), block exponents, and
+/// the format of every row of MLEN. Rows of packed weights are FP16.
 struct MatrixSram {
   LazyArray<std::int32_t> values;
   LazyArray<std::int16_t> exponents;      ///< [element / 8]
@@ -42,7 +42,7 @@ struct MachineState {
 
   MachineConfig config;
   std::array<std::uint32_t, kGpRegisters> gp = {};
-  /// BF16 values, except that V_RED_SUM stores FP32: read with fp().
+  /// Values of lanes, except that V_RED_SUM stores FP32: read with fp().
   std::array<float, kFpRegisters> fp_accumulator = {};
   std::array<std::uint64_t, kAddressRegisters> address = {};
   std::uint32_t scale_reg = 0;
@@ -58,9 +58,9 @@ struct MachineState {
   LazyArray<std::byte> hbm;
   Accumulator acc_mm, acc_bmm, acc_mv, acc_bmv;
 
-  Bf16 fp(std::uint32_t index) const { return f32_to_bf16(fp_accumulator[index]); }
+  Bf16 fp(std::uint32_t index) const { return f32_to_lane(config.lanes, fp_accumulator[index]); }
   void set_fp(std::uint32_t index, Bf16 value) {
-    if (index != 0) fp_accumulator[index] = bf16_to_f32(value);
+    if (index != 0) fp_accumulator[index] = lane_to_f32(config.lanes, value);
   }
   void set_gp(std::uint32_t index, std::uint32_t value) {
     if (index != 0) gp[index] = value;

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "npu/machine/semantics.h"
+#include "numerics/packed.h"
 
 namespace dllm::npu {
 namespace {
@@ -41,8 +43,46 @@ void decode_row(const MxFormat& format, const Buffers& buffers, std::int32_t* va
   }
 }
 
+/// The FP16 values of packed weights by code: what the vector unit's look-up with a block's scale gives.
+class LookUp {
+ public:
+  explicit LookUp(const MxFormat& format) : element_(format.element), values_(std::size_t{1} << format.bits()) {}
+
+  void decode_row(const Buffers& buffers, std::int32_t* values, std::int16_t* exponents) {
+    const std::size_t n = buffers.codes.size();
+    for (std::size_t start = 0; start < n; start += kPackedBlock) {
+      std::uint16_t scale = 0;
+      std::memcpy(&scale, buffers.scales.data() + 2 * (start / kPackedBlock), 2);
+      for (std::size_t code = 0; code < values_.size(); ++code)
+        values_[code] = unpack_f16(element_, static_cast<std::uint16_t>(code), scale);
+      for (std::size_t i = start; i < start + kPackedBlock; ++i) values[i] = values_[buffers.codes[i]];
+    }
+    std::fill_n(exponents, n / kExponentGrain, std::int16_t{0});
+  }
+
+ private:
+  MxElement element_;
+  std::vector<std::uint16_t> values_;
+};
+
+void prefetch_packed(MachineState& state, const MxFormat& format, const MemoryRange& codes, const MemoryRange& scales,
+                     const MemoryRange& target) {
+  const std::size_t n = target.length;
+  constexpr MxFormat kUnpacked{MxElement::kF16, MxRule::kOcp, 1};
+  Buffers buffers(format, n);
+  LookUp table(format);
+  for (std::uint32_t row = 0; row < target.rows; ++row) {
+    mx_unpack(format.bits(), state.hbm.data() + codes.run(row), n, buffers.codes.data());
+    std::memcpy(buffers.scales.data(), state.hbm.data() + scales.run(row), scales.length);
+    const std::uint64_t at = target.base + row * target.row_stride;
+    table.decode_row(buffers, state.mram.values.data() + at, state.mram.exponents.data() + at / kExponentGrain);
+    state.mram.row_format[at / n] = mx_format_number(kUnpacked) + 1;
+  }
+}
+
 void prefetch_matrix(MachineState& state, const MxFormat& format, const MemoryRange& elements,
                      const MemoryRange* scales, const MemoryRange& target) {
+  if (format.packed()) return prefetch_packed(state, format, elements, *scales, target);
   const std::size_t n = target.length;
   Buffers buffers(format, n);
   for (std::uint32_t row = 0; row < target.rows; ++row) {
@@ -62,13 +102,14 @@ void prefetch_vector(MachineState& state, const MxFormat& format, const MemoryRa
   for (std::uint32_t row = 0; row < target.rows; ++row) {
     mx_unpack(format.bits(), state.hbm.data() + elements.base + row * elements.row_stride, n, buffers.codes.data());
     Bf16* out = state.vram.data() + target.base + row * target.row_stride;
-    if (scales == nullptr) {
+    if (format == state.config.lane_format()) {
       std::memcpy(out, buffers.codes.data(), 2 * n);
       continue;
     }
-    std::memcpy(buffers.scales.data(), state.hbm.data() + scales->base + row * scales->row_stride, scales->length);
+    if (scales != nullptr)
+      std::memcpy(buffers.scales.data(), state.hbm.data() + scales->base + row * scales->row_stride, scales->length);
     mx_dequantize(format, buffers.codes.data(), buffers.scales.data(), n, buffers.values.data());
-    for (std::size_t i = 0; i < n; ++i) out[i] = f32_to_bf16(buffers.values[i]);
+    for (std::size_t i = 0; i < n; ++i) out[i] = f32_to_lane(state.config.lanes, buffers.values[i]);
   }
 }
 
@@ -78,8 +119,8 @@ void store_vector(MachineState& state, const MxFormat& format, const MemoryRange
   Buffers buffers(format, n);
   for (std::uint32_t row = 0; row < source.rows; ++row) {
     const Bf16* in = state.vram.data() + source.base + row * source.row_stride;
-    for (std::size_t i = 0; i < n; ++i) buffers.values[i] = bf16_to_f32(in[i]);
-    if (scales == nullptr)
+    for (std::size_t i = 0; i < n; ++i) buffers.values[i] = lane_to_f32(state.config.lanes, in[i]);
+    if (format == state.config.lane_format())
       buffers.codes.assign(in, in + n);  // bit for bit, including NaN payloads
     else
       mx_quantize(format, buffers.values.data(), n, buffers.codes.data(), buffers.scales.data());

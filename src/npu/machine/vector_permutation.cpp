@@ -11,10 +11,11 @@ bool prefix_sum(MachineState& state, const Instruction& instruction, const Resol
   const Bf16* in = state.vram.data() + accesses[0].base;
   Bf16* out = state.vram.data() + accesses[1].base;
   const LaneMask mask(state, instruction);
+  const LaneFormat lanes = state.config.lanes;
   float sum = 0.0f;
   for (std::size_t i = 0; i < static_cast<std::size_t>(state.config.vlen); ++i) {
-    if (mask.active(i)) sum += bf16_to_f32(in[i]);
-    out[i] = mask.active(i) ? result_to_bf16(sum) : in[i];
+    if (mask.active(i)) sum += lane_to_f32(lanes, in[i]);
+    out[i] = mask.active(i) ? result_to_lane(lanes, sum) : in[i];
   }
   return true;
 }
@@ -46,7 +47,7 @@ bool hadamard(MachineState& state, const Instruction&, const ResolvedAccesses& a
   Bf16* out = state.vram.data() + accesses[1].base;
   const std::size_t n = in.size(), section = state.control(Csr::kSegmentLength);
   std::vector<float> x(n);
-  for (std::size_t i = 0; i < n; ++i) x[i] = bf16_to_f32(in[i]);
+  for (std::size_t i = 0; i < n; ++i) x[i] = lane_to_f32(state.config.lanes, in[i]);
   for (std::size_t distance = 1; distance < section; distance *= 2)
     for (std::size_t i = 0; i < n; ++i) {
       if ((i & distance) != 0) continue;
@@ -55,7 +56,7 @@ bool hadamard(MachineState& state, const Instruction&, const ResolvedAccesses& a
       x[i + distance] = a - b;
     }
   const float norm = static_cast<float>(1.0 / std::sqrt(static_cast<double>(section)));
-  for (std::size_t i = 0; i < n; ++i) out[i] = result_to_bf16(x[i] * norm);
+  for (std::size_t i = 0; i < n; ++i) out[i] = result_to_lane(state.config.lanes, x[i] * norm);
   return true;
 }
 

@@ -5,8 +5,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr Bf16 kMinusInfinity = 0xff80;
-
 /// Adds adjacent pairs until every section of `segment` lanes is one value: sums[s] of section s.
 void add_tree(std::vector<float>& sums, std::size_t segment) {
   for (std::size_t n = sums.size(); segment > 1; segment /= 2, n /= 2)
@@ -15,19 +13,21 @@ void add_tree(std::vector<float>& sums, std::size_t segment) {
 
 std::vector<float> active_values(const MachineState& state, const LaneMask& mask, const Bf16* row) {
   std::vector<float> values(static_cast<std::size_t>(state.config.vlen));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = mask.active(i) ? bf16_to_f32(row[i]) : 0.0f;
+  const LaneFormat lanes = state.config.lanes;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = mask.active(i) ? lane_to_f32(lanes, row[i]) : 0.0f;
   return values;
 }
 
 struct Maximum {
   bool found = false;
-  Bf16 value = kMinusInfinity;
+  Bf16 value = 0;  ///< minus infinity if no lane is active
   std::size_t lane = 0;
 };
 
 /// The first of the largest active lanes in [begin, end).
-Maximum maximum(const LaneMask& mask, const Bf16* row, std::size_t begin, std::size_t end) {
+Maximum maximum(const MachineState& state, const LaneMask& mask, const Bf16* row, std::size_t begin, std::size_t end) {
   Maximum best;
+  best.value = lane_negated(lane_infinity(state.config.lanes));
   for (std::size_t i = begin; i < end; ++i)
     if (mask.active(i) && (!best.found || order_key(row[i]) > order_key(best.value))) best = {true, row[i], i};
   return best;
@@ -46,8 +46,8 @@ bool reduce_sections(MachineState& state, const Instruction& instruction, const 
     add_tree(sums, segment);
   }
   for (std::size_t begin = 0; begin < n; begin += segment) {
-    const Bf16 result =
-        sums.empty() ? maximum(mask, in, begin, begin + segment).value : result_to_bf16(sums[begin / segment]);
+    const Bf16 result = sums.empty() ? maximum(state, mask, in, begin, begin + segment).value
+                                     : result_to_lane(state.config.lanes, sums[begin / segment]);
     for (std::size_t i = begin; i < begin + segment; ++i) out[i] = mask.active(i) ? result : in[i];
   }
   return true;
@@ -56,7 +56,7 @@ bool reduce_sections(MachineState& state, const Instruction& instruction, const 
 bool maximum_with_index(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   // Here rs3 is the register of the running maximum, not a mask.
   const std::uint32_t register_max = instruction.get(Field::kRs3);
-  const Maximum best = maximum(LaneMask(state, Instruction{}), state.vram.data() + accesses[0].base, 0,
+  const Maximum best = maximum(state, LaneMask(state, Instruction{}), state.vram.data() + accesses[0].base, 0,
                                static_cast<std::size_t>(state.config.vlen));
   if (order_key(best.value) <= order_key(state.fp(register_max))) return true;
   state.set_gp(instruction.get(Field::kRd),
@@ -67,7 +67,7 @@ bool maximum_with_index(MachineState& state, const Instruction& instruction, con
 
 bool reduce_maximum(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   const std::uint32_t rd = instruction.get(Field::kRd);
-  const Maximum best = maximum(LaneMask(state, instruction), state.vram.data() + accesses[0].base, 0,
+  const Maximum best = maximum(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base, 0,
                                static_cast<std::size_t>(state.config.vlen));
   if (best.found) state.set_fp(rd, bf16_max(state.fp(rd), best.value));
   return true;
@@ -79,7 +79,9 @@ bool reduce_sum(MachineState& state, const Instruction& instruction, const Resol
   std::vector<float> sums = active_values(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base);
   add_tree(sums, sums.size());
   const float total = state.fp_accumulator[rd] + sums[0];
-  state.fp_accumulator[rd] = state.config.bf16_sums || total != total ? bf16_to_f32(result_to_bf16(total)) : total;
+  const LaneFormat lanes = state.config.lanes;
+  state.fp_accumulator[rd] =
+      state.config.bf16_sums || total != total ? lane_to_f32(lanes, result_to_lane(lanes, total)) : total;
   return true;
 }
 

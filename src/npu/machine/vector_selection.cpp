@@ -17,23 +17,26 @@ void select_top(std::vector<std::uint32_t>& candidates, std::size_t top, const B
   candidates.resize(top);
 }
 
-/// Softmax over the selected logits in the unit's own arithmetic: BF16 differences, exponentials and products, FP32 sum
-/// in descending order, one BF16 reciprocal of the rounded sum.
+/// Softmax over the selected logits in the unit's own arithmetic: differences, exponentials and products of lanes, FP32
+/// sum in descending order, one reciprocal of the rounded sum.
 bool route(MachineState& state, const Instruction&, const ResolvedAccesses& accesses, Trap&) {
   const Bf16* logits = state.vram.data() + accesses[0].base;
   const MemoryRange& weights = accesses[1];
   std::vector<std::uint32_t> experts(accesses.elements);
   for (std::uint32_t i = 0; i < experts.size(); ++i) experts[i] = i;
   select_top(experts, weights.length, logits);
+  const LaneFormat lanes = state.config.lanes;
+  const bool half = lanes == LaneFormat::kF16;
   std::vector<Bf16> exponentials;
   float sum = 0.0f;
   for (const std::uint32_t expert : experts) {
-    exponentials.push_back(bf16_exp(bf16_sub(logits[expert], logits[experts.front()])));
-    sum += bf16_to_f32(exponentials.back());
+    const Bf16 top = logits[experts.front()];
+    exponentials.push_back(half ? f16_exp(f16_sub(logits[expert], top)) : bf16_exp(bf16_sub(logits[expert], top)));
+    sum += lane_to_f32(lanes, exponentials.back());
   }
-  const Bf16 factor = bf16_reciprocal(f32_to_bf16(sum));
+  const Bf16 rounded = f32_to_lane(lanes, sum), factor = half ? f16_reciprocal(rounded) : bf16_reciprocal(rounded);
   for (std::size_t i = 0; i < experts.size(); ++i) {
-    state.fp_mem[weights.base + i] = bf16_mul(exponentials[i], factor);
+    state.fp_mem[weights.base + i] = half ? f16_mul(exponentials[i], factor) : bf16_mul(exponentials[i], factor);
     state.int_mem[accesses[2].base + i] = experts[i];
   }
   return true;
@@ -50,7 +53,7 @@ bool top_mask(MachineState& state, const Instruction& instruction, const Resolve
   // Not earlier: the target may be one of the sources. Rows are VLEN long and adjacent.
   Bf16* out = state.vram.data() + target.base;
   std::fill_n(out, target.total(), Bf16{0});
-  for (const std::uint32_t lane : candidates) out[lane] = kBf16One;
+  for (const std::uint32_t lane : candidates) out[lane] = lane_one(state.config.lanes);
   return true;
 }
 

@@ -150,11 +150,12 @@ Expected<SamplingKernel> build_sampling(const Device& device, const SamplingShap
   DLLM_CHECK_OK(override_format(kernel.machine, "activation=" + device.numerics.logits));
   DLLM_CHECK_OK(check(shape, kernel.machine.vlen));
   DLLM_CHECK_OK(place(kernel));
+  const AssemblerOptions options{.file = "sampling", .half_scalars = kernel.machine.lanes == LaneFormat::kF16};
   switch (shape.form) {
     case SamplingForm::kPublished: {
       // The published kernel executes 28 + 6 B scalar instructions once; ours needs fewer.
       kernel.assembly = sampling::published_text(kernel, 0);
-      DLLM_TRY(const Program without, assemble(kernel.assembly, {.file = "sampling"}));
+      DLLM_TRY(const Program without, assemble(kernel.assembly, options));
       const std::int64_t idle = 28 + 6 * kernel.shape.batch - scalars_outside_loops(without);
       if (idle > 0) kernel.assembly = sampling::published_text(kernel, idle);
       break;
@@ -166,7 +167,7 @@ Expected<SamplingKernel> build_sampling(const Device& device, const SamplingShap
       kernel.assembly = sampling::one_pass_text(kernel);
       break;
   }
-  DLLM_TRY(kernel.program, assemble(kernel.assembly, {.file = "sampling"}));
+  DLLM_TRY(kernel.program, assemble(kernel.assembly, options));
   kernel.program.name = fmt::format("sampling ({})", name_of(shape.form));
   return kernel;
 }

@@ -12,6 +12,10 @@ std::string_view name_of(Pipe pipe) {
   return kNames[static_cast<std::size_t>(pipe)];
 }
 
+bool loads_packed(const IssueEvent& event) {
+  return event.instruction->op == Op::H_PREFETCH_M && transfer_format(*event.state, *event.instruction).packed();
+}
+
 Cycle LatencyTable::fill() const {
   // Skew of rows and columns, the tree over MLEN / BLEN sub-arrays, and the conversion of the result (2).
   return 2 * machine_.blen - 2 + log2_exact(machine_.mlen / machine_.blen) + 2;

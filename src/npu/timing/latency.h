@@ -21,6 +21,9 @@ struct Cost {
   std::int64_t lane_ops = 0;  ///< vector lanes x instructions
 };
 
+/// Whether the instruction loads packed weights, which vector code unpacks.
+bool loads_packed(const IssueEvent& event);
+
 /// Latency rules of the instruction table, in cycles of a device (docs/design/npu-timing.md). Each rule is implemented
 /// only here; overlapped and serial issue use the same numbers.
 class LatencyTable {

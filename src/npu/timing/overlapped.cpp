@@ -302,8 +302,11 @@ void TimingSimulator::transfer(const IssueEvent& event, Earliest earliest) {
   }
   previous = start.at;
   queue.push(start.at);
-  transfers_.submit({engine, event.instruction->get(Field::kTag), region_, at, send, start.cause}, *event.accesses,
-                    *target, board_);
+  const bool packed = loads_packed(event);
+  transfers_.submit({engine, event.instruction->get(Field::kTag), region_, at, send, start.cause, packed},
+                    *event.accesses, *target, board_);
+  // A look-up and a multiplication by the scale per weight, for the energy.
+  if (packed) region().lane_ops += 2.0 * static_cast<double>(target->total());
   report_.ops[static_cast<std::size_t>(op)].cycles += 1;
   if (!options_.asynchronous) {
     const Cycle done = transfers_.fence(0);

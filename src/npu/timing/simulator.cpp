@@ -51,7 +51,8 @@ TimingSimulator::TimingSimulator(const Device& device, const MachineConfig& mach
       ports_(static_cast<int>(std::min<std::int64_t>(device.sram.vector_ports, 255))),
       matrix_port_(device.sram.matrix_ports == 1 ? std::optional<PortCalendar>(1) : std::nullopt),
       transfers_(memory_, ports_, matrix_port_ ? &*matrix_port_ : nullptr, accounts_, device.prefetch.outstanding,
-                 device.memory.dma_gbps / device.clock.ghz, options.compat_scale64),
+                 device.memory.dma_gbps / device.clock.ghz, device.host.dequantize_gbps / device.clock.ghz,
+                 options.compat_scale64),
       vector_unit_(device, options, ports_, board_),
       region_of_(innermost_regions(program)),
       regions_(program.regions.size() + 1),
@@ -152,7 +153,7 @@ void TimingSimulator::serial(const IssueEvent& event) {
                : event.instruction->op == Op::H_PREFETCH_M ? Engine::kLoadMatrix
                                                            : Engine::kLoadVector;
       std::uint64_t bytes = 0;
-      cycles = transfers_.blocking(*event.accesses, now_, bytes) - now_;
+      cycles = transfers_.blocking(*event.accesses, now_, loads_packed(event), bytes) - now_;
       (engine == Engine::kStore ? region().write_bytes : region().read_bytes) += bytes;
       where = &report_.classes.memory;
       break;

@@ -74,6 +74,25 @@ TEST_F(Timing, SerialIsTheSumOfLatencies) {
   EXPECT_EQ(run("M_MM 0, gp0, gp0\n", mlen).total, 64);
 }
 
+/// Vector code unpacks weights at its own rate, and the array waits for it as for memory.
+TEST(PackedTransfers, TakeTheLookUpsTime) {
+  const std::string source =
+      "li gp1, 2048\nC_SET_CSR gp1, prefetch_m_rows\nH_PREFETCH_M gp0, gp0, a0, 0, 0\n"
+      ".rep 64, i\nli gp2, \\i * 1024\nM_TMM 0, gp0, gp2\n.endr\n";
+  const auto total = [&](const char* rate, const char* format) {
+    const Device device = *load_device("mobile-v79", {{"host.dequantize_gbps", rate}, {"numerics.weight", format}});
+    const TimingReport report = *simulate(device, *machine_config(device), program_of(source), {});
+    EXPECT_EQ(report.read_bytes, format == std::string_view("q4_0") ? 64 * 576u : 64 * 1088u);
+    return static_cast<double>(report.total);
+  };
+  const double unpacked_bytes = 64 * 576, ghz = 2.114;
+  const double fast = total("0", "q4_0"), published = total("26", "q4_0"), slow = total("13", "q4_0");
+  EXPECT_LT(fast, published);
+  EXPECT_GT(published, unpacked_bytes / 26 * ghz);
+  EXPECT_NEAR(slow - published, unpacked_bytes / 26 * ghz, 50);
+  EXPECT_NEAR(total("13", "q8_0") - slow, 64 * 512 / 13.0 * ghz, 50);
+}
+
 TEST_F(Timing, FrontEndDispatchesInOrderTwoPerCycle) {
   EXPECT_EQ(cycles("C_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\nC_SET_SCALE_REG gp0\n"), 2);
   // One integer unit, and an operand is available a cycle later.

@@ -1,6 +1,7 @@
 #include "npu/timing/transfers.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::npu {
 namespace {
@@ -8,20 +9,17 @@ namespace {
 constexpr Engine kDma[] = {Engine::kLoadMatrix, Engine::kLoadVector, Engine::kStore};
 constexpr std::uint32_t kScaleBlock = 64;  ///< bytes, of the published kernel's scale fetch
 
-std::uint64_t end_of(const MemoryRange& range) {
-  return range.base + (range.rows - 1) * range.row_stride + range.length;
-}
-
 }  // namespace
 
 Transfers::Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
-                     std::int64_t outstanding, double bytes_per_cycle, bool scale64)
+                     std::int64_t outstanding, double bytes_per_cycle, double unpacked_per_cycle, bool scale64)
     : memory_(memory),
       ports_(ports),
       matrix_port_(matrix_port),
       accounts_(accounts),
       outstanding_(static_cast<std::size_t>(outstanding)),
       bytes_per_cycle_(bytes_per_cycle),
+      unpacked_per_cycle_(unpacked_per_cycle),
       scale64_(scale64) {}
 
 std::uint32_t Transfers::new_piece() {
@@ -35,6 +33,7 @@ std::uint32_t Transfers::new_piece() {
   pieces_[index].previous = 0;
   pieces_[index].port = pieces_[index].resolved = false;
   pieces_[index].matrix_rows = 0;
+  pieces_[index].packed = 0;
   pieces_[index].done = 0;
   return index;
 }
@@ -86,8 +85,17 @@ void Transfers::resolve(std::uint32_t index) {
     piece.ids.pop_back();
   }
   if (piece.port) piece.done = ports_.take(piece.done) + 1;
+  if (piece.packed > 0) piece.done = unpack(piece.done, piece.packed);
   if (piece.matrix_rows > 0) piece.done = matrix_port_->take_run(piece.done, piece.matrix_rows) + 1;
   piece.resolved = true;
+}
+
+Cycle Transfers::unpack(Cycle from, std::uint64_t bytes) {
+  if (!(unpacked_per_cycle_ > 0)) return from;
+  if (!unpacker_) unpacker_.emplace(1);
+  const double exact = static_cast<double>(bytes) / unpacked_per_cycle_ + unpack_rest_, whole = std::floor(exact);
+  unpack_rest_ = exact - whole;
+  return unpacker_->take_run(from, static_cast<std::int64_t>(whole)) + 1;
 }
 
 Cycle Transfers::arrive(Cell& cell) {
@@ -152,13 +160,28 @@ Cycle Transfers::after_stores(const ResolvedAccesses& accesses) {
       const MemoryRange& range = accesses[i];
       if (range.space != Space::kHbm) continue;
       for (std::size_t k = 0; k < 2; ++k)
-        if (range.base < record.high[k] && record.low[k] < end_of(range)) done = std::max(done, complete(record));
+        if (range.base < record.high[k] && record.low[k] < range.end()) done = std::max(done, complete(record));
     }
   return done;
 }
 
-void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& accesses, const MemoryRange& target,
+/// Codes and scales of packed weights as one stream: a transfer moves whole tiles, so both together are contiguous.
+ResolvedAccesses Transfers::streams(const ResolvedAccesses& accesses, bool packed) {
+  if (!packed) return accesses;
+  ResolvedAccesses joined = accesses;
+  MemoryRange& stream = joined.ranges[0];
+  stream.length += accesses[1].length;
+  stream.row_stride = stream.length;
+  stream.rows = accesses[0].runs();
+  stream.groups = 1;
+  joined.ranges[1] = accesses[2];
+  joined.count = 2;
+  return joined;
+}
+
+void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& resolved, const MemoryRange& target,
                        Scoreboard& board) {
+  const ResolvedAccesses accesses = streams(resolved, request.packed);
   in_flight(request.engine).push_back({request, {}, 0, {}, {}});
   Record& record = in_flight(request.engine).back();
   const bool store = request.engine == Engine::kStore;
@@ -172,7 +195,7 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& a
   for (int i = 0; i < accesses.count; ++i)
     if (accesses[i].space == Space::kHbm && store && stream < 2) {
       record.low[stream] = accesses[i].base;
-      record.high[stream++] = end_of(accesses[i]);
+      record.high[stream++] = accesses[i].end();
     }
   for (std::uint32_t row = 0; row < target.rows;) {
     const std::uint64_t address = target.base + row * target.row_stride;
@@ -187,6 +210,7 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& a
         held_.push({request.start, ++order_, index, accesses[i], row, rows, scales});
         ++pieces_[index].held;
         record.bytes += bytes_of(accesses[i], rows, scales);
+        if (request.packed) pieces_[index].packed += bytes_of(accesses[i], rows, scales);
         scales = true;
       }
     if (!store) {
@@ -230,7 +254,8 @@ void Transfers::settle() {
   }
 }
 
-Cycle Transfers::blocking(const ResolvedAccesses& accesses, Cycle now, std::uint64_t& bytes) {
+Cycle Transfers::blocking(const ResolvedAccesses& resolved, Cycle now, bool packed, std::uint64_t& bytes) {
+  const ResolvedAccesses accesses = streams(resolved, packed);
   std::vector<dram::TransferId> ids;
   bool scales = false;
   for (int i = 0; i < accesses.count; ++i)
@@ -241,7 +266,7 @@ Cycle Transfers::blocking(const ResolvedAccesses& accesses, Cycle now, std::uint
     }
   Cycle done = now;
   for (const dram::TransferId id : ids) done = std::max(done, memory_.wait(id));
-  return done;
+  return packed ? unpack(done, bytes) : done;
 }
 
 }  // namespace dllm::npu

@@ -3,6 +3,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <queue>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct TransferRequest {
   std::uint32_t region = 0;
   Cycle dispatched = 0, start = 0;
   Cause cause = Cause::kIssue;  ///< cause of the delay since the dispatch
+  bool packed = false;          ///< the vector contexts unpack the rows before they are valid
 };
 
 /// A finished transfer, for statistics and traces.
@@ -30,7 +32,9 @@ struct FinishedTransfer {
   Cycle busy = 0;  ///< cycles in which nothing else kept the engine busy
 };
 
-/// The DMA engines: transfers in flight, on the command-level DRAM model.
+/// The DMA engines: transfers in flight, on the command-level DRAM model. Packed weights pass through the look-up of
+/// the vector contexts on their way, in the order in which they are needed; it has its own time, at a rate measured for
+/// unpacking alone, and vector instructions do not slow it down.
 ///
 /// The DRAM model must only be queried after everything that arrives before the result has been submitted. The front
 /// end therefore waits for data before it dispatches further instructions: these arrive at or after the result. Methods
@@ -41,10 +45,10 @@ class Transfers {
  public:
   /// `memory`, `ports`, `accounts` must outlive this. `matrix_port`: the only port of matrix SRAM, which arriving rows
   /// share with the array; null if they have their own. `outstanding`: transfers in flight per engine.
-  /// `bytes_per_cycle`: limit of all engines together; 0: none. `finished` is called for every transfer, in the order
-  /// of each engine.
+  /// `bytes_per_cycle`: limit of all engines together; 0: none. `unpacked_per_cycle`: bytes of packed weights; 0: at no
+  /// cost. `finished` is called for every transfer, in the order of each engine.
   Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
-            std::int64_t outstanding, double bytes_per_cycle, bool scale64);
+            std::int64_t outstanding, double bytes_per_cycle, double unpacked_per_cycle, bool scale64);
 
   /// Head: when a new transfer of this engine finds a free descriptor; they are reused in order.
   Cycle slot_free(Engine engine);
@@ -67,7 +71,7 @@ class Transfers {
   void settle();
 
   /// Serial issue: submits at `now` and waits.
-  Cycle blocking(const ResolvedAccesses& accesses, Cycle now, std::uint64_t& bytes);
+  Cycle blocking(const ResolvedAccesses& accesses, Cycle now, bool packed, std::uint64_t& bytes);
 
   std::vector<FinishedTransfer>& finished() { return finished_; }
   std::uint64_t bytes(bool write) const { return bytes_[write ? 1 : 0]; }
@@ -80,6 +84,7 @@ class Transfers {
     std::uint32_t held = 0;         ///< requests not yet submitted
     bool port = false;              ///< a row of the vector SRAM, written through a port
     std::uint32_t matrix_rows = 0;  ///< rows of a matrix SRAM with one port
+    std::uint64_t packed = 0;       ///< bytes to be unpacked
     bool resolved = false;
     Cycle done = 0;
   };
@@ -103,7 +108,9 @@ class Transfers {
 
   std::uint32_t new_piece();
   void submit_held(Cycle until);
+  static ResolvedAccesses streams(const ResolvedAccesses& accesses, bool packed);
   void resolve(std::uint32_t piece);
+  Cycle unpack(Cycle from, std::uint64_t bytes);
   Cycle complete(Record& record);
   void retire(Engine engine);
   std::uint64_t bytes_of(const MemoryRange& range, std::uint32_t rows, bool scales) const;
@@ -117,6 +124,8 @@ class Transfers {
   Accounts& accounts_;
   std::size_t outstanding_;
   double bytes_per_cycle_, free_at_ = 0;
+  double unpacked_per_cycle_, unpack_rest_ = 0;  ///< fraction of a cycle carried over
+  std::optional<PortCalendar> unpacker_;
   bool scale64_;
   std::array<std::deque<Record>, 3> in_flight_;
   std::vector<Piece> pieces_{1};  ///< [0] is none

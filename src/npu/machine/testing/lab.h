@@ -45,7 +45,7 @@ class Lab {
 
   /// Assembles and runs; a failure of either fails the test.
   RunResult run(const std::string& source) {
-    const auto program = assemble(source, {.file = "test.asm"});
+    const auto program = assemble(source, {.file = "test.asm", .half_scalars = lanes() == LaneFormat::kF16});
     EXPECT_TRUE(program.has_value()) << (program ? "" : program.error().message());
     if (!program) return {};
     const auto result = machine_.run(*program);
@@ -55,7 +55,7 @@ class Lab {
 
   /// The message of the trap; "" if there was none.
   std::string trap(const std::string& source) {
-    const auto program = assemble(source, {.file = "test.asm"});
+    const auto program = assemble(source, {.file = "test.asm", .half_scalars = lanes() == LaneFormat::kF16});
     EXPECT_TRUE(program.has_value()) << (program ? "" : program.error().message());
     if (!program) return {};
     const auto result = machine_.run(*program);
@@ -63,11 +63,11 @@ class Lab {
   }
 
   void set_row(std::uint64_t address, const std::vector<float>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) state().vram[address + i] = f32_to_bf16(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) state().vram[address + i] = f32_to_lane(lanes(), values[i]);
   }
   std::vector<float> row(std::uint64_t address, std::size_t n) {
     std::vector<float> values(n);
-    for (std::size_t i = 0; i < n; ++i) values[i] = bf16_to_f32(state().vram[address + i]);
+    for (std::size_t i = 0; i < n; ++i) values[i] = lane_to_f32(lanes(), state().vram[address + i]);
     return values;
   }
 
@@ -92,6 +92,8 @@ class Lab {
   }
 
  private:
+  LaneFormat lanes() { return state().config.lanes; }
+
   Machine machine_;
 };
 
