@@ -123,6 +123,10 @@ package dllm_isa_pkg;
   localparam logic [31:0] SEL_V_MIN_VF_VALUE = 32'h00000036;
   localparam logic [31:0] SEL_V_MIN_VV_MASK = 32'h03C0003F;
   localparam logic [31:0] SEL_V_MIN_VV_VALUE = 32'h00400036;
+  localparam logic [31:0] SEL_V_RED_MAX_IDX_MASK = 32'hC000003F;
+  localparam logic [31:0] SEL_V_RED_MAX_IDX_VALUE = 32'h00000038;
+  localparam logic [31:0] SEL_V_RED_DRAW_MASK = 32'hC000003F;
+  localparam logic [31:0] SEL_V_RED_DRAW_VALUE = 32'h40000038;
   localparam logic [31:0] SEL_S_LI_FP_MASK = 32'hC000003F;
   localparam logic [31:0] SEL_S_LI_FP_VALUE = 32'h0000003B;
   localparam logic [31:0] SEL_S_MV_FP_MASK = 32'hC000003F;
@@ -146,7 +150,16 @@ package dllm_isa_pkg;
     CSR_FORMAT_VECTOR_KV = 5'd14,
     CSR_FORMAT_MATRIX_INPUT = 5'd15,
     CSR_BMM_LAYOUT = 5'd16,
-    CSR_MM_ROWS = 5'd17
+    CSR_MM_ROWS = 5'd17,
+    CSR_DRAW_SEED_LOW = 5'd18,
+    CSR_DRAW_SEED_HIGH = 5'd19,
+    CSR_DRAW_STREAM = 5'd20,
+    CSR_DRAW_STEP = 5'd21,
+    CSR_DRAW_TEMPERATURE_LOW = 5'd22,
+    CSR_DRAW_TEMPERATURE_HIGH = 5'd23,
+    CSR_DRAW_PRECISION = 5'd24,
+    CSR_DRAW_EXCEPT = 5'd25,
+    CSR_DRAW_TOKENS = 5'd26
   } csr_e;
 
 endpackage

@@ -121,9 +121,14 @@ class Generator:
         self.emit(name, **fields)
 
     def control_register(self):
-        name, values = [("segment_length", [1, 2, 8, 16, 64]), ("bmm_rows", [4, 8, 64]), ("bmm_cols", [8, 16, 64]),
-                        ("router_experts", [8, 40, 64]), ("bmm_scale", [0x3E800000, 0x3F800000]),
-                        ("mm_rows", [1, 2, 3, 4])][self.number(0, 6)]  # fmt: skip
+        names = [("segment_length", [1, 2, 8, 16, 64]), ("bmm_rows", [4, 8, 64]), ("bmm_cols", [8, 16, 64]),
+                 ("router_experts", [8, 40, 64]), ("bmm_scale", [0x3E800000, 0x3F800000]), ("mm_rows", [1, 2, 3, 4]),
+                 ("draw_precision", [0, 1, 2]), ("draw_step", [0, 5, 40000]), ("draw_seed_low", [1, 0xDEADBEEF]),
+                 ("draw_seed_high", [7, 0x80000000]), ("draw_stream", [0, 12]), ("draw_except", [3, 0xFFFFFFFF]),
+                 ("draw_tokens", [70000, 0xFFFFFFFF]),
+                 ("draw_temperature_high", [0x3FE00000, 0x3FF33333, 0x40080000]),
+                 ("draw_temperature_low", [0, 0x33333333])]  # fmt: skip
+        name, values = names[self.number(0, len(names))]
         shaped = {"bmm_rows": ["M_BMM_WO", "M_BMV_WO"], "bmm_cols": ["M_BMM_WO", "M_BMV_WO"], "mm_rows": ["M_MM_WO"]}
         for out in shaped.get(name, []):  # a sum's shape must not change
             self.instruction(out)
@@ -191,7 +196,8 @@ def compare(dllm, folder, number, random, counts):
     program = Generator(random, paths).program(60)
     source = folder / "program.asm"
     source.write_text("\n".join(one.text() for one in program) + "\n")
-    command = [dllm, "npu", "run", source, "--device", "plena-64", "--number-format", f"matrix_input={form.name()}"]
+    command = [dllm, "npu", "run", source, "--device", "plena-64", "--set", "array.noise_lanes=8",
+               "--number-format", f"matrix_input={form.name()}"]
     for name, one in paths.items():
         command += ["--number-format", f"{name}={one.name()}"]
     hbm = np.frombuffer(machine.hbm, np.uint8)

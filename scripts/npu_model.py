@@ -9,7 +9,7 @@ only. A Machine runs lists of Instruction.
 import numpy as np
 
 from npu_model_isa import (
-    BLEN, CSRS, HLEN, LOW, MLEN, VLEN, ZERO, add, double_to_bf16, exp_bf16, key, larger, mul, reciprocal_bf16,
+    BLEN, CSRS, HLEN, LOW, MLEN, VLEN, ZERO, add, double_to_bf16, exp_bf16, gumbel, key, larger, mul, reciprocal_bf16,
     result_bf16, smaller, sqrt_bf16, sub, to_bf16, to_f32,
 )  # fmt: skip
 from npu_model_matrix import Fixed, MatrixUnit
@@ -20,7 +20,7 @@ class Machine(MatrixUnit):
 
     def __init__(self, input_format, formats, vram_rows, words, hbm_bytes, tiles):
         self.input_format, self.formats = input_format, formats
-        self.gp, self.fp = [0] * 16, np.zeros(8, np.float32)  # fp: V_RED_SUM leaves FP32
+        self.gp, self.fp = [0] * 16, np.zeros(8)  # fp: V_RED_SUM leaves FP32, V_RED_DRAW FP64
         self.address, self.scale, self.stride, self.mask = [0] * 8, 0, 0, 0
         self.vram = np.zeros(vram_rows * VLEN, np.uint16)
         self.fp_mem, self.int_mem = np.zeros(words, np.uint16), np.zeros(words, np.uint32)
@@ -28,7 +28,9 @@ class Machine(MatrixUnit):
         self.mram = np.zeros(tiles * MLEN * MLEN, np.float64)
         self.fixed = Fixed(np.zeros(tiles * MLEN * MLEN, np.int64), np.full(tiles * MLEN * MLEN, ZERO))
         self.csr = {"bmm_scale": np.float32(1), "bmm_rows": MLEN, "bmm_cols": MLEN, "segment_length": HLEN,
-                    "router_experts": 32, "router_top": 4, "mm_rows": BLEN}  # fmt: skip
+                    "router_experts": 32, "router_top": 4, "mm_rows": BLEN, "draw_seed_low": 0, "draw_seed_high": 0,
+                    "draw_stream": 0, "draw_step": 0, "draw_temperature_low": 0, "draw_temperature_high": 0x3FF00000,
+                    "draw_precision": 0, "draw_except": 0xFFFFFFFF, "draw_tokens": 0xFFFFFFFF}  # fmt: skip
         self.acc = {}
 
     # Registers and rows.
@@ -106,7 +108,7 @@ class Machine(MatrixUnit):
 
     def do_v_red_sum(self, f):
         if f["rd"]:
-            total = self.fp[f["rd"]] + self.tree(self.summands(f), VLEN)[0]
+            total = np.float32(self.fp[f["rd"]]) + self.tree(self.summands(f), VLEN)[0]
             self.fp[f["rd"]] = to_f32(result_bf16(total)) if np.isnan(total) else total
 
     def do_v_red_sum_seg(self, f):
@@ -141,6 +143,28 @@ class Machine(MatrixUnit):
         if key(row[lane]) > key(self.get_fp(f["rs3"])):
             self.set_gp(f["rd"], self.gp[f["rs2"]] + int(lane))
             self.set_fp(f["rs3"], row[lane])
+
+    def do_v_red_draw(self, f):
+        csr = {name.removeprefix("draw_"): value for name, value in self.csr.items() if name.startswith("draw_")}
+        row = self.row(self.gp[f["rs1"]])
+        tokens = (self.gp[f["rs2"]] + np.arange(VLEN)) & 0xFFFFFFFF
+        seed = csr["seed_low"], csr["seed_high"]
+        noise = gumbel(tokens, self.gp[f["tag"]], csr["step"], csr["stream"], seed)
+        temperature = np.array([csr["temperature_low"] | csr["temperature_high"] << 32], np.uint64).view(np.float64)
+        if csr["precision"] == 0:
+            keys = to_f32(row).astype(np.float64) / temperature + noise
+        elif csr["precision"] == 1:
+            keys = to_f32(row) * (1 / temperature).astype(np.float32) + noise.astype(np.float32)
+        else:
+            keys = to_f32(add(mul(row, double_to_bf16(1 / temperature)), double_to_bf16(noise)))
+        never = (tokens == csr["except"]) | (tokens >= csr["tokens"])
+        keys = np.where(np.isnan(keys) | never, -np.inf, keys.astype(np.float64))
+        lane = int(np.argmax(keys))
+        if keys[lane] > self.fp[f["rs3"]]:
+            self.set_gp(f["rd"], self.gp[f["rs2"]] + lane)
+            self.set_fp(f["funct"], row[lane])
+            if f["rs3"]:
+                self.fp[f["rs3"]] = keys[lane]
 
     def do_v_ps_v(self, f):
         self.one_row(f, lambda a: result_bf16(np.cumsum(self.summands(f), dtype=np.float32)))

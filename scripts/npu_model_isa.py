@@ -75,6 +75,7 @@ TABLE = {
     "V_MIN_VV": (0x36, 1 << 22, "rd:g:ROW rs1:g:ROW rs2:g:ROW rs3:m"),
     "V_TOPK": (0x37, 0, "rd:g:WORD rs1:g:ROW rs2:g:WORD rs3:i:POLICY"),
     "V_RED_MAX_IDX": (0x38, 0, "rd:G rs1:g:ROW rs2:g rs3:F"),
+    "V_RED_DRAW": (0x38, 1 << 30, "rd:G rs1:g:ROW rs2:g rs3:F funct:F tag:g"),
     "V_TOPK_MASK": (0x39, 0, "rd:g:ROW rs1:g:ROW rs2:g:ROW rs3:g:K funct:g:LEN"),
     "V_SELECT_INT": (0x3A, 0, "rd:g:WORD rs1:g:WORD rs2:g:WORD rs3:g:ROW funct:g:LEN"),
     "S_LI_FP": (0x3B, 0, "rd:F imm16:b"),
@@ -90,7 +91,9 @@ WIDTH = {"rd": 4, "rs1": 4, "rs2": 4, "rs3": 4, "funct": 4, "imm22": 22, "imm18"
          "imm13": 13, "tag": 4}  # fmt: skip
 CSRS = ["bmm_scale", "prefetch_m_rows", "prefetch_v_rows", "store_v_rows", "bmm_rows", "bmm_cols", "bmm_group",
         "bmm_head_stride", "segment_length", "router_experts", "router_top", "format_weight", "format_matrix_kv",
-        "format_activation", "format_vector_kv", "format_matrix_input", "bmm_layout", "mm_rows"]  # fmt: skip
+        "format_activation", "format_vector_kv", "format_matrix_input", "bmm_layout", "mm_rows",
+        "draw_seed_low", "draw_seed_high", "draw_stream", "draw_step", "draw_temperature_low", "draw_temperature_high",
+        "draw_precision", "draw_except", "draw_tokens"]  # fmt: skip
 
 
 def operands(name):
@@ -200,6 +203,25 @@ def larger(a, b):
 
 def smaller(a, b):
     return np.where(key(b) < key(a), b, a).astype(np.uint16)
+
+
+def philox(counter, key):
+    """Philox4x32-10 of arrays of counters (four columns) under one key (two words)."""
+    c = [np.asarray(word, np.uint64) for word in counter]
+    low = np.uint64(0xFFFFFFFF)
+    for turn in range(10):
+        k = [np.uint64((word + turn * step) & 0xFFFFFFFF) for word, step in zip(key, (0x9E3779B9, 0xBB67AE85))]
+        left, right = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(right >> np.uint64(32)) ^ c[1] ^ k[0], right & low, (left >> np.uint64(32)) ^ c[3] ^ k[1], left & low]
+    return c
+
+
+def gumbel(tokens, position, step, stream, seed):
+    """Noise of tokens in FP64; `seed` has two words, low first."""
+    same = np.zeros(len(tokens), np.uint64)
+    words = philox((tokens, same + np.uint64(position), same + np.uint64(step), same + np.uint64(stream)), seed)
+    mantissa = (words[0] << np.uint64(20)) | (words[1] >> np.uint64(12))
+    return -np.log(-np.log((mantissa.astype(np.float64) + 0.5) * 2.0**-52))
 
 
 # Exponents of blocks without one.

@@ -34,6 +34,7 @@ class NpuSampling final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     resolve_form();
+    shape_.precision = *npu::draw_precision_from_name(draw_precision_);
     if (!sweep_.empty()) {
       if (flags.given("--output"))
         return Error{ErrorCode::kUsage, "is not read with --sweep", "--output", "the sweep is a table; --csv saves it"};
@@ -89,7 +90,28 @@ class NpuSampling final : public Verb {
                .default_text = "serial: published, chunked with --chunk; overlapped: one-pass",
                .choices = {"published", "chunked", "one-pass"},
                .apply = into(form_, {"published", "chunked", "one-pass"})});
+    declare_draws(flags);
     issue_.add(flags);
+  }
+
+  void declare_draws(Flags& flags) {
+    flags.group("Draws");
+    flags.add({.names = {"--temperature"},
+               .value = "T",
+               .help = "draw tokens from softmax(logits / T); needs noise generators: --set array.noise_lanes=N",
+               .default_text = "0: the arg-max",
+               .apply = into(shape_.temperature, 0, 100)});
+    flags.add({.names = {"--draw-precision"},
+               .value = "P",
+               .help = "numbers in which draws are compared: f64, f32, bf16",
+               .default_text = "f64",
+               .choices = {"f64", "f32", "bf16"},
+               .apply = into(draw_precision_, {"f64", "f32", "bf16"}),
+               .needs = {"--temperature"}});
+    flags.add({.names = {"--tempered"},
+               .help = "confidence of a draw at its temperature instead of at 1",
+               .apply = into(shape_.tempered),
+               .needs = {"--temperature"}});
   }
 
   void declare_sweep(Flags& flags) {
@@ -281,6 +303,8 @@ class NpuSampling final : public Verb {
     load.block = shape_.block;
     load.vocab = shape_.vocab;
     load.steps = shape_.steps;
+    if (shape_.draws())
+      load.draws = shape_.precision == npu::DrawPrecision::kF64 ? npu::SamplingLoad::kF64 : npu::SamplingLoad::kOther;
     load.chunk = kernel.shape.form == npu::SamplingForm::kPublished ? 0 : kernel.shape.chunk;
     return load;
   }
@@ -296,6 +320,13 @@ class NpuSampling final : public Verb {
                     {"steps", shape_.steps},       {"form", npu::name_of(kernel.shape.form)},
                     {"chunk", kernel.shape.chunk}, {"preload_vectors", kernel.shape.preload},
                     {"buffers", at.buffers},       {"published_memory", as_published_}};
+    if (shape_.draws()) {
+      const char* distribution = shape_.tempered ? "sampled" : "raw";
+      j["problem"]["draws"] = {{"temperature", shape_.temperature},
+                               {"precision", npu::name_of(shape_.precision)},
+                               {"confidence", distribution},
+                               {"noise_lanes", device.array.noise_lanes}};
+    }
     j["total_cycles"] = report.total;
     j["time_ms"] = report.seconds(device) * 1e3;
     if (issue_.options.issue == npu::IssueMode::kSerial) {
@@ -308,6 +339,7 @@ class NpuSampling final : public Verb {
     j["prefetches"] = report.ops[static_cast<std::size_t>(npu::Op::H_PREFETCH_V)].count;
     j["bound"] = {{"memory_cycles", bounds.memory},
                   {"chained_vector_cycles", bounds.chained},
+                  {"noise_cycles", bounds.noise},
                   {"cycles", bounds.bound()},
                   {"time_ms", bounds.bound() / device.clock.ghz * 1e-6},
                   {"total_over_bound", static_cast<double>(report.total) / bounds.bound()}};
@@ -336,8 +368,10 @@ class NpuSampling final : public Verb {
                           c.memory, c.control, c.hidden);
     }
     text += fmt::format(
-        "\nbound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}; simulated is {:.2f} times it\n",
-        bounds.bound(), bounds.bound() / device.clock.ghz * 1e-6, bounds.memory, bounds.chained,
+        "\nbound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}, noise {:.0f}; simulated is "
+        "{:.2f} times "
+        "it\n",
+        bounds.bound(), bounds.bound() / device.clock.ghz * 1e-6, bounds.memory, bounds.chained, bounds.noise,
         static_cast<double>(report.total) / bounds.bound());
     text += fmt::format("vector SRAM: {} bytes allocated, {} by the papers' formula\n",
                         2 * at.vram_rows * static_cast<std::uint64_t>(device.array.vlen),
@@ -349,7 +383,7 @@ class NpuSampling final : public Verb {
   DeviceFlags device_;
   TimingFlags issue_;
   npu::SamplingShape shape_;
-  std::string form_, published_ = "auto", sweep_, lanes_, csv_, svg_, emit_, trace_, output_;
+  std::string form_, draw_precision_ = "f64", published_ = "auto", sweep_, lanes_, csv_, svg_, emit_, trace_, output_;
   bool check_ = false, as_published_ = false;
   std::uint64_t seed_ = 0;
 };

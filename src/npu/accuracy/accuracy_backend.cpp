@@ -48,9 +48,17 @@ class AccuracyBackend::Impl {
     std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)
-        reduce_confidence(profile_.sampling, std::span<const float>(logits[s]).subspan(i * vocab, vocab),
-                          static_cast<std::size_t>(layout_.machine.vlen), scores[s].rows[i]);
+        reduce(std::span<const float>(logits[s]).subspan(i * vocab, vocab), batch[s].request, scores[s].rows[i]);
     return scores;
+  }
+
+  /// In the profile's sampling precision.
+  void reduce(std::span<const float> logits, const ScoreRequest& request, RowScore& score) const {
+    const auto vlen = static_cast<std::size_t>(layout_.machine.vlen);
+    if (draws_on_device(profile_.sampling, request))
+      reduce_draw(profile_.sampling, logits, vlen, request, score);
+    else
+      reduce_confidence(profile_.sampling, logits, vlen, score);
   }
 
   ModelDesc desc_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "npu/device/device.h"
@@ -14,6 +15,7 @@ struct SamplingLoad {
   std::int64_t steps = 1;
   std::int64_t chunk = 0;    ///< Vchunk: logits in the vector SRAM at once; 0: the whole row
   std::int64_t preload = 1;  ///< R of Eq. 4: batch items whose logits are loaded together
+  enum Draws : std::uint8_t { kNone, kF64, kOther } draws = kNone;  ///< by V_RED_DRAW, in this precision
 };
 
 /// The published kernel, one instruction at a time (docs/lab/npu-sampling.md); exact for vector and scalar cycles.
@@ -31,7 +33,8 @@ struct SamplingBounds {
   double memory = 0;
   double pipelined = 0;  ///< four instructions per vector
   double chained = 0;    ///< max, then subtract-exp-sum
-  double bound() const { return memory > chained ? memory : chained; }
+  double noise = 0;      ///< of draws, at the generators' rate
+  double bound() const { return std::max({memory, chained, noise}); }
 };
 SamplingBounds sampling_bounds(const Device& device, const SamplingLoad& load);
 

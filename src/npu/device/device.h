@@ -25,6 +25,7 @@ struct Device {
     std::int64_t hlen = 0;          ///< lanes of one attention head (MLEN / HLEN heads are batched)
     double macs_per_pe = 1;         ///< multiply-accumulates of a PE per cycle; above 1: that many multipliers each
     std::int64_t vector_units = 1;  ///< vector contexts that run concurrently
+    double noise_lanes = 0;         ///< draws per cycle and vector context (V_RED_DRAW); 0: the host draws
     /// Derived, cycles of an M_MM: BLEN x MLEN x BLEN multiply-accumulates on BLEN x MLEN x macs_per_pe multipliers.
     double tile_cycles = 0;
   } array;
@@ -76,7 +77,7 @@ struct Device {
   struct Latency {  ///< cycles for one vector of VLEN lanes, and for scalar operations
     std::int64_t vector_add = 2, vector_mul = 1, vector_exp = 1, vector_reci = 2, vector_max = 4, vector_sum = 8;
     std::int64_t scalar_fp = 1, scalar_special = 1, scalar_int = 1;
-    std::int64_t prefix_scan = 9, shift = 1;
+    std::int64_t prefix_scan = 9, shift = 1, vector_draw = 36;
   } latency;
 
   struct Numerics {
@@ -147,6 +148,9 @@ struct Device {
   double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second
   double memory_gbps() const;      ///< peak of the memory, or of the DMA engines if lower
   std::int64_t period_fs() const;  ///< of the clock
+  /// Cycles for the noise of VLEN lanes: a generator finishes a draw per cycle. FP64 logarithms and quotients take it
+  /// four times as long, because multipliers of FP32's width compute them in parts (assumed, 2 to 8).
+  std::int64_t draw_cycles(bool f64) const;
   std::int64_t vector_sram_bytes() const { return sram.vector_rows * array.vlen * 2; }
 };
 

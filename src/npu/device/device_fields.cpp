@@ -50,6 +50,7 @@ std::vector<DeviceField> chip_fields() {
       INTEGER(array, hlen, 1, "lanes", "lanes of one attention head"),
       NUMBER(array, macs_per_pe, 0.01, 64, "", "multiply-accumulates of a PE per cycle"),
       INTEGER(array, vector_units, 1, "", "vector contexts that run at once"),
+      NUMBER(array, noise_lanes, 0, 65536, "", "Gumbel draws per cycle and vector context; 0: no generators"),
       NUMBER(clock, ghz, 0.01, 20, "GHz", "clock of all units"),
       NUMBER(clock, nominal_ghz, 0.01, 20, "GHz", "clock for which areas and energies hold"),
       NUMBER(clock, nominal_v, 0.1, 2, "V", "supply at that clock"),
@@ -92,6 +93,7 @@ std::vector<DeviceField> chip_fields() {
       INTEGER(latency, scalar_int, 1, "cycles", "scalar integer operations"),
       INTEGER(latency, prefix_scan, 1, "cycles", "prefix sum"),
       INTEGER(latency, shift, 1, "cycles", "lane shift"),
+      INTEGER(latency, vector_draw, 1, "cycles", "first draw of a row, from its counter to the arg-max"),
   };
 }
 

@@ -20,6 +20,8 @@ constexpr double kFlopUm2 = 0.292, kMuxUm2 = 0.14;
 constexpr double kSqrtUm2 = 160;  // assumed: V_SQRT_V of a lane, twice rtl/bf16_reciprocal: its table has two binades
 constexpr double kDispatchUm2 = 4000;  // assumed: decoder and scoreboard lookups of one instruction per cycle
 constexpr double kDecodePj = 1.0;      // assumed: decoding and issuing an instruction
+// Assumed, 8,000 to 20,000: a Gumbel draw per cycle, twenty 32-bit multipliers of 600 um2 and two logarithms.
+constexpr double kDrawUm2 = 14000;
 constexpr int kQueues = 6, kQueueBits = 64, kPipes = 11, kLaneBits = 16, kSumBits = 32;
 constexpr double kPortPitch = 0.3;  // assumed: growth of a cell's side per further port
 
@@ -146,7 +148,7 @@ AreaModel area(const Device& device) {
   model.matrix = device.macs_per_cycle() * kPeUm2 * 1e-6 * effort;
   const auto lanes = static_cast<double>(a.vlen * a.vector_units);
   model.vector = (vector_area_fit().at(static_cast<double>(a.vlen)) * static_cast<double>(a.vector_units) +
-                  lanes * kSqrtUm2 * 1e-6) *
+                  lanes * kSqrtUm2 * 1e-6 + a.noise_lanes * static_cast<double>(a.vector_units) * kDrawUm2 * 1e-6) *
                  effort;
   model.scalar = kScalarUm2 * 1e-6 * effort;
   const auto results = static_cast<double>(a.blen * a.blen * (issue.accumulators - 1));

@@ -30,6 +30,18 @@ constexpr CsrInfo kTable[kCsrCount] = {
     {Csr::kMmRows, "mm_rows", "rows", "BLEN",
      "vector rows of M_MM and M_TMM, which M_MM_WO writes; at most BLEN: a block that is not full takes fewer accesses "
      "of VRAM"},
+    {Csr::kDrawSeedLow, "draw_seed_low", "32 bits", "0", "seed of the draws, V_RED_DRAW"},
+    {Csr::kDrawSeedHigh, "draw_seed_high", "32 bits", "0", "its upper half"},
+    {Csr::kDrawStream, "draw_stream", "32 bits", "0",
+     "the fourth word of the counter: 4 x request + purpose, 0 for tokens"},
+    {Csr::kDrawStep, "draw_step", "passes", "0", "forward pass of the sequence, the third word of the counter"},
+    {Csr::kDrawTemperatureLow, "draw_temperature_low", "FP64 bits", "0",
+     "temperature T of the draws; with its upper half 1.0"},
+    {Csr::kDrawTemperatureHigh, "draw_temperature_high", "FP64 bits", "0x3ff00000",
+     "its upper half; T must be finite and above 0"},
+    {Csr::kDrawPrecision, "draw_precision", "0, 1 or 2", "0", "keys of V_RED_DRAW in FP64, FP32 or BF16"},
+    {Csr::kDrawExcept, "draw_except", "token", "0xffffffff", "never drawn: the mask token"},
+    {Csr::kDrawTokens, "draw_tokens", "tokens", "0xffffffff", "tokens from this one on are padding and never drawn"},
 };
 
 }  // namespace

@@ -27,8 +27,17 @@ enum class Csr : std::uint8_t {
   kFormatMatrixInput,
   kBmmLayout,
   kMmRows,
+  kDrawSeedLow,
+  kDrawSeedHigh,
+  kDrawStream,
+  kDrawStep,
+  kDrawTemperatureLow,
+  kDrawTemperatureHigh,
+  kDrawPrecision,
+  kDrawExcept,
+  kDrawTokens,
 };
-inline constexpr int kCsrCount = static_cast<int>(Csr::kMmRows) + 1;
+inline constexpr int kCsrCount = static_cast<int>(Csr::kDrawTokens) + 1;
 
 struct CsrInfo {
   Csr csr;

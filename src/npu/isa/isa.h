@@ -83,6 +83,7 @@ enum class Op : std::uint8_t {
   V_MIN_VV,
   V_TOPK,
   V_RED_MAX_IDX,
+  V_RED_DRAW,
   V_TOPK_MASK,
   V_SELECT_INT,
   S_LI_FP,
@@ -112,6 +113,7 @@ enum class Latency : std::uint8_t {
   kVectorReci,
   kVectorSum,
   kVectorMax,
+  kVectorDraw,  ///< VLEN / noise_lanes cycles on its pipe, four times that in FP64
   kVectorScan,
   kVectorShift,
   kHadamard,
@@ -229,6 +231,7 @@ enum Control : std::uint16_t {
   kUsesRouter = 1 << 8,    ///< router_experts, router_top
   kBranches = 1 << 9,      ///< C_LOOP_*, C_BNZ, C_BREAK
   kWaits = 1 << 10,        ///< waits for transfers
+  kUsesDraw = 1 << 11,     ///< the draw_* CSRs
 };
 
 inline constexpr int kMaxOperands = 6;

@@ -145,6 +145,10 @@ TEST(Encoding, KnownWords) {
   EXPECT_EQ(word_of(make(Op::S_MV_FP, {{kRd, 1}, {kRs1, 2}})), 0x3bu | 1u << 6 | 2u << 10 | 1u << 30);
   EXPECT_EQ(word_of(make(Op::V_RED_SUM_SEG, {{kRd, 1}, {kRs1, 2}})), 0x15u | 1u << 6 | 2u << 10 | 1u << 22);
   EXPECT_EQ(word_of(make(Op::C_BNZ, {{kRd, 1}, {kImm18, 0x3ffff}})), 0x3du | 1u << 6 | 0x3ffffu << 14);
+  EXPECT_EQ(word_of(make(Op::V_RED_MAX_IDX, {{kRd, 5}, {kRs1, 3}, {kRs2, 8}, {kRs3, 1}})),
+            0x38u | 5u << 6 | 3u << 10 | 8u << 14 | 1u << 18);
+  EXPECT_EQ(word_of(make(Op::V_RED_DRAW, {{kRd, 5}, {kRs1, 3}, {kRs2, 8}, {kRs3, 1}, {kFunct, 7}, {kTag, 6}})),
+            0x38u | 5u << 6 | 3u << 10 | 8u << 14 | 1u << 18 | 7u << 22 | 6u << 26 | 1u << 30);
   EXPECT_EQ(word_of(make(Op::C_BREAK, {})), 0x34u);
 }
 

@@ -62,11 +62,11 @@ std::string_view name_of(Unit unit) {
 }
 
 std::string_view name_of(Latency latency) {
-  constexpr std::string_view names[] = {"matrix_tile", "matrix_heads", "matrix_vector", "write_out",   "matrix_flush",
-                                        "vector_add",  "vector_mul",   "vector_exp",    "vector_reci", "vector_sum",
-                                        "vector_max",  "vector_scan",  "vector_shift",  "hadamard",    "router_topk",
-                                        "topk_mask",   "select_int",   "map_fp",        "scalar_fp",   "scalar_exp",
-                                        "scalar_reci", "scalar_sqrt",  "scalar_int",    "hbm",         "control"};
+  constexpr std::string_view names[] = {
+      "matrix_tile", "matrix_heads", "matrix_vector", "write_out",  "matrix_flush", "vector_add",  "vector_mul",
+      "vector_exp",  "vector_reci",  "vector_sum",    "vector_max", "vector_draw",  "vector_scan", "vector_shift",
+      "hadamard",    "router_topk",  "topk_mask",     "select_int", "map_fp",       "scalar_fp",   "scalar_exp",
+      "scalar_reci", "scalar_sqrt",  "scalar_int",    "hbm",        "control"};
   return names[static_cast<std::size_t>(latency)];
 }
 

@@ -134,12 +134,34 @@ constexpr Row kVectorRows[] = {
              "lower "
              "lane wins ties."),
     sampling(Op::V_RED_MAX_IDX, "V_RED_MAX_IDX", 0x38, Latency::kVectorMax)
+        .variant(30, 2, 0)
         .with({gp_inout("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2),
                fp_inout("rs3", Field::kRs3)})
         .touches({load(Space::kVram, Base::kRs1, Extent::kRow)})
         .doc("if max of VRAM[gp[rs1]] > f[rs3]: f[rs3] <- the maximum, gp[rd] <- gp[rs2] + its lane",
              "Strictly greater, lowest lane first: the first index wins within and across rows. Start f[rs3] at -inf "
              "(S_LI_FP); 0, as in the published kernel, loses rows whose logits are all negative."),
+    sampling(Op::V_RED_DRAW, "V_RED_DRAW", 0x38, Latency::kVectorDraw)
+        .variant(30, 2, 1)
+        .with({gp_inout("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2),
+               fp_inout("rs3", Field::kRs3), fp_inout("rs4", Field::kFunct), gp_in("rs5", Field::kTag)})
+        .touches({load(Space::kVram, Base::kRs1, Extent::kRow)})
+        .reads(kUsesDraw)
+        .doc(
+            "if the largest key of VRAM[gp[rs1]] > f[rs3]: f[rs3] <- the key, f[rs4] <- its logit, gp[rd] <- gp[rs2] + "
+            "its lane",
+            "A draw from the softmax of the logits divided by T (Gumbel-max). The lane of token t = gp[rs2] + lane has "
+            "the logit z and the key z / T + g, g = -ln(-ln u), u = (2^20 w0 + floor(w1 / 2^12) + 1/2) / 2^52, where "
+            "w0 w1 w2 w3 = Philox4x32-10 of the counter (t, gp[rs5], draw_step, draw_stream) and the key "
+            "(draw_seed_low, "
+            "draw_seed_high). draw_precision 0: z / T + g in FP64, each operation rounded; 1: FP32 z * (1/T) + g, each "
+            "factor, product, g and sum rounded; 2: the same in BF16. f[rs3] keeps the key in that precision for the "
+            "next "
+            "V_RED_DRAW; other readers see it rounded to FP32, then BF16. Strictly greater, lowest lane first. Token "
+            "draw_except, tokens from draw_tokens on, NaN logits and logits of -inf are never drawn. Start f[rs3] at "
+            "-inf. Traps on devices "
+            "without "
+            "noise generators (array.noise_lanes = 0)."),
     sampling(Op::V_TOPK_MASK, "V_TOPK_MASK", 0x39, Latency::kTopKMask)
         .with({gp_in("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2), gp_in("rs3", Field::kRs3),
                gp_in("rs4", Field::kFunct)})

@@ -24,6 +24,7 @@ struct MachineConfig {
   int loop_depth = 16;  ///< hardware loop stack; PLENA's RTL has 4
 
   LaneFormat lanes = LaneFormat::kBf16;
+  bool noise = true;  ///< has generators for V_RED_DRAW
 
   int prefetch_m_rows = 0;  ///< 0: mlen
   int prefetch_v_rows = 4;

@@ -28,6 +28,7 @@ Expected<MachineConfig> machine_config(const Device& device) {
              mlen = static_cast<std::uint64_t>(device.array.mlen);
   config.vram_elements = static_cast<std::uint64_t>(device.sram.vector_rows) * lanes;
   config.mram_elements = static_cast<std::uint64_t>(device.sram.matrix_tiles) * mlen * mlen;
+  config.noise = device.array.noise_lanes > 0;
   config.fp_words = static_cast<std::uint64_t>(device.sram.fp_words);
   config.int_words = static_cast<std::uint64_t>(device.sram.int_words);
   config.hbm_bytes = static_cast<std::uint64_t>(device.memory_config.bytes());

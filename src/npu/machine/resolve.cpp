@@ -329,6 +329,11 @@ bool resolve(const MachineState& state, const Instruction& instruction, const In
              ResolvedAccesses& accesses, Trap& trap) {
   accesses.count = 0;
   accesses.elements = 0;
+  if (instruction.op == Op::V_RED_DRAW && !state.config.noise) {
+    trap = {"V_RED_DRAW: this device has no noise generators",
+            "--set array.noise_lanes=N with the draws per cycle, for example 256"};
+    return false;
+  }
   if (row.memory_count == 0) return true;
   Resolver resolver(state, instruction, accesses, trap);
   for (const MemoryUse& use : row.memory_list())

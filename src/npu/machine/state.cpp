@@ -36,7 +36,7 @@ MachineState::MachineState(const MachineConfig& machine)
 
 void MachineState::reset_registers() {
   gp.fill(0);
-  fp_accumulator.fill(0.0f);
+  fp_accumulator.fill(0.0);
   address.fill(0);
   scale_reg = stride_reg = v_mask = 0;
   loops.clear();
@@ -66,6 +66,12 @@ void MachineState::reset_registers() {
   set(Csr::kFormatActivation, mx_format_number(config.activation));
   set(Csr::kFormatVectorKv, mx_format_number(config.vector_kv));
   set(Csr::kFormatMatrixInput, mx_format_number(config.matrix_input));
+  for (const Csr which : {Csr::kDrawSeedLow, Csr::kDrawSeedHigh, Csr::kDrawStream, Csr::kDrawStep,
+                          Csr::kDrawTemperatureLow, Csr::kDrawPrecision})
+    set(which, 0);
+  set(Csr::kDrawTemperatureHigh, std::bit_cast<std::uint64_t>(1.0) >> 32);
+  set(Csr::kDrawExcept, 0xffffffffu);
+  set(Csr::kDrawTokens, 0xffffffffu);
 }
 
 std::string MachineState::set_control(Csr which, std::uint32_t value) {
@@ -76,9 +82,9 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
       return {};
     return fmt::format("{} = {} is not in {}..{} in steps of {}", name, value, low, high, step);
   };
-  std::string fault;
+  std::string fault = which == Csr::kDrawPrecision ? limited(0, 2, 1) : "";
   switch (which) {
-    case Csr::kBmmScale:
+    default:  // the scale and what draws read may have any bits
       break;
     case Csr::kPrefetchMRows:
     case Csr::kPrefetchVRows:

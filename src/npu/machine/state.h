@@ -42,8 +42,8 @@ struct MachineState {
 
   MachineConfig config;
   std::array<std::uint32_t, kGpRegisters> gp = {};
-  /// Values of lanes, except that V_RED_SUM stores FP32: read with fp().
-  std::array<float, kFpRegisters> fp_accumulator = {};
+  /// Values of lanes, except that V_RED_SUM stores FP32 and V_RED_DRAW its key, up to FP64: read with fp().
+  std::array<double, kFpRegisters> fp_accumulator = {};
   std::array<std::uint64_t, kAddressRegisters> address = {};
   std::uint32_t scale_reg = 0;
   std::uint32_t stride_reg = 0;
@@ -58,9 +58,9 @@ struct MachineState {
   LazyArray<std::byte> hbm;
   Accumulator acc_mm, acc_bmm, acc_mv, acc_bmv;
 
-  Bf16 fp(std::uint32_t index) const { return f32_to_lane(config.lanes, fp_accumulator[index]); }
+  Bf16 fp(std::uint32_t index) const { return f32_to_lane(config.lanes, static_cast<float>(fp_accumulator[index])); }
   void set_fp(std::uint32_t index, Bf16 value) {
-    if (index != 0) fp_accumulator[index] = lane_to_f32(config.lanes, value);
+    if (index != 0) fp_accumulator[index] = static_cast<double>(lane_to_f32(config.lanes, value));
   }
   void set_gp(std::uint32_t index, std::uint32_t value) {
     if (index != 0) gp[index] = value;

@@ -33,7 +33,7 @@ std::map<std::string, std::vector<std::int64_t>> snapshot(const MachineState& st
   };
   for (std::size_t i = 0; i < kGpRegisters; ++i) all["gp" + std::to_string(i)] = {state.gp[i]};
   for (std::size_t i = 0; i < kFpRegisters; ++i)
-    all["f" + std::to_string(i)] = {std::bit_cast<std::int32_t>(state.fp_accumulator[i])};
+    all["f" + std::to_string(i)] = {std::bit_cast<std::int64_t>(state.fp_accumulator[i])};
   for (std::size_t i = 0; i < kAddressRegisters; ++i)
     all["a" + std::to_string(i)] = {static_cast<std::int64_t>(state.address[i])};
   all["SCALE_REG"] = {state.scale_reg};
@@ -87,7 +87,7 @@ class TableWalk : public testing::Test {
         "H_PREFETCH_M gp0, gp0, a0, 0, 0\nM_MM 0, gp0, gp0\nM_BMM 0, gp0, gp0\nM_MV 0, gp0, gp0\n"
         "M_BMV gp0, gp0, gp0\n");
     state.address[7] = 2048;
-    for (std::uint32_t i = 1; i < kFpRegisters; ++i) state.fp_accumulator[i] = -7.0f - static_cast<float>(i);
+    for (std::uint32_t i = 1; i < kFpRegisters; ++i) state.fp_accumulator[i] = -7.0 - i;  // below any key of a draw
   }
 
   /// A value for a register that the entry reads: an address in its memory, a length, or any number.

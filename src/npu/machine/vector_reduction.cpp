@@ -78,10 +78,10 @@ bool reduce_sum(MachineState& state, const Instruction& instruction, const Resol
   if (rd == 0) return true;
   std::vector<float> sums = active_values(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base);
   add_tree(sums, sums.size());
-  const float total = state.fp_accumulator[rd] + sums[0];
+  const float total = static_cast<float>(state.fp_accumulator[rd]) + sums[0];
   const LaneFormat lanes = state.config.lanes;
-  state.fp_accumulator[rd] =
-      state.config.bf16_sums || total != total ? lane_to_f32(lanes, result_to_lane(lanes, total)) : total;
+  state.fp_accumulator[rd] = static_cast<double>(
+      state.config.bf16_sums || total != total ? lane_to_f32(lanes, result_to_lane(lanes, total)) : total);
   return true;
 }
 
@@ -91,6 +91,7 @@ constexpr Semantics kReductionsSemantics[] = {
     {Op::V_RED_SUM_SEG, reduce_sections<Op::V_RED_SUM_SEG>},
     {Op::V_RED_MAX_SEG, reduce_sections<Op::V_RED_MAX_SEG>},
     {Op::V_RED_MAX_IDX, maximum_with_index},
+    {Op::V_RED_DRAW, draw},
 };
 
 }  // namespace

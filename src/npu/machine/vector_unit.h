@@ -19,4 +19,7 @@ class LaneMask {
   std::size_t section_;
 };
 
+/// V_RED_DRAW.
+bool draw(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap& trap);
+
 }  // namespace dllm::npu

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/integers.h"
@@ -16,14 +17,29 @@ namespace {
 
 constexpr SamplingForm kForms[] = {SamplingForm::kPublished, SamplingForm::kChunked, SamplingForm::kOnePass};
 constexpr std::uint32_t kScratchWords = 32;  ///< of INT_MEM, for the program
-constexpr std::uint64_t kAlign = 4096;       ///< of tensors in HBM
-constexpr std::int64_t kMaxBuffers = 8;      ///< chunks on chip of the one-pass form; more do not help
+constexpr std::int64_t kDrawWords = 4;
+constexpr std::uint64_t kAlign = 4096;   ///< of tensors in HBM
+constexpr std::int64_t kMaxBuffers = 8;  ///< chunks on chip of the one-pass form; more do not help
 
 Error bad(std::string what, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), "sampling", std::move(hint)};
 }
 
 std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+constexpr std::string_view kPrecisions[] = {"f64", "f32", "bf16"};
+
+Expected<void> check_draws(const Device& device, const SamplingShape& s) {
+  if (!(s.temperature >= 0 && std::isfinite(s.temperature)))
+    return bad(fmt::format("temperature {} is not a finite number of at least 0", s.temperature));
+  if (!s.draws()) return {};
+  if (s.form != SamplingForm::kOnePass)
+    return bad(fmt::format("the {} form does not draw", name_of(s.form)), "--form one-pass");
+  if (device.array.noise_lanes <= 0)
+    return bad(fmt::format("{} has no noise generators", device.name),
+               "--set array.noise_lanes=N with the draws per cycle, for example 256");
+  return {};
+}
 
 Expected<void> check(const SamplingShape& s, std::int64_t vlen) {
   for (const auto& [name, value] :
@@ -36,6 +52,27 @@ Expected<void> check(const SamplingShape& s, std::int64_t vlen) {
   if (u64(s.batch * s.block) * u64(ceil_div(s.vocab, vlen) * vlen) >= std::uint64_t{1} << 32)
     return bad("the logits have 2^32 elements or more",
                "offsets have 32 bits: fewer positions or a smaller vocabulary");
+  return {};
+}
+
+/// INT_MEM and FP_MEM.
+Expected<void> place_words(SamplingKernel& k) {
+  const SamplingShape& s = k.shape;
+  SamplingLayout& at = k.layout;
+  const std::int64_t draws = s.draws() ? 2 * s.batch * s.block + kDrawWords : 0;
+  const std::uint64_t ints = u64(s.batch * s.block * 2 + s.steps * s.batch + draws) + kScratchWords;
+  if (ints > k.machine.int_words)
+    return bad(fmt::format("{} words of integer SRAM are needed, the device has {}", ints, k.machine.int_words),
+               "--set sram.int_words=...");
+  at.tokens = 0;
+  at.predicted = static_cast<std::uint32_t>(s.batch * s.block);
+  at.counts = 2 * at.predicted;
+  at.positions = at.counts + static_cast<std::uint32_t>(s.steps * s.batch);
+  at.streams = at.positions + at.predicted;
+  at.draw = at.streams + at.predicted;
+  at.int_words = static_cast<std::uint32_t>(ints);
+  at.fp_words = static_cast<std::uint32_t>(s.block);
+  if (at.fp_words > k.machine.fp_words) return bad("a block's confidences exceed the FP SRAM");
   return {};
 }
 
@@ -84,17 +121,7 @@ Expected<void> place(SamplingKernel& k) {
   if (at.vram_rows > u64(rows))
     return bad(fmt::format("{} rows of vector SRAM are needed, the device has {}", at.vram_rows, rows),
                published ? "use --form chunked with a --chunk" : "a smaller --chunk");
-  const std::uint64_t ints = u64(s.batch * s.block * 2 + s.steps * s.batch) + kScratchWords;
-  if (ints > k.machine.int_words)
-    return bad(fmt::format("{} words of integer SRAM are needed, the device has {}", ints, k.machine.int_words),
-               "--set sram.int_words=...");
-  at.tokens = 0;
-  at.predicted = static_cast<std::uint32_t>(s.batch * s.block);
-  at.counts = 2 * at.predicted;
-  at.int_words = static_cast<std::uint32_t>(ints);
-  at.fp_words = static_cast<std::uint32_t>(s.block);
-  if (at.fp_words > k.machine.fp_words) return bad("a block's confidences exceed the FP SRAM");
-
+  DLLM_CHECK_OK(place_words(k));
   const MxFormat& format = k.machine.activation;
   const auto tensor = [&format](std::uint64_t elements, std::uint64_t base, std::uint64_t& scales) {
     scales = format.element_bytes(elements);
@@ -137,6 +164,14 @@ std::optional<SamplingForm> sampling_form_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view name_of(DrawPrecision precision) { return kPrecisions[static_cast<std::size_t>(precision)]; }
+
+std::optional<DrawPrecision> draw_precision_from_name(std::string_view name) {
+  for (const DrawPrecision precision : {DrawPrecision::kF64, DrawPrecision::kF32, DrawPrecision::kBF16})
+    if (name == name_of(precision)) return precision;
+  return std::nullopt;
+}
+
 std::vector<std::int64_t> transfer_counts(std::int64_t masked, std::int64_t steps) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(steps), masked / steps);
   for (std::int64_t t = 0; t < masked % steps; ++t) ++counts[static_cast<std::size_t>(t)];
@@ -149,6 +184,7 @@ Expected<SamplingKernel> build_sampling(const Device& device, const SamplingShap
   DLLM_TRY(kernel.machine, machine_config(device));
   DLLM_CHECK_OK(override_format(kernel.machine, "activation=" + device.numerics.logits));
   DLLM_CHECK_OK(check(shape, kernel.machine.vlen));
+  DLLM_CHECK_OK(check_draws(device, shape));
   DLLM_CHECK_OK(place(kernel));
   const AssemblerOptions options{.file = "sampling", .half_scalars = kernel.machine.lanes == LaneFormat::kF16};
   switch (shape.form) {

@@ -22,12 +22,22 @@ enum class SamplingForm : std::uint8_t {
 std::string_view name_of(SamplingForm form);
 std::optional<SamplingForm> sampling_form_from_name(std::string_view name);
 
+/// In which numbers draws compare their keys: values of draw_precision.
+enum class DrawPrecision : std::uint8_t { kF64, kF32, kBF16 };
+std::string_view name_of(DrawPrecision precision);
+std::optional<DrawPrecision> draw_precision_from_name(std::string_view name);
+
 /// Sampling of `batch` x `block` positions, `steps` times.
 struct SamplingShape {
   std::int64_t batch = 16, block = 32, vocab = 126976, steps = 1;
   std::int64_t chunk = 0;    ///< logits of a position on chip at once, a multiple of VLEN; 0: as many as possible
   std::int64_t preload = 0;  ///< vectors per H_PREFETCH_V; 0: the profile's (published), the whole chunk (others)
   SamplingForm form = SamplingForm::kPublished;
+  /// Above 0: tokens are drawn from softmax(logits / temperature) by V_RED_DRAW. One-pass form only.
+  double temperature = 0;
+  DrawPrecision precision = DrawPrecision::kF64;
+  bool tempered = false;  ///< the drawn token's confidence is that of its distribution; else of the softmax at 1
+  bool draws() const { return temperature > 0; }
 };
 
 /// Where the program expects its inputs and writes its results. Logits are [batch][block][padded_vocab]; every step
@@ -44,6 +54,9 @@ struct SamplingLayout {
   std::uint32_t tokens = 0;     ///< [batch][block], in and out
   std::uint32_t predicted = 0;  ///< [batch][block], the arg-max where undecided
   std::uint32_t counts = 0;     ///< [steps][batch], positions to commit
+  std::uint32_t positions = 0;  ///< [batch][block], counters of draws; then their streams, in the same shape
+  std::uint32_t streams = 0;
+  std::uint32_t draw = 0;  ///< seed (low, high), first step and the token that is never drawn
   std::uint32_t int_words = 0;
   // FP_MEM and VRAM.
   std::uint32_t fp_words = 0;                                        ///< confidences of one batch item from word 0

@@ -13,9 +13,14 @@
 //
 // With one chunk per position and an even block, registers of a pair (maxima, arg-max, sums) alternate; otherwise moves
 // copy them, at a few cycles per unit.
+//
+// With draws, V_RED_DRAW searches the same vectors as the maximum. Confidence is e^(z - m) / s for the drawn token's
+// logit z. Then f5 is the key, f7 z, f4 the finished position's z, f6 1/T, and gp6 the position.
 
 #include <algorithm>
+#include <bit>
 
+#include "npu/machine/arithmetic.h"
 #include "npu/sampling/emitter.h"
 
 namespace dllm::npu::sampling {
@@ -32,7 +37,7 @@ class OnePass {
         vlen_(kernel.machine.vlen),
         rows_(kernel.shape.chunk / vlen_),
         chunks_(at_.vectors / rows_),
-        paired_(chunks_ == 1 && kernel.shape.block % 2 == 0) {}
+        paired_(chunks_ == 1 && kernel.shape.block % 2 == 0 && !kernel.shape.draws()) {}
 
   std::string text() {
     e_.line(
@@ -69,7 +74,28 @@ class OnePass {
         e_.line("li gp3, {}", (first + i * buffer_rows()) * vlen_);
         e_.line("S_ST_INT gp3, gp0, {}", scratch(2 * i + 1));
       }
+      if (k_.shape.draws()) set_up_draws();
     });
+  }
+
+  void set_control(const char* name, std::int64_t value) {
+    e_.line("li gp3, {}", value);
+    e_.line("C_SET_CSR gp3, {}", name);
+  }
+
+  void set_up_draws() {
+    const auto bits = std::bit_cast<std::uint64_t>(k_.shape.temperature);
+    set_control("draw_temperature_low", static_cast<std::int64_t>(bits & 0xffffffffu));
+    set_control("draw_temperature_high", static_cast<std::int64_t>(bits >> 32));
+    set_control("draw_tokens", k_.shape.vocab);
+    set_control("draw_precision", static_cast<std::int64_t>(k_.shape.precision));
+    for (const auto& [word, name] :
+         {std::pair{0, "draw_seed_low"}, {1, "draw_seed_high"}, {2, "draw_step"}, {3, "draw_except"}}) {
+      e_.line("S_LD_INT gp3, gp0, {}", at_.draw + static_cast<std::uint32_t>(word));
+      e_.line("C_SET_CSR gp3, {}", name);
+    }
+    e_.line("S_LI_FP f7, 0.0");
+    e_.line("S_LI_FP f6, 0x{:04x}  ; 1/T", f64_to_lane(k_.machine.lanes, 1 / k_.shape.temperature));
   }
 
   /// The next unit of the tensor into the buffer at gp10; gp11 is scratch.
@@ -98,21 +124,28 @@ class OnePass {
       // A row is its own index: the buffer's address is subtracted once, at the end.
       e_.line("V_RED_MAX_IDX {}, gp3, gp3, {}", index(odd), maximum(odd));
       e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
+      return;
+    }
+    if (k_.shape.draws()) {
+      e_.line("V_RED_MAX f1, gp3, 0");
+      e_.line("V_RED_DRAW gp5, gp3, gp8, f5, f7, gp6");
     } else {
       e_.line("V_RED_MAX_IDX gp5, gp3, gp8, f1");
-      e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
-      e_.line("S_ADDI_INT gp8, gp8, {}", vlen_);
     }
+    e_.line("S_ADDI_INT gp3, gp3, {}", vlen_);
+    e_.line("S_ADDI_INT gp8, gp8, {}", vlen_);
   }
 
   void vector(const Unit& unit) {
     const char* max = paired_ ? maximum(unit.odd) : "f3";
     e_.line("V_SUB_VF gp4, gp4, {}, 0, 0", max);
+    if (tempered()) e_.line("V_MUL_VF gp4, gp4, f6, 0");
     if (unit.successor) find(!unit.odd);
     e_.line("V_EXP_V gp4, gp4, 0");
     e_.line("V_RED_SUM {}, gp4, 0", sum(unit));
     e_.line("S_ADDI_INT gp4, gp4, {}", vlen_);
   }
+  bool tempered() const { return k_.shape.draws() && k_.shape.tempered; }
   const char* sum(const Unit& unit) const { return unit.odd ? "f5" : "f2"; }
 
   template <class F>
@@ -123,8 +156,15 @@ class OnePass {
     for (std::int64_t i = 0; i < count % kUnroll; ++i) body();
   }
 
-  void start_maximum(bool odd) {
+  /// `ahead`: positions from the one at gp7.
+  void start_maximum(bool odd, std::int64_t ahead) {
     e_.line("S_LI_FP {}, -inf", paired_ ? maximum(odd) : "f1");
+    if (k_.shape.draws()) {
+      e_.line("S_LI_FP f5, -inf");
+      e_.line("S_LD_INT gp6, gp7, {}", at_.positions - at_.predicted + ahead);
+      e_.line("S_LD_INT gp11, gp7, {}", at_.streams - at_.predicted + ahead);
+      e_.line("C_SET_CSR gp11, draw_stream");
+    }
     if (paired_) {
       e_.line("S_ADD_INT {}, gp3, gp0", index(odd));
     } else {
@@ -154,24 +194,37 @@ class OnePass {
     if (!paired_) {
       if (!first) {
         e_.line("S_SUB_FP f4, f3, f1");
+        if (tempered()) e_.line("S_MUL_FP f4, f4, f6");
         e_.line("S_EXP_FP f4, f4");
         e_.line("S_MUL_FP f2, f2, f4");
       }
       e_.line("S_MV_FP f3, f1");
       if (last) store_index(u);
+      if (last && k_.shape.draws()) e_.line("S_MV_FP f4, f7");
     }
     if (first) e_.line("S_LI_FP {}, 0.0", sum(u));
-    if (last && u.successor) start_maximum(!u.odd);
+    if (last && u.successor) start_maximum(!u.odd, 1);
     const std::int64_t early = paired_ ? std::min(kEarly, rows_) : 0;
     for (std::int64_t i = 0; i < early; ++i) vector(u);
     if (paired_) store_index(u);
     vectors(rows_ - early, [&] { vector(u); });
-    if (last) {
+    if (last) finish_position(u);
+  }
+
+  void finish_position(const Unit& u) {
+    if (k_.shape.draws()) {
+      e_.line("S_SUB_FP f4, f4, f3");
+      if (tempered()) e_.line("S_MUL_FP f4, f4, f6");
+      e_.line("S_EXP_FP f4, f4");
+      e_.line("S_RECI_FP f2, f2");
+      e_.line("S_MUL_FP f2, f2, f4");
+      e_.line("S_ST_FP f2, gp9, 0");
+    } else {
       e_.line("S_RECI_FP f6, {}", sum(u));
       e_.line("S_ST_FP f6, gp9, 0");
-      e_.line("S_ADDI_INT gp9, gp9, 1");
-      e_.line("S_ADDI_INT gp7, gp7, 1");
     }
+    e_.line("S_ADDI_INT gp9, gp9, 1");
+    e_.line("S_ADDI_INT gp7, gp7, 1");
   }
 
   /// A position; `ahead`: number of units after it, to know where transfers and maxima end.
@@ -233,7 +286,7 @@ class OnePass {
       e_.line("S_LD_INT gp10, gp0, {}", scratch(2 * (at_.buffers - 1) + 1));
       e_.line("li gp2, {}", scratch(0));
       e_.line("S_LD_INT gp3, gp2, 1");
-      start_maximum(false);
+      start_maximum(false, 0);
       vectors(rows_, [&] { find(false); });
     });
     const std::int64_t block = k_.shape.block, many = at_.buffers + chunks_;  // more than what ends a transfer
@@ -249,6 +302,12 @@ class OnePass {
       for (std::int64_t i = 0; i < tail; ++i) position(paired_ && i % 2 == 1, (tail - 1 - i) * chunks_);
     });
     select();
+    if (k_.shape.draws()) {
+      e_.line("S_LD_INT gp3, gp0, {}  ; the next pass", at_.draw + 2);
+      e_.line("S_ADDI_INT gp3, gp3, 1");
+      e_.line("S_ST_INT gp3, gp0, {}", at_.draw + 2);
+      e_.line("C_SET_CSR gp3, draw_step");
+    }
   }
 
   const SamplingKernel& k_;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include "base/rng.h"
 
 namespace dllm::npu {
 namespace {
@@ -56,8 +59,38 @@ float exponential(float value) {
   return bf16(static_cast<float>(std::exp(static_cast<double>(std::clamp(value, -88.0f, 88.0f)))));
 }
 
-/// Arg-max and confidence of a position.
-std::pair<std::uint32_t, std::uint16_t> reduce(const SamplingKernel& kernel, const std::vector<float>& logits) {
+/// The drawn token of a position, whose noise in FP64 is given by token.
+std::uint32_t drawn(const SamplingShape& shape, const std::vector<float>& logits,
+                    const std::function<double(std::uint32_t)>& noise, std::uint32_t except) {
+  const double inverse = 1 / shape.temperature;
+  std::uint32_t best = 0;
+  double top = -std::numeric_limits<double>::infinity();
+  for (std::uint32_t t = 0; t < static_cast<std::uint32_t>(shape.vocab); ++t) {
+    if (t == except) continue;
+    const float z = logits[t];
+    const double g = noise(t);
+    double key = static_cast<double>(z) / shape.temperature + g;
+    if (shape.precision == DrawPrecision::kF32)
+      key = static_cast<double>(z * static_cast<float>(inverse) + static_cast<float>(g));
+    if (shape.precision == DrawPrecision::kBF16)
+      key = static_cast<double>(bf16(bf16(z * bf16_to_f32(f64_to_bf16(inverse))) + bf16_to_f32(f64_to_bf16(g))));
+    if (key > top) top = key, best = t;
+  }
+  return best;
+}
+
+/// A position's draw: its noise by token, null without one.
+struct Draw {
+  std::function<double(std::uint32_t)> noise;
+  std::uint32_t except = 0xffffffffu;
+};
+
+/// Token and confidence of a position.
+std::pair<std::uint32_t, std::uint16_t> reduce(const SamplingKernel& kernel, const std::vector<float>& logits,
+                                               const Draw& draw) {
+  const SamplingShape& shape = kernel.shape;
+  const float factor = shape.draws() && shape.tempered ? bf16_to_f32(f64_to_bf16(1 / shape.temperature)) : 1.0f;
+  const auto power = [factor](float distance) { return exponential(bf16(bf16(distance) * factor)); };
   const std::size_t lanes = usize(kernel.machine.vlen);
   const std::size_t chunk = kernel.shape.form == SamplingForm::kOnePass ? usize(kernel.shape.chunk) : logits.size();
   std::uint32_t best = 0;
@@ -66,14 +99,25 @@ std::pair<std::uint32_t, std::uint16_t> reduce(const SamplingKernel& kernel, con
     const float before = maximum;
     for (std::size_t i = from; i < from + chunk; ++i)
       if (logits[i] > maximum) maximum = logits[i], best = static_cast<std::uint32_t>(i);
-    if (from > 0) sum = bf16(bf16(sum) * exponential(bf16(before - maximum)));
+    if (from > 0) sum = bf16(bf16(sum) * power(before - maximum));
     for (std::size_t row = from; row < from + chunk; row += lanes) {
       std::vector<float> e(lanes);
-      for (std::size_t i = 0; i < lanes; ++i) e[i] = exponential(bf16(logits[row + i] - maximum));
+      for (std::size_t i = 0; i < lanes; ++i) e[i] = power(logits[row + i] - maximum);
       sum += tree_sum(std::move(e));
     }
   }
-  return {best, f32_to_bf16(1.0f / bf16(sum))};
+  if (!draw.noise) return {best, f32_to_bf16(1.0f / bf16(sum))};
+  best = drawn(shape, logits, draw.noise, draw.except);
+  return {best, f32_to_bf16(bf16(1.0f / bf16(sum)) * power(logits[best] - maximum))};
+}
+
+Draw draw_of(const SamplingShape& shape, const SamplingInputs& in, std::size_t position, std::size_t step) {
+  if (!shape.draws()) return {};
+  return {[&in, position, step](std::uint32_t token) {
+            return gumbel({in.seed, in.streams[position] >> 2}, RngPurpose::kToken,
+                          in.first_step + static_cast<std::uint32_t>(step), in.positions[position], token);
+          },
+          in.except};
 }
 
 }  // namespace
@@ -98,7 +142,12 @@ SamplingInputs random_sampling_inputs(const SamplingShape& s, std::uint64_t seed
   for (std::size_t p = 0; p < positions; ++p) {
     in.undecided[p] = random() % 4 != 0 ? 1 : 0;
     in.tokens[p] = 900000 + static_cast<std::uint32_t>(p);
+    in.positions.push_back(static_cast<std::uint32_t>(40 + p % usize(s.block)));
+    in.streams.push_back(rng_stream({seed, static_cast<std::uint32_t>(p / usize(s.block))}, RngPurpose::kToken));
   }
+  in.seed = seed * 0x9e3779b97f4a7c15u + 1;
+  in.first_step = 6;
+  in.except = static_cast<std::uint32_t>(s.vocab / 2);
   in.counts.resize(usize(s.steps * s.batch));
   for (std::size_t b = 0; b < usize(s.batch); ++b) {
     const auto masked = std::accumulate(&in.undecided[b * usize(s.block)], &in.undecided[b * usize(s.block)] + s.block,
@@ -129,6 +178,13 @@ void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
   }
   std::copy(inputs.tokens.begin(), inputs.tokens.end(), state.int_mem.data() + at.tokens);
   std::copy(inputs.counts.begin(), inputs.counts.end(), state.int_mem.data() + at.counts);
+  if (!s.draws()) return;
+  std::copy(inputs.positions.begin(), inputs.positions.end(), state.int_mem.data() + at.positions);
+  std::copy(inputs.streams.begin(), inputs.streams.end(), state.int_mem.data() + at.streams);
+  for (std::uint32_t i = 0;
+       const std::uint32_t word : {static_cast<std::uint32_t>(inputs.seed),
+                                   static_cast<std::uint32_t>(inputs.seed >> 32), inputs.first_step, inputs.except})
+    state.int_mem[at.draw + i++] = word;
 }
 
 SamplingOutputs read_sampling(const SamplingKernel& kernel, const MachineState& state) {
@@ -160,7 +216,8 @@ SamplingOutputs sample_plainly(const SamplingKernel& kernel, const SamplingInput
       for (std::size_t l = 0; l < usize(s.block); ++l) {
         const std::size_t p = first + l;
         const auto [token, c] =
-            reduce(kernel, through(kernel.machine.activation, padded(kernel, &inputs.logits[p * usize(s.vocab)])));
+            reduce(kernel, through(kernel.machine.activation, padded(kernel, &inputs.logits[p * usize(s.vocab)])),
+                   draw_of(s, inputs, p, t));
         confidence[l] = c;
         out.predicted[p] = out.undecided[p] != 0 ? token : out.tokens[p];
         if (out.undecided[p] != 0) order.push_back(l);

@@ -14,6 +14,10 @@ struct SamplingInputs {
   std::vector<std::uint8_t> undecided;  ///< [batch][block]
   std::vector<std::uint32_t> tokens;    ///< [batch][block]
   std::vector<std::uint32_t> counts;    ///< [steps][batch]
+  // Of draws: counters (base/rng.h), and a token that is never drawn.
+  std::uint64_t seed = 0;
+  std::uint32_t first_step = 0, except = 0xffffffffu;
+  std::vector<std::uint32_t> positions, streams;  ///< [batch][block]
 };
 
 /// Normal logits with a clear winner for some positions, many ties for others; about three quarters undecided.

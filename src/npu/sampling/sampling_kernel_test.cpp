@@ -71,6 +71,70 @@ INSTANTIATE_TEST_SUITE_P(
         shape(SamplingForm::kOnePass, 1, 1, 700, 1), shape(SamplingForm::kOnePass, 2, 4, 6000, 2, 1024),
         shape(SamplingForm::kOnePass, 2, 3, 6000, 1, 512), shape(SamplingForm::kOnePass, 1, 12, 9000, 2, 2048, 2)));
 
+SamplingShape drawing(SamplingShape s, double temperature, DrawPrecision precision, bool tempered = false) {
+  s.temperature = temperature;
+  s.precision = precision;
+  s.tempered = tempered;
+  return s;
+}
+
+/// Drawn tokens and their confidences, in every precision, with one chunk and several, blocks even and odd.
+TEST(DrawingSampling, DoesWhatPlainLoopsDo) {
+  const Device bf16 = device("plena-64", {{"array.noise_lanes", "8"}, {"numerics.logits", "bf16"}});
+  const Device mxfp8 = device("dart-512", {{"array.noise_lanes", "64"}});
+  const SamplingShape one = shape(SamplingForm::kOnePass, 2, 4, 1500, 2),
+                      many = shape(SamplingForm::kOnePass, 3, 5, 3000, 2, 512);
+  for (const DrawPrecision precision : {DrawPrecision::kF64, DrawPrecision::kF32, DrawPrecision::kBF16})
+    for (const bool tempered : {false, true}) {
+      SCOPED_TRACE(name_of(precision));
+      expect_like_reference(bf16, drawing(one, 1.0, precision, tempered), 3);
+      expect_like_reference(mxfp8, drawing(many, 0.6, precision, tempered), 4);
+    }
+}
+
+TEST(DrawingSampling, NeedsGeneratorsAndTheOnePassForm) {
+  const auto refused = [](const Device& d, const SamplingShape& s) {
+    const auto kernel = build_sampling(d, s);
+    return kernel ? "" : kernel.error().message();
+  };
+  const SamplingShape s = drawing(shape(SamplingForm::kOnePass, 2, 4, 1500, 1), 1, DrawPrecision::kF32);
+  EXPECT_NE(refused(device("plena-64"), s).find("no noise generators"), std::string::npos);
+  SamplingShape chunked = s;
+  chunked.form = SamplingForm::kChunked;
+  EXPECT_NE(refused(device("plena-64", {{"array.noise_lanes", "8"}}), chunked).find("does not draw"),
+            std::string::npos);
+}
+
+/// Generators that finish fewer draws per cycle than the rest of the program needs decide its time.
+TEST(DrawingSampling, TakesTheGeneratorsTime) {
+  const std::int64_t positions = 2 * 8, vectors = 16;
+  Cycle before = 0;
+  for (const std::int64_t lanes : {64, 128, 2048}) {
+    const Device d = device("dart-2048", {{"array.noise_lanes", std::to_string(lanes)}});
+    const SamplingKernel kernel =
+        kernel_of(d, drawing(shape(SamplingForm::kOnePass, 2, 8, 2048 * vectors, 1), 1, DrawPrecision::kBF16));
+    const auto report = simulate(d, kernel.machine, kernel.program, {});
+    ASSERT_TRUE(report.has_value()) << report.error().message();
+    const std::int64_t least = positions * vectors * 2048 / lanes;
+    EXPECT_EQ(report->pipes[static_cast<std::size_t>(Pipe::kDraw)], least);
+    EXPECT_GE(report->total, least);
+    if (lanes == 64) {
+      EXPECT_LE(static_cast<double>(report->total), 1.15 * static_cast<double>(least));
+    }
+    if (before > 0) {
+      EXPECT_LT(report->total, before);
+    }
+    before = report->total;
+  }
+  // FP64 takes four times the generators' time.
+  const Device d = device("dart-2048", {{"array.noise_lanes", "128"}});
+  const SamplingKernel kernel =
+      kernel_of(d, drawing(shape(SamplingForm::kOnePass, 2, 8, 2048 * vectors, 1), 1, DrawPrecision::kF64));
+  const auto report = simulate(d, kernel.machine, kernel.program, {});
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->pipes[static_cast<std::size_t>(Pipe::kDraw)], positions * vectors * 4 * 2048 / 128);
+}
+
 /// d-PLENA Table III and its implications for other widths; B = 16, L = 32, V = 126,976 (docs/lab/npu-sampling.md).
 TEST(PublishedSampling, FiguresOfThePapers) {
   struct Row {

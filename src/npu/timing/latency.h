@@ -8,8 +8,22 @@
 namespace dllm::npu {
 
 /// The functional parts of the vector unit. Each takes a row per cycle; instructions on different ones overlap.
-enum class Pipe : std::uint8_t { kAdd, kMul, kExp, kReci, kMax, kSum, kScan, kShift, kHadamard, kTopK, kSelect, kNone };
-inline constexpr std::size_t kPipes = 11;
+enum class Pipe : std::uint8_t {
+  kAdd,
+  kMul,
+  kExp,
+  kReci,
+  kMax,
+  kSum,
+  kScan,
+  kShift,
+  kHadamard,
+  kTopK,
+  kSelect,
+  kDraw,
+  kNone
+};
+inline constexpr std::size_t kPipes = 12;
 std::string_view name_of(Pipe pipe);
 
 /// The cost of an instruction where it executes, in cycles.
@@ -41,6 +55,7 @@ class LatencyTable {
  private:
   Cycle tiles(std::int64_t count);
   Cost matrix(const IssueEvent& event);
+  Cost draw(const MachineState& state) const;
 
   const Device& device_;
   const MachineConfig& machine_;

@@ -9,7 +9,12 @@ namespace {
 
 /// Reductions add their running register in their last stage, so a second reduction into the same register can follow
 /// in the next cycle.
-bool accumulates(Op op) { return op == Op::V_RED_SUM || op == Op::V_RED_MAX || op == Op::V_RED_MAX_IDX; }
+bool accumulates(Op op) {
+  return op == Op::V_RED_SUM || op == Op::V_RED_MAX || op == Op::V_RED_MAX_IDX || op == Op::V_RED_DRAW;
+}
+
+/// Their running index stays in the unit.
+bool keeps_index(Op op) { return op == Op::V_RED_MAX_IDX || op == Op::V_RED_DRAW; }
 
 std::size_t accumulator_of(Space space) {
   return static_cast<std::size_t>(space) - static_cast<std::size_t>(Space::kAccMm);
@@ -26,9 +31,7 @@ void TimingSimulator::await_operands(const IssueEvent& event, Earliest& earliest
     const std::uint32_t r = event.instruction->get(operand.field);
     if (r == 0) continue;
     const RegisterTime& reg = gp_[r];
-    // The running index of V_RED_MAX_IDX stays in the unit.
-    if (event.instruction->op == Op::V_RED_MAX_IDX && operand.access == Access::kReadWrite &&
-        reg.writer == Engine::kVector)
+    if (keeps_index(event.instruction->op) && operand.access == Access::kReadWrite && reg.writer == Engine::kVector)
       continue;
     earliest.need(reg.ready, cause_of(reg.writer));
   }
