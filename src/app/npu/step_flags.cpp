@@ -31,6 +31,12 @@ void StepFlags::add(Flags& flags) {
   flags.add({.names = {"--reduced-head"},
              .help = "arg-max and confidence on chip: no logits in memory",
              .apply = into(request.reduced)});
+  flags.add({.names = {"--temperature"},
+             .value = "T",
+             .help = "draw from softmax(logits / T) on chip; needs noise generators: --set array.noise_lanes=N",
+             .default_text = "0: the arg-max",
+             .apply = into(request.temperature, 0, 100),
+             .needs = {"--reduced-head"}});
   routing.add(flags);
 }
 

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "npu/backend/host_reduction.h"
 #include "npu/machine/machine.h"
+#include "npu/reference/testing/bench.h"
 #include "npu/sampling/kernel.h"
 #include "npu/sampling/reference.h"
 
@@ -85,6 +87,46 @@ TEST(Draws, EqualTheSamplingProgram) {
         EXPECT_GT(compared, 8u);
         EXPECT_GT(raised, 2u) << "draws that differ from the arg-max";
       }
+}
+
+/// A compiled step whose head draws on chip, BF16 between slabs.
+TEST(Draws, EqualTheCompiledStep) {
+  for (const std::int64_t vocab : {200, 192}) {
+    test::Bench bench({.vocab = vocab}, test::small_machine());
+    bench.add_cache(40);
+    ScoreRequest request;
+    request.temperature = 0.7;
+    request.step = 9;
+    request.rng = {0x123456789abcdef, 6};
+    request.rules = {{31, false, true}};
+    const StepSpec spec{{bench.sequence(0, test::range(0, 37), {{0, 37}}, {1, 2, 3, 17, 29, 30, 31})}};
+    const std::size_t rows = 7;
+    const auto inputs = [&](const StepProgram& step, MachineState& state) {
+      std::uint32_t word = step.draws;
+      for (const std::int32_t row : spec.sequences[0].scored) state.int_mem[word++] = static_cast<std::uint32_t>(row);
+      for (std::size_t r = 0; r < rows; ++r) state.int_mem[word++] = rng_stream(request.rng, RngPurpose::kToken);
+      for (const std::uint32_t value : {static_cast<std::uint32_t>(request.rng.seed),
+                                        static_cast<std::uint32_t>(request.rng.seed >> 32), request.step, 31u})
+        state.int_mem[word++] = value;
+    };
+    std::size_t raised = 0;
+    bench.run_draws(spec, 0, request.temperature, inputs,
+                    [&](const StepProgram& step, const MachineState& state, const reference::Rows& logits) {
+                      ASSERT_EQ(logits.size(), rows);
+                      for (std::size_t r = 0; r < rows; ++r) {
+                        std::vector<float> row;
+                        for (const Bf16 z : logits[r]) row.push_back(bf16_to_f32(z));
+                        RowScore score{.position = spec.sequences[0].scored[r], .token = 0};
+                        reduce_draw(SamplingPrecision::kBF16, row, static_cast<std::size_t>(test::small_machine().vlen),
+                                    request, score);
+                        EXPECT_EQ(state.int_mem[step.predicted + r], static_cast<std::uint32_t>(score.token));
+                        EXPECT_EQ(static_cast<double>(bf16_to_f32(state.fp_mem[step.confidence + r])),
+                                  score.confidence);
+                        raised += score.token != std::ranges::max_element(row) - row.begin() ? 1 : 0;
+                      }
+                    });
+    EXPECT_GT(raised, 1u);
+  }
 }
 
 /// The noise has the right distribution in the precisions that resolve it: frequencies of eight tokens against their

@@ -18,6 +18,10 @@ Expected<CompileOptions> head_options(const Device& device, const StepRequest& r
   options.choices = request.choices;
   if (request.reduced) {
     options.head = HeadMode::kReduced;
+    options.temperature = request.temperature;
+    if (options.draws() && device.array.noise_lanes <= 0)
+      return Error{ErrorCode::kUsage, fmt::format("{} has no noise generators", device.name), "--temperature",
+                   "--set array.noise_lanes=N with the draws per cycle, for example 256"};
     return options;
   }
   const auto format = mx_format_from_name(device.numerics.logits);

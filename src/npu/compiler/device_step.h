@@ -18,6 +18,7 @@ struct StepRequest {
   CacheKind cache = CacheKind::kDual;
   std::int64_t suffix = -1;       ///< as Workload::suffix
   bool reduced = false;           ///< arg-max and confidence on chip: no logits in memory
+  double temperature = 0;         ///< of a reduced head; above 0: draws in the format of lanes, at 1 by confidence
   ChoiceAssumption choices = {};  ///< how rows choose experts
 };
 

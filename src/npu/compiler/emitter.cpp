@@ -237,6 +237,17 @@ void Emitter::max_index(const Gp& index, const Gp& rs1, const Gp& first, std::ui
   i.set(Field::kRs3, max);
 }
 
+void Emitter::draw(const Gp& token, const Gp& rs1, const Gp& first, std::uint32_t key, std::uint32_t logit,
+                   const Gp& position) {
+  Instruction& i = append(Op::V_RED_DRAW);
+  i.set(Field::kRd, token.index());
+  i.set(Field::kRs1, rs1.index());
+  i.set(Field::kRs2, first.index());
+  i.set(Field::kRs3, key);
+  i.set(Field::kFunct, logit);
+  i.set(Field::kTag, position.index());
+}
+
 void Emitter::shift(const Gp& rd, const Gp& rs1, const Gp& amount, std::uint32_t mode) {
   Instruction& i = append(Op::V_SHFT_V);
   i.set(Field::kRd, rd.index());

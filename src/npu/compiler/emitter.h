@@ -77,6 +77,9 @@ class Emitter {
   void reduce(Op op, std::uint32_t f, const Gp& rs1, bool masked = false);
   /// f[max] and `index` follow the largest lane of rs1, `first` being lane 0's index.
   void max_index(const Gp& index, const Gp& rs1, const Gp& first, std::uint32_t max);
+  /// f[key], f[logit] and `token` follow the draw from rs1, `first` being lane 0's token.
+  void draw(const Gp& token, const Gp& rs1, const Gp& first, std::uint32_t key, std::uint32_t logit,
+            const Gp& position);
   void shift(const Gp& rd, const Gp& rs1, const Gp& amount, std::uint32_t mode);
   void scalar(Op op, std::uint32_t rd, std::uint32_t rs1, std::uint32_t rs2 = 0);
   void load_fp(std::uint32_t f, Bf16 value);

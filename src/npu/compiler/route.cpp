@@ -80,7 +80,7 @@ class Router {
 
   /// Lists of a step follow its tokens (and the results of a reduced head).
   Expected<void> plan_words() {
-    const std::int64_t head = c_.options.head == HeadMode::kReduced ? c_.spec.scored() : 0;
+    const std::int64_t head = head_words(c_.options, c_.spec.scored());
     const std::int64_t nodes = kTokenWords + c_.token_words() + head;
     const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_,
                        state = touched + experts_ + c_.layout.mram.expert_slots;

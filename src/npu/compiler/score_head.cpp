@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
@@ -90,18 +91,24 @@ class Head {
   }
 
   // One-pass softmax over slabs: running maximum m with its token, running sum s relative to it (Milakov and
-  // Gimelshein, arXiv 1805.02867). FP_MEM: m of all rows, then s.
-  enum Fp : std::uint32_t { kMax = 1, kOld = 2, kShrink = 3, kSum = 4 };
+  // Gimelshein, arXiv 1805.02867). FP_MEM: m of all rows, then s; of draws also the winners' keys and their logits.
+  enum Fp : std::uint32_t { kMax = 1, kOld = 2, kShrink = 3, kSum = 4, kKey = 5, kLogit = 6 };
+  bool draws() const { return c_.options.draws(); }
+  std::uint32_t keys() const { return static_cast<std::uint32_t>(2 * rows_); }
+  std::uint32_t logits() const { return static_cast<std::uint32_t>(3 * rows_); }
+  std::uint32_t streams() const { return c_.result.draws + static_cast<std::uint32_t>(rows_); }
 
   Expected<void> prepare_reduction() {
     const auto rows = static_cast<std::uint32_t>(rows_);
     c_.result.predicted = kTokenWords + static_cast<std::uint32_t>(c_.token_words());
     c_.result.confidence = rows;
-    if (std::uint64_t{c_.result.predicted} + rows + kScratchWords > c_.machine.int_words ||
-        std::uint64_t{2} * rows > c_.machine.fp_words)
+    c_.result.draws = c_.result.predicted + rows;
+    const std::uint64_t ints =
+        c_.result.predicted + static_cast<std::uint64_t>(head_words(c_.options, rows_)) + kScratchWords;
+    const std::uint64_t floats = std::uint64_t{draws() ? 4u : 2u} * rows;
+    if (ints > c_.machine.int_words || floats > c_.machine.fp_words)
       return Error{ErrorCode::kUsage,
-                   fmt::format("{} scored rows need {} words of FP_MEM and {} of INT_MEM", rows, 2 * rows,
-                               c_.result.predicted + rows + kScratchWords),
+                   fmt::format("{} scored rows need {} words of FP_MEM and {} of INT_MEM", rows, floats, ints),
                    "npu compiler", "fewer rows, or --set sram.fp_words=N and sram.int_words=N with a larger N"};
     DLLM_TRY(scratch_, c_.acquire(1, "a row of intermediate results"));
     std::vector<Bf16> limit(static_cast<std::size_t>(c_.vlen()), c_.lowest()), factor(limit.size());
@@ -113,29 +120,64 @@ class Head {
       DLLM_TRY(factor_, c_.constant_row(factor));
     }
     e_.load_fp(kMax, c_.minus_infinity());
+    if (draws()) set_up_draws();
     const Gp word = e_.reg(0);
     e_.loop(rows_, [&] {
       e_.store_fp_word(kMax, word, 0);
       e_.store_fp_word(0, word, c_.result.confidence);
       e_.store_int(Gp(), word, c_.result.predicted);
+      if (draws()) {
+        e_.store_fp_word(kMax, word, keys());
+        e_.store_fp_word(0, word, logits());
+      }
       e_.add(word, word, 1);
     });
     return {};
+  }
+
+  void set_up_draws() {
+    const auto bits = std::bit_cast<std::uint64_t>(c_.options.temperature);
+    e_.set_csr(Csr::kDrawTemperatureLow, static_cast<std::uint32_t>(bits));
+    e_.set_csr(Csr::kDrawTemperatureHigh, static_cast<std::uint32_t>(bits >> 32));
+    e_.set_csr(Csr::kDrawPrecision, 2);
+    e_.set_csr(Csr::kDrawTokens, static_cast<std::uint32_t>(vocab_));
+    const Gp value = e_.reg();
+    for (std::uint32_t word = streams() + static_cast<std::uint32_t>(rows_);
+         const Csr csr : {Csr::kDrawSeedLow, Csr::kDrawSeedHigh, Csr::kDrawStep, Csr::kDrawExcept}) {
+      e_.load_int(value, Gp(), word++);
+      e_.set_csr(csr, value);
+    }
+  }
+
+  /// The row at p into the running maximum, and its token: the maximum's, or the draw's. `position` is scratch.
+  void search(const Gp& p, const Gp& first, const Gp& word, const Gp& token, const Gp& position) {
+    if (!draws()) {
+      e_.load_int(token, word, c_.result.predicted);
+      e_.max_index(token, p, first, kMax);
+      return;
+    }
+    e_.load_int(position, word, streams());
+    e_.set_csr(Csr::kDrawStream, position);
+    e_.load_int(position, word, c_.result.draws);
+    e_.load_int(token, word, c_.result.predicted);
+    e_.load_fp_word(kKey, word, keys());
+    e_.load_fp_word(kLogit, word, logits());
+    e_.reduce(Op::V_RED_MAX, kMax, p);
+    e_.draw(token, p, first, kKey, kLogit, position);
   }
 
   void reduce(const Gp& slab, bool last) {
     const bool partial = last && factor_.rows != 0;
     const Gp p = e_.reg(), first = e_.reg(), word = e_.reg(0), token = e_.reg(), t = e_.reg(c_.address(scratch_.row));
     const Gp limit = partial ? e_.reg(c_.address(limit_.row)) : Gp(),
-             factor = partial ? e_.reg(c_.address(factor_.row)) : Gp();
+             factor = partial ? e_.reg(c_.address(factor_.row)) : Gp(), position = draws() ? e_.reg() : Gp();
     e_.copy(p, slab);
     e_.load_int(first, Gp(), offset_word());
     e_.loop(rows_, [&] {
       if (partial) e_.vector_vv(Op::V_MIN_VV, p, p, limit);
       e_.load_fp_word(kMax, word, 0);
-      e_.load_int(token, word, c_.result.predicted);
       e_.scalar(Op::S_MV_FP, kOld, kMax);
-      e_.max_index(token, p, first, kMax);
+      search(p, first, word, token, position);
       e_.scalar(Op::S_SUB_FP, kShrink, kOld, kMax);
       e_.scalar(Op::S_EXP_FP, kShrink, kShrink);
       e_.load_fp_word(kSum, word, c_.result.confidence);
@@ -147,6 +189,10 @@ class Head {
       e_.store_fp_word(kMax, word, 0);
       e_.store_fp_word(kSum, word, c_.result.confidence);
       e_.store_int(token, word, c_.result.predicted);
+      if (draws()) {
+        e_.store_fp_word(kKey, word, keys());
+        e_.store_fp_word(kLogit, word, logits());
+      }
       e_.add(p, p, c_.vlen());
       e_.add(word, word, 1);
     });
@@ -155,11 +201,18 @@ class Head {
   }
 
   void finish_reduction() {
-    const Gp word = e_.reg(c_.result.confidence);
+    const Gp word = e_.reg(0);
     e_.loop(rows_, [&] {
-      e_.load_fp_word(kSum, word, 0);
+      e_.load_fp_word(kSum, word, c_.result.confidence);
       e_.scalar(Op::S_RECI_FP, kSum, kSum);
-      e_.store_fp_word(kSum, word, 0);
+      if (draws()) {
+        e_.load_fp_word(kMax, word, 0);
+        e_.load_fp_word(kLogit, word, logits());
+        e_.scalar(Op::S_SUB_FP, kLogit, kLogit, kMax);
+        e_.scalar(Op::S_EXP_FP, kLogit, kLogit);
+        e_.scalar(Op::S_MUL_FP, kSum, kSum, kLogit);
+      }
+      e_.store_fp_word(kSum, word, c_.result.confidence);
       e_.add(word, word, 1);
     });
     c_.release(scratch_);

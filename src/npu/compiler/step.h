@@ -38,6 +38,10 @@ enum class HeadMode : std::uint8_t {
 struct CompileOptions {
   HeadMode head = HeadMode::kLogits;
   std::optional<MxFormat> logits = {};  ///< of kLogits in memory; otherwise the lanes' format
+  /// kReduced: above 0, tokens are drawn from softmax(logits / temperature) with keys in the format of lanes, which
+  /// FP_MEM keeps between slabs, instead of the arg-max.
+  double temperature = 0;
+  bool draws() const { return head == HeadMode::kReduced && temperature > 0; }
   /// Gate, up and SwiGLU as one operator, slab by slab.
   bool fuse = true;
   /// Norms, residual additions and RoPE in the shadow of products. If vector SRAM is too small for the values that this
@@ -85,7 +89,16 @@ struct StepProgram {
   std::int64_t logit_rows = 0;
   /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
   std::uint32_t predicted = 0, confidence = 0;
+  /// kReduced with a temperature: INT_MEM words that the run needs, positions of the scored rows, their draw_streams,
+  /// and after these seed (low, high), step and the token that is never drawn.
+  std::uint32_t draws = 0;
 };
+
+/// Words of INT_MEM of a reduced head: its tokens, and what its draws need.
+constexpr std::int64_t head_words(const CompileOptions& options, std::int64_t scored) {
+  if (options.head != HeadMode::kReduced) return 0;
+  return options.draws() ? 3 * scored + 4 : scored;
+}
 
 /// Token ids of the rows of all parts of a step start here in INT_MEM.
 inline constexpr std::uint32_t kTokenWords = 0;

@@ -103,6 +103,17 @@ class Bench {
     return compiled->parts.size();
   }
 
+  /// Runs a step whose reduced head draws, after `inputs` filled StepProgram::draws; `check` gets the logits.
+  template <class Inputs, class Check>
+  void run_draws(const StepSpec& spec, std::size_t cache, double temperature, Inputs inputs, Check check) {
+    const Graph graph = tiny_graph(shape_, {spec.rows(), spec.scored()});
+    const auto compiled = compile_step(graph, layout_, spec, {.head = HeadMode::kReduced, .temperature = temperature});
+    ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+    inputs(*compiled, machine_->state());
+    const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);
+    check(*compiled, machine_->state(), executor_->run(graph, spec, tokens, {caches_[cache].get()}).logits);
+  }
+
  private:
   /// Runs a program from reset; returns the tokens that it was given.
   std::vector<TokenId> execute(const Program& program, const std::vector<HbmBlob>& constants, const StepSpec& spec,
