@@ -6,11 +6,15 @@
 #include <numeric>
 
 #include "cpu/cpu_backend.h"
+#include "engine/device_tiles.h"
 #include "engine/embedded_model.h"
 #include "engine/load.h"
 #include "model/model.h"
 #include "npu/accuracy/accuracy_backend.h"
 #include "npu/backend/npu_backend.h"
+#include "npu/compiler/tiled_weights.h"
+#include "numerics/packed.h"
+#include "quant/convert.h"
 #include "random_model.h"
 
 namespace dllm {
@@ -194,6 +198,41 @@ TEST(NumericsProfiles, APhoneRunsTheTrainedModel) {
                                                 *profile.machine(), {.positions = 16});
   EXPECT_EQ(machine->layout().machine.lanes, npu::LaneFormat::kF16);
   EXPECT_EQ(logits_of(*simulate(embedded(), profile)), logits_of(*machine));
+}
+
+/// dllm convert --layout: a file of tiles gives the logits of the file of rows, on the machine and on the executor.
+TEST(NumericsProfiles, AFileInTilesIsTheSameModel) {
+  NumericsProfile profile = profile_of("fp16-q4_0");
+  profile.device = "mobile-sm8750";
+  const npu::Device device = *npu::load_device(profile.device);
+  for (const char* architecture : {"llada", "llada-moe"}) {
+    const std::string path = testing::TempDir() + "tiles-" + architecture + ".gguf";
+    ASSERT_TRUE(write_model(test::random_source({.architecture = architecture}), {.type = "Q4_0"}, path));
+    const std::shared_ptr<const Model> rows = *Model::load(path);
+    const auto expected = logits_of(*simulate(rows, profile));
+    const auto report = write_device_tiles(path, device);
+    ASSERT_TRUE(report.has_value()) << report.error().message();
+    EXPECT_GT(report->tiled, 8) << architecture;
+    ModelSource source = *open_source(path);
+    EXPECT_EQ(*source.metadata.string(npu::kTileDeviceKey), "mobile-sm8750");
+    EXPECT_EQ(std::ranges::count_if(source.tensors, [](const auto& t) { return tile_element(t.type).has_value(); }),
+              report->tiled);
+    const auto refused = Model::load(path);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_NE(refused.error().message().find("tiles"), std::string::npos);
+    EXPECT_FALSE(write_model(source, {.type = "F16"}, path + ".f16"));
+    source.device_tiles = true;
+    const std::shared_ptr<const Model> tiled = *Model::load(std::move(source));
+    EXPECT_EQ(logits_of(*simulate(tiled, profile)), expected) << architecture;
+    const auto machine = *npu::NpuBackend::create(tiled->desc(), graph_of(tiled), tiled->weights(), *profile.machine(),
+                                                  {.positions = 16});
+    EXPECT_EQ(logits_of(*machine), expected) << architecture;
+    // Another array has another order, and mostly another size.
+    profile.device = "dart-512";
+    EXPECT_FALSE(npu::NpuBackend::create(tiled->desc(), graph_of(tiled), tiled->weights(), *profile.machine(),
+                                         {.positions = 16}));
+    profile.device = "mobile-sm8750";
+  }
 }
 
 /// PLENA's rule scales a block anew if its largest element has become a power of two, so that values which were

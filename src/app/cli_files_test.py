@@ -44,6 +44,26 @@ class Files(CliCase):
         for model in (f32, q8, self.hf):
             self.ok("run", "-m", model, "he", "-n", "8")
 
+    def test_device_layout(self):
+        rows, tiles = self.dir / "tiny-rows.gguf", self.dir / "tiny-tiles.gguf"
+        self.ok("convert", self.hf, "-o", rows, "--type", "q4_0")
+        told = self.ok("convert", self.hf, "-o", tiles, "--layout", "mobile-sm8750").stderr
+        self.assertRegex(told, r"[1-9]\d* matrices in tiles of mobile-sm8750")
+        self.assertIn("Q4_0_TILE", self.ok("inspect", tiles).stdout)
+        npu = ["--backend", "npu", "he", "-n", "8", "--npu-values"]
+        for values in ("machine", "executor"):
+            answers = [self.ok("run", "-m", file, "--device", device, *npu, values).stdout
+                       for file, device in ((rows, "mobile-sm8750"), (tiles, "mobile-sm8750"), (tiles, "mobile-sm8850"))]
+            self.assertEqual(len(set(answers)), 1, answers)
+        self.assertIn("tiles", self.fails(3, "run", "-m", tiles, "he", "-n", "8"))
+        self.assertIn("tiles for another device", self.fails(3, "run", "-m", tiles, "--device", "dart-512", *npu,
+                                                             "executor"))
+        self.assertIn("tiles", self.fails(3, "quantize", tiles, self.dir / "x.gguf", "F16"))
+        self.assertIn("32 x 32", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout", "dart-512"))
+        self.assertIn("Q4_0", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout", "mobile-v79",
+                                         "--type", "q8_0"))
+        self.assertFalse((self.dir / "x.gguf").exists())
+
     def test_calibrated_quantization(self):
         f32 = self.dir / "calibrated-f32.gguf"
         self.ok("convert", self.hf, "-o", f32, "--type", "f32")

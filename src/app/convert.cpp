@@ -5,6 +5,7 @@
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "app/cli/calibration_flags.h"
@@ -13,6 +14,7 @@
 #include "app/cli/verb.h"
 #include "app/cli/write_report.h"
 #include "base/try.h"
+#include "engine/device_tiles.h"
 #include "model/source.h"
 #include "quant/calibrated.h"
 
@@ -97,15 +99,23 @@ class Convert final : public WriteVerb {
     flags.add({.names = {"--type", "--outtype"},
                .value = "TYPE",
                .help = "type of the matrices",
-               .default_text = "F16",
+               .default_text = "F16, with --layout the device's",
                .choices = recipe_names(),
-               .apply = into(options_.type)});
+               .apply = into(type_)});
+    flags.add({.names = {"--layout"},
+               .value = "DEVICE",
+               .help =
+                   "store matrices in the tiles of a phone's NPU (mobile-sm8750): only --backend npu reads them, on "
+                   "devices with the same array",
+               .apply = into(layout_)});
     add_shared(flags);
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (input_.empty()) return Error{ErrorCode::kUsage, "no model is named", "dllm convert", "see dllm convert --help"};
+    DLLM_TRY(const std::optional<npu::Device> device, layout_device());
+    if (!type_.empty()) options_.type = type_;
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     if (output_.empty()) {
       fs::path directory = fs::path(input_[0]).lexically_normal();
@@ -114,12 +124,28 @@ class Convert final : public WriteVerb {
       if (directory == ".") directory = fs::current_path(failure);
       output_ = fmt::format("{}-{}.gguf", directory.filename().string(), lower(std::string(recipe->name)));
     }
-    return write(input_[0], output_, session);
+    DLLM_TRY(const ExitCode code, write(input_[0], output_, session));
+    if (!device || code != kExitOk) return code;
+    DLLM_TRY(const TileReport report, write_device_tiles(output_, *device));
+    session.terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report.tiled, device->name,
+                                        report.kept);
+    return code;
   }
 
  private:
+  /// The device of --layout; its type becomes the default.
+  Expected<std::optional<npu::Device>> layout_device() {
+    if (layout_.empty()) return std::optional<npu::Device>();
+    DLLM_TRY(npu::Device device, npu::load_device(layout_));
+    DLLM_TRY(options_.type, tile_recipe(device));
+    if (!type_.empty() && lower(type_) != lower(options_.type))
+      return Error{ErrorCode::kUsage, fmt::format("{} has {} weights, not {}", device.name, options_.type, type_),
+                   "--layout", "leave --type out"};
+    return std::optional<npu::Device>(std::move(device));
+  }
+
   std::vector<std::string> input_;
-  std::string output_;
+  std::string output_, type_, layout_;
 };
 
 class Quantize final : public WriteVerb {

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "model/describe.h"
 #include "model/tensor_check.h"
+#include "numerics/packed.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -134,11 +135,29 @@ SourceTensor Model::scaled(const SourceTensor& tensor, float scale) {
   return {tensor.name, TensorType::kF32, tensor.shape, *owned_.back()};
 }
 
+namespace {
+
+/// Tensors that are lists of tiles get the shapes that the graph declares; their readers check the number of tiles.
+Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTensor>& tensors) {
+  for (SourceTensor& tensor : tensors) {
+    if (!tile_element(tensor.type)) continue;
+    if (!known)
+      return Error{ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
+                   "run it with --backend npu on that device (key dllm.tile_device), or convert without --layout"};
+    const auto decl = std::ranges::find(graph.weights, tensor.name, &WeightDecl::name);
+    if (decl != graph.weights.end() && decl->shape.size() >= 2) tensor.shape = decl->shape;
+  }
+  return {};
+}
+
+}  // namespace
+
 Expected<void> Model::bind_weights() {
   const Graph graph = build({1, 1});
   DLLM_TRY(auto tensors, split_fused(source_.tensors, desc_.heads * desc_.head_dim, desc_.kv_heads * desc_.head_dim));
   for (const Adapter& adapter : adapters_)
     for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, scaled(part.b, part.scale)});
+  DLLM_CHECK_OK(accept_tiles(graph, source_.device_tiles, tensors));
   DLLM_CHECK_OK(check_tensors(graph, tensors));
   for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};

@@ -38,6 +38,9 @@ struct ModelSource {
   std::vector<SourceTensor> tensors;
   std::shared_ptr<const void> owner;                       ///< keeps the tensors' bytes alive
   std::vector<std::shared_ptr<const MappedFile>> files{};  ///< that contain the bytes
+  /// Whether the reader knows matrices in a device's tiles (numerics/packed.h). Others would take tiles for rows, so
+  /// Model::load() refuses such tensors for them.
+  bool device_tiles = false;
 
   const SourceTensor* find(std::string_view tensor) const;
   /// Whether the files are unchanged since they were opened. Call it after the bytes were read, before the result is

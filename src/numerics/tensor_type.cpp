@@ -4,6 +4,7 @@
 #include <array>
 
 #include "numerics/mx_tensor.h"
+#include "numerics/packed.h"
 
 namespace dllm {
 
@@ -29,6 +30,8 @@ std::span<const Codec* const> all_codecs() { return kCodecs; }
 
 const Codec* find_codec(std::uint32_t ggml_type) {
   for (const Codec* candidate : kCodecs)
+    if (static_cast<std::uint32_t>(candidate->type) == ggml_type) return candidate;
+  for (const Codec* candidate : tile_codecs())
     if (static_cast<std::uint32_t>(candidate->type) == ggml_type) return candidate;
   if (ggml_type >= kMxTypeBase)
     for (const Codec* candidate : mx_codecs())

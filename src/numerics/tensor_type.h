@@ -42,7 +42,7 @@ struct Codec {
   std::int64_t row_bytes(std::int64_t elems) const { return elems / block_elems * block_bytes; }
 };
 
-/// Every GGML format of this build, by number. See also mx_codecs().
+/// Every GGML format of this build, by number. See also mx_codecs() and tile_codecs().
 std::span<const Codec* const> all_codecs();
 
 /// The codec of a number read from a file; nullptr if this build does not know the number.

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "format/gguf.h"
 #include "numerics/mx_tensor.h"
+#include "numerics/packed.h"
 #include "quant/tensor_encoder.h"
 
 namespace dllm {
@@ -32,6 +33,10 @@ Expected<std::vector<FileIdentity>> sources_of(const ModelSource& source) {
 }
 
 Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  for (const SourceTensor& tensor : source.tensors)
+    if (tile_element(tensor.type))
+      return Error{ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
+                   "start from the file or directory from which it was converted"};
   for (std::size_t i = 0; i < choices.size(); ++i)
     if (choices[i].type != source.tensors[i].type && codec(choices[i].type).quantize == nullptr)
       return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),

@@ -11,6 +11,7 @@
 #include "npu/accuracy/accuracy_backend.h"
 #include "npu/answers/timed_backend.h"
 #include "npu/backend/npu_backend.h"
+#include "npu/compiler/tiled_weights.h"
 #include "npu/machine/device_machine.h"
 
 namespace dllm {
@@ -47,6 +48,18 @@ Expected<npu::accuracy::NumericsProfile> executor_numerics(const npu::Device& de
   DLLM_TRY(profile.logits, format("logits", half ? "fp16" : "bf16"));
   profile.vector = half ? npu::accuracy::VectorPrecision::kF16 : npu::accuracy::VectorPrecision::kBF16;
   return profile;
+}
+
+/// A file with matrices in tiles was made for one order of them.
+Expected<void> check_order(const Model& model, const npu::Device& device) {
+  DLLM_TRY(const auto order, model.metadata().string(npu::kTileOrderKey));
+  if (!order) return {};
+  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
+  if (*order == npu::tile_order(machine)) return {};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("the file's matrices are in tiles for another device: {}; {} reads {}", *order, device.name,
+                           npu::tile_order(machine)),
+               std::string(npu::kTileOrderKey), "convert the model with --layout " + device.name};
 }
 
 Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Device& device,
@@ -109,6 +122,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
   DLLM_TRY(const npu::Device device, requested_device(options));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  DLLM_CHECK_OK(check_order(model, device));
   DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
   DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
            npu::TimedBackend::create(

@@ -9,15 +9,20 @@
 #include "npu/accuracy/executor.h"
 #include "npu/accuracy/sampling.h"
 #include "npu/backend/host_reduction.h"
+#include "npu/compiler/tiled_weights.h"
 #include "npu/compiler/weights_image.h"
+#include "numerics/packed.h"
 
 namespace dllm::npu::accuracy {
 
 class AccuracyBackend::Impl {
  public:
-  Impl(ModelDesc desc, GraphFactory graph, Weights weights, NumericsProfile profile, ModelLayout layout, int threads)
+  /// `rows`: bytes of weights that were in tiles.
+  Impl(ModelDesc desc, GraphFactory graph, Weights weights, std::vector<std::vector<std::byte>> rows,
+       NumericsProfile profile, ModelLayout layout, int threads)
       : desc_(std::move(desc)),
         graph_(std::move(graph)),
+        rows_(std::move(rows)),
         weights_(std::move(weights)),
         profile_(std::move(profile)),
         layout_(std::move(layout)),
@@ -63,6 +68,7 @@ class AccuracyBackend::Impl {
 
   ModelDesc desc_;
   GraphFactory graph_;
+  std::vector<std::vector<std::byte>> rows_;
   Weights weights_;
   NumericsProfile profile_;
   ModelLayout layout_;
@@ -78,9 +84,19 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
   const Graph graph = factory({1, 1});
   DLLM_TRY(const MachineConfig machine, profile.machine());
   DLLM_TRY(ModelLayout layout, make_layout(graph, weights, machine, std::max<std::int64_t>(1, desc.context_length)));
+  DLLM_CHECK_OK(check_tiles(layout, weights));
   try {
-    return std::unique_ptr<AccuracyBackend>(new AccuracyBackend(std::make_unique<Impl>(
-        std::move(desc), std::move(factory), std::move(weights), std::move(profile), std::move(layout), threads)));
+    std::vector<std::vector<std::byte>> rows;
+    for (std::size_t id = 0; id < weights.size(); ++id) {
+      WeightView& view = weights[id];
+      const auto element = tile_element(view.type);
+      if (!element) continue;
+      rows.push_back(from_tiles(*layout.find(static_cast<WeightId>(id), WeightUse::kMatrix), view, layout.machine));
+      view = {*element == MxElement::kQ4_0 ? TensorType::kQ4_0 : TensorType::kQ8_0, view.shape, rows.back(), false};
+    }
+    return std::unique_ptr<AccuracyBackend>(
+        new AccuracyBackend(std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights),
+                                                   std::move(rows), std::move(profile), std::move(layout), threads)));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResource, "no memory for the weights in the profile's formats", "--numerics", ""};
   }

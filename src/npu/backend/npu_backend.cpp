@@ -9,6 +9,7 @@
 #include "base/free_ranges.h"
 #include "base/try.h"
 #include "npu/backend/host_reduction.h"
+#include "npu/compiler/tiled_weights.h"
 #include "npu/compiler/weights_image.h"
 #include "npu/compiler/workload_step.h"
 
@@ -175,6 +176,7 @@ Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFa
   const std::int64_t positions =
       options.positions > 0 ? options.positions : std::min(kLongest, std::max<std::int64_t>(1, desc.context_length));
   DLLM_TRY(ModelLayout layout, make_layout(graph, weights, config, positions));
+  DLLM_CHECK_OK(check_tiles(layout, weights));
   DLLM_TRY(Machine machine, Machine::create(config));
   write_weights(graph, layout, weights, machine.state().hbm.data());
   return std::unique_ptr<NpuBackend>(new NpuBackend(

@@ -9,6 +9,7 @@
 #include "graph/rope.h"
 #include "npu/compiler/stored_codes.h"
 #include "npu/machine/tiles.h"
+#include "numerics/packed.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu {
@@ -77,7 +78,13 @@ class RowEncoder {
   LaneCodes row_;
 };
 
+}  // namespace
+
 void write_matrix(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
+  if (tile_element(view.type)) {
+    std::ranges::copy(view.data, hbm + place.tensor.base);
+    return;
+  }
   const MatrixShape& s = place.matrix;
   const MxFormat& format = place.tensor.format;
   const auto mlen = static_cast<std::size_t>(m.mlen);
@@ -103,6 +110,8 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
     }
   }
 }
+
+namespace {
 
 void write_rows(const WeightPlace& place, const WeightView& view, const ModelLayout& layout, std::byte* hbm) {
   const std::int64_t lanes = layout.slabs(place.out) * layout.machine.vlen;

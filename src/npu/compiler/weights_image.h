@@ -16,8 +16,12 @@ Expected<ModelLayout> make_layout(const Graph& graph, const Weights& weights, co
                                   std::int64_t positions);
 
 /// Writes a model's weights in the layout's formats: matrices quantized in panels, rows, tables and RoPE's
-/// factors in the lanes' format. `hbm` is the memory from address 0; `weights` by WeightId.
+/// factors in the lanes' format. Matrices that are in tiles already are
+/// copied. `hbm` is the memory from address 0; `weights` by WeightId.
 void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm);
+
+/// Writes one matrix of the layout; `hbm` is the memory from address 0.
+void write_matrix(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm);
 
 /// RoPE's cos and sin of one position as the program's rows hold them: [tables][VLEN].
 std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, std::span<const float> factors,
