@@ -118,6 +118,10 @@ TEST(DrawingSampling, TakesTheGeneratorsTime) {
     const std::int64_t least = positions * vectors * 2048 / lanes;
     EXPECT_EQ(report->pipes[static_cast<std::size_t>(Pipe::kDraw)], least);
     EXPECT_GE(report->total, least);
+    SamplingLoad load{.batch = 2, .block = 8, .vocab = 2048 * vectors, .draws = SamplingLoad::kOther};
+    EXPECT_EQ(sampling_bounds(d, load).noise, static_cast<double>(least));
+    load.draws = SamplingLoad::kNone;
+    EXPECT_EQ(sampling_bounds(d, load).noise, 0.0);
     if (lanes == 64) {
       EXPECT_LE(static_cast<double>(report->total), 1.15 * static_cast<double>(least));
     }
