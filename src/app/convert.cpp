@@ -50,6 +50,7 @@ class WriteVerb : public Verb {
     session.interrupt.disarm();
     progress.clear();
     if (!report) return std::move(report).error();
+    DLLM_CHECK_OK(finish(output, terminal));
     for (const std::string& warning : report->warnings) terminal.err << "warning: " << sanitize(warning) << "\n";
     terminal.err << fallback_lines(report->fallbacks);
     terminal.out << (output_.json() ? dump(report_json(*report, output, options_.type)) + "\n"
@@ -58,6 +59,11 @@ class WriteVerb : public Verb {
   }
 
  protected:
+  /// Called when the file is complete, before the report.
+  virtual Expected<void> finish(const std::string& output, Terminal& terminal) {
+    (void)output, (void)terminal;
+    return {};
+  }
   void add_shared(Flags& flags) {
     add_recipe_flags(flags, options_.recipe);
     flags.add({.names = {"--model-name"},
@@ -114,7 +120,7 @@ class Convert final : public WriteVerb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (input_.empty()) return Error{ErrorCode::kUsage, "no model is named", "dllm convert", "see dllm convert --help"};
-    DLLM_TRY(const std::optional<npu::Device> device, layout_device());
+    DLLM_TRY(device_, layout_device());
     if (!type_.empty()) options_.type = type_;
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     if (output_.empty()) {
@@ -124,15 +130,22 @@ class Convert final : public WriteVerb {
       if (directory == ".") directory = fs::current_path(failure);
       output_ = fmt::format("{}-{}.gguf", directory.filename().string(), lower(std::string(recipe->name)));
     }
-    DLLM_TRY(const ExitCode code, write(input_[0], output_, session));
-    if (!device || code != kExitOk) return code;
-    DLLM_TRY(const TileReport report, write_device_tiles(output_, *device));
-    session.terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report.tiled, device->name,
-                                        report.kept);
-    return code;
+    return write(input_[0], output_, session);
   }
 
  private:
+  Expected<void> finish(const std::string& output, Terminal& terminal) override {
+    if (!device_) return {};
+    auto report = write_device_tiles(output, *device_);
+    if (!report) {  // rows are not what was asked for
+      std::error_code ignored;
+      fs::remove(output, ignored);
+      return std::move(report).error();
+    }
+    terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report->tiled, device_->name,
+                                report->kept);
+    return {};
+  }
   /// The device of --layout; its type becomes the default.
   Expected<std::optional<npu::Device>> layout_device() {
     if (layout_.empty()) return std::optional<npu::Device>();
@@ -146,6 +159,7 @@ class Convert final : public WriteVerb {
 
   std::vector<std::string> input_;
   std::string output_, type_, layout_;
+  std::optional<npu::Device> device_;
 };
 
 class Quantize final : public WriteVerb {
