@@ -152,9 +152,17 @@ class NpuCompile(CliCase):
                           "Reverse: a b c").stdout
         self.assertEqual(machine, cpu)
         self.assertIn("add --backend npu", self.fails(2, "run", "--set", "array.hlen=32", "x"))
-        self.assertIn("not a format of the functional machine",
-                      self.fails(3, "run", "--backend", "npu", "--npu-values", "machine", "--device", "mobile-sm8750",
-                                 "x"))
+        phone = ("run", "-n", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c", "--npu-values")
+        self.assertEqual(self.ok(*phone, "machine").stdout, self.ok(*phone, "executor").stdout)
+        self.assertIn("weights only", self.fails(2, *phone, "machine", "--set", "numerics.kv=q4_0"))
+
+    def test_a_phones_step(self):
+        """Q4_0 and FP16: limited by the unpacking of weights, which hardware could do at no cost."""
+        step = ("npu", "step", "--device", "mobile-sm8750", "--shape", "llada-8b", "--layers", 1, "--batch", 1,
+                "--rows", 8, "--context", 32, "--scored", 0, "-o", "json", "--timing-cache", "off")
+        vector = json.loads(self.ok(*step).stdout)
+        hardware = json.loads(self.ok(*step, "--set", "host.dequantize_gbps=0").stdout)
+        self.assertGreater(vector["time_ms"], 1.5 * hardware["time_ms"])
 
     def test_answers_in_virtual_time(self):
         """A phone answers with the text of the model, and its clock adds up."""
