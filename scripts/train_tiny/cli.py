@@ -8,10 +8,14 @@ import sys
 import torch
 
 from . import lines
+from .compress import prompts as compress_prompts
+from .compress import rows as compress_rows
+from .compress import schedule as compress_schedule
+from .compress import trajectories
 from .decode import METHODS
 from .evaluate import evaluate, table
 from .export import export_model
-from .gguf import llada_weights
+from .gguf import llada_weights, tokenizer_of
 from .golden import read_items, write_golden, write_half_decodes
 from .model import Llada, ModelConfig
 from .recipes import RECIPES
@@ -68,6 +72,32 @@ def train(args):
     if not run(trainer, args.out, args.minutes, args.log_every):
         print(f"stopped at {trainer.tokens} of {trainer.budget} tokens; the same command goes on",
               file=sys.stderr)
+
+
+def write_prompts(args):
+    os.makedirs(args.out, exist_ok=True)
+    compress_prompts.write(os.path.join(args.out, "prompts.jsonl"), args.recipe, args.count, args.seed)
+
+
+def compress(args):
+    tokenizer = tokenizer_of(args.start)
+    tokenizer.save(args.out)
+    checkpoint = os.path.join(args.out, "checkpoint.pt")
+    recorded = trajectories.read(*(os.path.join(args.out, name) for name in ("recording.json", "results.jsonl")), tokenizer)
+    if not recorded:
+        raise ValueError(f"no answer of {args.out}/results.jsonl is right, not even its first block")
+    budget = args.tokens or compress_schedule.BUDGET
+    if os.path.exists(checkpoint) and not args.restart:
+        trainer = Trainer.resume(checkpoint, tokenizer, args.bf16)
+        if (trainer.recipe.name, trainer.budget, trainer.seed) != (args.recipe, budget, args.seed):
+            raise ValueError(f"{checkpoint} belongs to --recipe {trainer.recipe.name} --tokens {trainer.budget} --seed "
+                             f"{trainer.seed}; give these to go on with it, or --restart to begin again")
+    else:
+        trainer = Trainer(RECIPES[args.recipe].config, tokenizer, budget, args.seed, args.bf16, args.recipe)
+        trainer.start_from(llada_weights(args.start, trainer.config))
+    trainer.recipe = compress_rows.compressed(trainer.recipe, recorded, compress_schedule)
+    if not run(trainer, args.out, args.minutes, args.log_every):
+        print(f"stopped at {trainer.tokens} of {trainer.budget} tokens; the same command goes on", file=sys.stderr)
 
 
 def trained(args):
@@ -182,17 +212,24 @@ def parser():
     tokenizer = argparse.ArgumentParser(add_help=False)
     tokenizer.add_argument("--tokenizer-from", metavar="DIR",
                            help="take this directory's tokenizer instead of training one")
-    training = argparse.ArgumentParser(add_help=False)
+    start_help = "a GGUF file of the architecture llada whose weights a new run begins with"
+    running = argparse.ArgumentParser(add_help=False)
+    running.add_argument("--minutes", type=positive(float),
+                         help="stop after so long; the same command continues from there")
+    running.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
+    running.add_argument("--restart", action="store_true", help="ignore an existing checkpoint")
+    running.add_argument("--log-every", type=positive(int), default=50, metavar="STEPS")
+    training = argparse.ArgumentParser(add_help=False, parents=[running])
     training.add_argument("--tokens", type=tokens, help="budget (default: the recipe's)")
     training.add_argument("--extend", action="store_true",
                           help="go on from a checkpoint with another budget")
-    training.add_argument("--from", dest="start", metavar="FILE",
-                          help="a GGUF file of the architecture llada whose weights a new run begins with")
-    training.add_argument("--minutes", type=positive(float),
-                          help="stop after so long; the same command continues from there")
-    training.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
-    training.add_argument("--restart", action="store_true", help="ignore an existing checkpoint")
-    training.add_argument("--log-every", type=positive(int), default=50, metavar="STEPS")
+    training.add_argument("--from", dest="start", metavar="FILE", help=start_help)
+    compressing = argparse.ArgumentParser(add_help=False, parents=[running])
+    compressing.add_argument("--tokens", type=tokens, help=f"budget (default {compress_schedule.BUDGET})")
+    compressing.add_argument("--from", dest="start", metavar="FILE", required=True, help=start_help)
+    counting = argparse.ArgumentParser(add_help=False)
+    counting.add_argument("--count", type=positive(int), default=2000, metavar="N",
+                          help="number of prompts (default %(default)s)")
     exporting = argparse.ArgumentParser(add_help=False)
     exporting.add_argument("--raw", action="store_true",
                            help="the last weights instead of their moving average")
@@ -224,6 +261,9 @@ def parser():
     add("tasks", make_tasks, "write the held-out items", out, seed, recipe)
     add("tokenizer", make_tokenizer, "train the tokenizer", out, seed, recipe, tokenizer)
     add("train", train, "train, or go on training", out, seed, recipe, training)
+    add("prompts", write_prompts, "write prompts of training whose decoding dllm eval --record records", out, seed,
+        recipe, counting)
+    add("compress", compress, "fine-tune on recorded decodes, to take fewer passes", out, seed, recipe, compressing)
     add("export", export, "write the Hugging Face files", out, exporting)
     add("adapter", train_adapter, "train the adapter of a model's drafts, and write it", out, seed, exporting, adapting)
     add("evaluate", evaluation, "accuracy and passes of the checkpoint", out, exporting, looking)

@@ -9,6 +9,8 @@ import struct
 import numpy as np
 import torch
 
+from .tokenizer import SPECIAL, Tokenizer
+
 SCALARS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8",
            12: "<f8"}
 STRING, ARRAY = 8, 9
@@ -98,3 +100,18 @@ def llada_weights(path, config):
             key = f"model.transformer.{OUTSIDE[parts[0]]}.weight"
         state[key] = torch.from_numpy(np.ascontiguousarray(array))
     return state
+
+
+def tokenizer_of(path):
+    """The tokenizer that the file holds."""
+    meta, _ = read_gguf(path)
+    try:
+        tokens, merges = meta["tokenizer.ggml.tokens"], meta["tokenizer.ggml.merges"]
+    except KeyError as e:
+        raise ValueError(f"{path}: no {e.args[0]} in the file") from None
+    ids = {t: i for i, t in enumerate(tokens)}
+    missing = [t for t in SPECIAL if t not in ids]
+    if missing:
+        raise ValueError(f"{path}: no special token {missing[0]}")
+    special = {t: ids.pop(t) for t in SPECIAL}
+    return Tokenizer([m.split(" ") for m in merges], ids, special)
