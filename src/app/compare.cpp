@@ -109,7 +109,12 @@ class Compare final : public Verb {
     std::vector<MaskedContender> contenders;
     for (const auto& runner : runners_) contenders.push_back({runner->given.name, runner->loaded});
     ProgressLine progress(session.terminal);
-    const auto complete = masked_.measure(set, contenders, options_, progress, session.interrupt.arm());
+    const auto complete = measure_masked(
+        set, contenders, options_, masked_.options(),
+        [&](std::size_t done, std::size_t all) {
+          progress.show(static_cast<double>(done) / static_cast<double>(all), fmt::format("{}/{}", done, all));
+        },
+        session.interrupt.arm());
     session.interrupt.disarm();
     progress.clear();
     if (!complete) return complete.error();

@@ -35,6 +35,21 @@ class Experiments(CliCase):
         self.assertIn("memory-boundary", self.fails(2, "experiment", "memory-boundery"))
         self.assertIn("answer-latency", self.ok("experiment").stdout)
 
+    def test_numerics_experiments(self):
+        out = self.dir / "numerics"
+        given = ("--out", out, "--limit", 10, "-m", ROOT / "models/harder-llada-f16.gguf",
+                 "--unseen", ROOT / "docs/lab/items/harder-publish.jsonl",
+                 "--unseen-embedded", ROOT / "docs/lab/items/tiny-publish.jsonl")
+        self.ok("experiment", "outlier-persistence", *given)
+        figure = json.loads((out / "outlier-persistence.json").read_text())
+        self.assertEqual([row[:2] for row in figure["rows"]],
+                         [[model, side] for model in ("embedded model", "harder model") for side in ("keys", "values")])
+        for row in figure["rows"]:
+            blocks, outliers, kept, largest = row[2], row[3], row[4], row[6]
+            self.assertGreater(blocks, 0)
+            self.assertTrue(0 <= outliers < 50 and 0 <= kept <= 100 and largest > 1, row)
+        self.assertGreater(figure["rows"][0][3], 0, "the embedded model's keys have outliers")
+
     def test_experiments_continue_where_they_ended(self):
         out = self.dir / "continued"
         shape = self.dir / "shape.toml"

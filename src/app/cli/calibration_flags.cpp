@@ -55,6 +55,33 @@ Expected<std::vector<CalibrationText>> encode_text(const std::string& text, cons
   return pieces;
 }
 
+Expected<std::vector<CalibrationText>> calibration_texts(const CalibrationSetting& setting, const Model& model,
+                                                         const TextEncoder& encoder) {
+  const auto limit = static_cast<std::size_t>(setting.limit);
+  if (setting.path.ends_with(".txt")) {
+    DLLM_TRY(const std::string text, read_input(setting.path));
+    DLLM_TRY(auto pieces, encode_text(text, encoder, std::min<std::int64_t>(256, model.desc().context_length)));
+    pieces.resize(std::min(pieces.size(), limit));
+    return pieces;
+  }
+  DLLM_TRY(EvalSet set, read_eval_set(setting.path));
+  set.items.resize(std::min(set.items.size(), limit));
+  return encode_items(set, encoder);
+}
+
+Expected<std::vector<CalibrationCanvas>> calibration_canvases(const CalibrationSetting& setting, const Model& model) {
+  DLLM_TRY(const Tokenizer* const tokenizer, model.require_tokenizer());
+  const TextEncoder encoder = encoder_of(model, *tokenizer);
+  DLLM_TRY(const auto all, calibration_texts(setting, model, encoder));
+  DLLM_TRY(const auto length, model.metadata().integer("dllm.canvas_length"));
+  return make_canvases(all, model.desc(),
+                       {.masks = masks_named(setting.masks),
+                        .per_text = setting.copies,
+                        .block = encoder.block,
+                        .canvas = static_cast<std::int32_t>(length.value_or(0)),
+                        .seed = setting.seed});
+}
+
 }  // namespace
 
 CalibrationMasks masks_named(std::string_view name) {
@@ -80,84 +107,59 @@ void CalibrationFlags::add(Flags& flags) {
   flags.add({.names = {"--method"},
              .value = "NAME",
              .help = "how matrices in MX formats, Q4_0 and Q8_0 are rounded",
-             .default_text = method_,
+             .default_text = setting_.method,
              .choices = quant_method_names(),
-             .apply = into(method_, quant_method_names())});
+             .apply = into(setting_.method, quant_method_names())});
   flags.add({.names = {"--calibration"},
              .value = "FILE",
              .help = "prompts with answers, as for dllm eval, or a text (.txt), for y-clip and GPTQ",
              .takes_path = true,
-             .apply = into(path_)});
+             .apply = into(setting_.path)});
   flags.add({.names = {"--calibration-masks"},
              .value = "NAME",
              .help = "which tokens of an answer are masks: each with a random probability, as in a run, or none",
-             .default_text = masks_,
+             .default_text = setting_.masks,
              .choices = mask_names(),
-             .apply = into(masks_, mask_names())});
+             .apply = into(setting_.masks, mask_names())});
   flags.add({.names = {"--calibration-limit"},
              .value = "N",
              .help = "only the first N items",
              .default_text = "128",
-             .apply = into(limit_, 1, 1 << 20)});
+             .apply = into(setting_.limit, 1, 1 << 20)});
   flags.add({.names = {"--calibration-copies"},
              .value = "N",
              .help = "canvases per item, with different masks",
              .default_text = "1",
-             .apply = into(copies_, 1, 1 << 10),
+             .apply = into(setting_.copies, 1, 1 << 10),
              .rare = true});
   flags.add({.names = {"--calibration-seed"},
              .value = "N",
              .help = "seed of the masks",
              .default_text = "0",
-             .apply = into(seed_),
+             .apply = into(setting_.seed),
              .rare = true});
   flags.add({.names = {"--damping"},
              .value = "X",
              .help = "GPTQ: added to the Hessian's diagonal, times its mean",
              .default_text = "0.01",
-             .apply = into(damping_, 1e-9, 1e3),
+             .apply = into(setting_.damping, 1e-9, 1e3),
              .rare = true});
 }
 
-Expected<std::vector<CalibrationText>> CalibrationFlags::texts(const Model& model, const TextEncoder& encoder) const {
-  if (path_.ends_with(".txt")) {
-    DLLM_TRY(const std::string text, read_input(path_));
-    DLLM_TRY(auto pieces, encode_text(text, encoder, std::min<std::int64_t>(256, model.desc().context_length)));
-    pieces.resize(std::min(pieces.size(), static_cast<std::size_t>(limit_)));
-    return pieces;
-  }
-  DLLM_TRY(EvalSet set, read_eval_set(path_));
-  set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(limit_)));
-  return encode_items(set, encoder);
-}
-
-Expected<std::vector<CalibrationCanvas>> CalibrationFlags::canvases(const Model& model) const {
-  DLLM_TRY(const Tokenizer* const tokenizer, model.require_tokenizer());
-  const TextEncoder encoder = encoder_of(model, *tokenizer);
-  DLLM_TRY(const auto all, texts(model, encoder));
-  DLLM_TRY(const auto length, model.metadata().integer("dllm.canvas_length"));
-  return make_canvases(all, model.desc(),
-                       {.masks = masks_named(masks_),
-                        .per_text = copies_,
-                        .block = encoder.block,
-                        .canvas = static_cast<std::int32_t>(length.value_or(0)),
-                        .seed = seed_});
-}
-
-Expected<CalibrationOptions> CalibrationFlags::options() const {
-  const QuantMethod method = *quant_method(method_);
-  if (!method.calibrated() && !path_.empty())
-    return Error{ErrorCode::kUsage, fmt::format("method {} uses no calibration", method_), "--calibration",
+Expected<CalibrationOptions> CalibrationSetting::options() const {
+  const QuantMethod rounding = *quant_method(method);
+  if (!rounding.calibrated() && !path.empty())
+    return Error{ErrorCode::kUsage, fmt::format("method {} uses no calibration", method), "--calibration",
                  "leave it out, or choose y-clip or gptq"};
-  if (method.calibrated() && path_.empty())
-    return Error{ErrorCode::kUsage, fmt::format("method {} needs a calibration", method_), "--calibration",
+  if (rounding.calibrated() && path.empty())
+    return Error{ErrorCode::kUsage, fmt::format("method {} needs a calibration", method), "--calibration",
                  "a file of prompts with answers"};
   CalibrationOptions options;
-  options.method = method_;
-  options.damping = damping_;
-  options.canvases = [this](const Model& model) { return canvases(model); };
-  options.description = fmt::format("the first {} texts, {} canvases each, masks {}, seed {}, damping {}", limit_,
-                                    copies_, masks_, seed_, damping_);
+  options.method = method;
+  options.damping = damping;
+  options.canvases = [setting = *this](const Model& model) { return calibration_canvases(setting, model); };
+  options.description = fmt::format("the first {} texts, {} canvases each, masks {}, seed {}, damping {}", limit,
+                                    copies, masks, seed, damping);
   return options;
 }
 

@@ -26,21 +26,27 @@ struct TextEncoder {
 /// Prompts with their answers (as shown in examples).
 Expected<std::vector<CalibrationText>> encode_items(const EvalSet& set, const TextEncoder& encoder);
 
+/// How matrices are rounded, and what a calibration sees.
+struct CalibrationSetting {
+  std::string method = "rtn";
+  std::string path{};  ///< of items or a text; empty: no calibration
+  std::string masks = "random";
+  std::int32_t limit = 128, copies = 1;
+  std::uint64_t seed = 0;
+  double damping = 0.01;
+
+  /// For write_quantized(). Errors: kUsage (a calibration that the method does not need, or that it lacks).
+  Expected<CalibrationOptions> options() const;
+};
+
 /// The flags of `dllm quantize` that choose how matrices are rounded.
 class CalibrationFlags {
  public:
   void add(Flags& flags);
-  /// Options for write_quantized(). Errors: kUsage (a calibration that the method does not need).
-  Expected<CalibrationOptions> options() const;
+  Expected<CalibrationOptions> options() const { return setting_.options(); }
 
  private:
-  Expected<std::vector<CalibrationText>> texts(const Model& model, const TextEncoder& encoder) const;
-  Expected<std::vector<CalibrationCanvas>> canvases(const Model& model) const;
-
-  std::string method_ = "rtn", path_, masks_ = "random";
-  std::int32_t limit_ = 128, copies_ = 1;
-  std::uint64_t seed_ = 0;
-  double damping_ = 0.01;
+  CalibrationSetting setting_;
 };
 
 /// By name: random, decoding, none.

@@ -6,34 +6,13 @@
 #include <functional>
 #include <optional>
 
+#include "app/experiment/answer_times.h"
 #include "app/experiment/experiments.h"
 #include "base/try.h"
 #include "npu/device/device.h"
 
 namespace dllm::app {
 namespace {
-
-std::string setting(const Lab& lab) {
-  return fmt::format(
-      "Steps of {} in the phones' formats. Which rows run in which pass comes from {}, which answers the first prompts "
-      "of {} with exactly so many tokens in blocks of 32; means over the answers, prompt included. Prefix: one token "
-      "per pass and a prefix cache, every row reaches the LM head. Speculative: threshold 0.9 and a lookahead at 4 "
-      "masks, widened by the device's stairs, dual cache. Staged states: tokens are shown from 0.7 and final from 0.9. "
-      "Sparse refresh: 8 visible tokens before the window are scored again per pass, on the host's processor while the "
-      "device runs the pass, merged one step later; at the end up to two passes score those that are left. "
-      "Autoregressive: the same shape, one row per pass.",
-      lab.inputs().shape, lab.inputs().model, lab.inputs().items);
-}
-
-/// Nothing if a mapping fails.
-Expected<std::optional<npu::StepTime>> mode_time(Lab& lab, const npu::Device& device, const AnswerMode& mode,
-                                                 std::int32_t tokens) {
-  DLLM_TRY(const auto* const passes, lab.passes(mode.decoding, tokens));
-  auto time = lab.time(device, *passes, mode.timing);
-  if (time) return std::optional(*time);
-  if (time.error().code == ErrorCode::kResource) return std::optional<npu::StepTime>();
-  return time.error();
-}
 
 Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device, std::int32_t tokens,
                                             npu::StepProcessor processor) {
@@ -165,7 +144,7 @@ nlohmann::ordered_json crossing(const std::vector<std::pair<double, double>>& po
 Expected<Figure> answer_latency(Lab& lab) {
   Figure figure{.name = "answer-latency",
                 .title = "Answers of 32, 64 and 128 tokens on three phones",
-                .setting = setting(lab),
+                .setting = answer_setting(lab),
                 .claim =
                     "17 to 42 times as fast as the CPU with a prefix cache, and up to 3.9 times as fast as "
                     "Llama-3-8B autoregressively; each technique helps, sparse refresh costs little (Fig. 11, "
@@ -211,14 +190,14 @@ Expected<Figure> answer_latency(Lab& lab) {
 }
 
 Expected<Figure> lookahead_trigger(Lab& lab) {
-  Figure figure{
-      .name = "lookahead-trigger",
-      .title = "Latency of 128 tokens by the trigger of the lookahead",
-      .setting = setting(lab) + " On mobile-sm8750, with the memory runtime and skipped logits. 0: no lookahead.",
-      .claim = "the latency is least at 4 masks left (Fig. 13a).",
-      .columns = {"masks left", "speculative: passes", "rows", "s", "sparse refresh: passes", "rows", "s"},
-      .x_name = "masks left in the block when drafts begin",
-      .y_name = "seconds"};
+  Figure figure{.name = "lookahead-trigger",
+                .title = "Latency of 128 tokens by the trigger of the lookahead",
+                .setting = answer_setting(lab) +
+                           " On mobile-sm8750, with the memory runtime and skipped logits. 0: no lookahead.",
+                .claim = "the latency is least at 4 masks left (Fig. 13a).",
+                .columns = {"masks left", "speculative: passes", "rows", "s", "sparse refresh: passes", "rows", "s"},
+                .x_name = "masks left in the block when drafts begin",
+                .y_name = "seconds"};
   figure.series = {{"speculative", {}}, {"sparse refresh", {}}};
   DLLM_TRY(const npu::Device device, npu::load_device("mobile-sm8750"));
   struct Least {
@@ -257,7 +236,7 @@ Expected<Figure> answer_energy(Lab& lab) {
   Figure figure{
       .name = "answer-energy",
       .title = "Energy of 128 tokens",
-      .setting = setting(lab) +
+      .setting = answer_setting(lab) +
                  " Powers of the host and energies of the device are assumed "
                  "(profiles); no thermal limit.",
       .claim =
@@ -301,7 +280,7 @@ Expected<Figure> answer_sensitivity(Lab& lab) {
   Figure figure{
       .name = "answer-sensitivity",
       .title = "Which parameter decides",
-      .setting = setting(lab) +
+      .setting = answer_setting(lab) +
                  " 128 tokens; one key of the profile times a factor. The ratios are those of the whole "
                  "system over the host with a prefix cache, and over autoregression on the host. Last "
                  "columns: the factor at which the ratio is 17, 42 or 3.9, between the factors tried.",

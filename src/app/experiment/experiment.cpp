@@ -38,8 +38,8 @@ std::string comparison(const std::vector<Figure>& figures, const std::string& co
   }
   return text +
          "\n## Not made here\n\nThe power of a real phone (cannot be: no phone), accuracy of the published checkpoints "
-         "(cannot be: no\nweights), the share of sampling on a GPU with FP64 (cannot be: the rooflines have no FP64), "
-         "Dream on one device (not\nyet).\n";
+         "(cannot be: no\nweights), the share of sampling on a GPU with FP64 (cannot be: the rooflines have no "
+         "FP64).\n";
 }
 
 class RunExperiment final : public Verb {
@@ -82,6 +82,18 @@ class RunExperiment final : public Verb {
                .default_text = inputs_.unseen_embedded,
                .takes_path = true,
                .apply = into(inputs_.unseen_embedded)});
+    flags.add({.names = {"--calibration"},
+               .value = "FILE.jsonl",
+               .help = "items that the trained model's quantization is calibrated with",
+               .default_text = inputs_.calibration,
+               .takes_path = true,
+               .apply = into(inputs_.calibration)});
+    flags.add({.names = {"--calibration-embedded"},
+               .value = "FILE.jsonl",
+               .help = "the same for the embedded model",
+               .default_text = inputs_.calibration_embedded,
+               .takes_path = true,
+               .apply = into(inputs_.calibration_embedded)});
     flags.add({.names = {"--limit"},
                .value = "N",
                .help = "only the first N of these items",
@@ -170,6 +182,7 @@ const std::vector<Experiment>& experiments() {
       {"weight-budget", "waiting for weights as the address window shrinks", weight_budget, kSteps},
       {"memory-boundary", "large steps with and without the memory runtime", memory_boundary, kSteps, 2},
       {"answer-latency", "32, 64 and 128 tokens on three phones in seven modes", answer_latency, kAnswers, 20},
+      {"dream-latency", "the same for the shape of Dream-7B, on one phone", dream_latency, kAnswers, 10},
       {"lookahead-trigger", "128 tokens by the masks left at which drafts begin", lookahead_trigger, kAnswers, 10},
       {"answer-energy", "joules of 128 tokens in the same modes", answer_energy, kAnswers, 5},
       {"answer-sensitivity", "which parameter decides the ratios", answer_sensitivity, kAnswers, 40},
@@ -179,7 +192,12 @@ const std::vector<Experiment>& experiments() {
       {"block-phases", "warm step, refinement steps and sampling of a block on the same NPUs", block_phases,
        kReadsShape | kReadsNpus, 10, kNpuPaper},
       {"block-tail", "dynamics: passes with few masks, unsure commits, by the threshold", block_tail, kQuality, 120},
-      {"commit-order", "dynamics: when the positions of a block are committed", commit_order, kQuality, 120}};
+      {"commit-order", "dynamics: when the positions of a block are committed", commit_order, kQuality, 120},
+      {"quant", "accuracy of two trained models in number formats and with quantized weights", quant,
+       kReadsUnseen | kReadsCalibration, 900, kNpuPaper},
+      {"smoothing-alpha", "four-bit K and V by the power of smoothing", smoothing_alpha, kReadsUnseen, 120, kNpuPaper},
+      {"outlier-persistence", "whether channels with outliers remain the same", outlier_persistence, kReadsUnseen, 60,
+       kNpuPaper}};
   return all;
 }
 

@@ -10,11 +10,12 @@ namespace dllm::app {
 
 /// What a figure is made of; sums of these.
 enum Reads : unsigned {
-  kReadsShape = 1,    ///< --shape
-  kReadsPhones = 2,   ///< profiles of the phones
-  kReadsAnswers = 4,  ///< --model and --items
-  kReadsNpus = 16,    ///< profiles of kNpus
-  kReadsUnseen = 8,   ///< --model, --unseen, --unseen-embedded, --limit
+  kReadsShape = 1,         ///< --shape
+  kReadsPhones = 2,        ///< profiles of the phones
+  kReadsAnswers = 4,       ///< --model and --items
+  kReadsNpus = 16,         ///< profiles of kNpus
+  kReadsUnseen = 8,        ///< --model, --unseen, --unseen-embedded, --limit
+  kReadsCalibration = 32,  ///< --calibration, --calibration-embedded
 };
 
 /// Of DART and PLENA, with d-PLENA's numbers of lanes first.
@@ -38,6 +39,7 @@ Expected<Figure> gemm_stairs(Lab& lab);
 Expected<Figure> weight_budget(Lab& lab);
 Expected<Figure> memory_boundary(Lab& lab);
 Expected<Figure> answer_latency(Lab& lab);
+Expected<Figure> dream_latency(Lab& lab);
 Expected<Figure> lookahead_trigger(Lab& lab);
 Expected<Figure> answer_energy(Lab& lab);
 Expected<Figure> answer_sensitivity(Lab& lab);
@@ -46,5 +48,8 @@ Expected<Figure> sampling_share(Lab& lab);
 Expected<Figure> block_phases(Lab& lab);
 Expected<Figure> block_tail(Lab& lab);
 Expected<Figure> commit_order(Lab& lab);
+Expected<Figure> quant(Lab& lab);
+Expected<Figure> smoothing_alpha(Lab& lab);
+Expected<Figure> outlier_persistence(Lab& lab);
 
 }  // namespace dllm::app

@@ -85,6 +85,10 @@ Expected<std::string> figure_key(const Experiment& experiment, const LabInputs& 
     DLLM_CHECK_OK(add("embedded", inputs.unseen_embedded));
     text += fmt::format("limit {}\n", inputs.limit);
   }
+  if (experiment.reads & kReadsCalibration) {
+    DLLM_CHECK_OK(add("calibration", inputs.calibration));
+    DLLM_CHECK_OK(add("calibration of the embedded model", inputs.calibration_embedded));
+  }
   std::vector<std::string> devices;
   if (experiment.reads & kReadsPhones) devices.insert(devices.end(), std::begin(kPhones), std::end(kPhones));
   if (experiment.reads & kReadsNpus) devices.insert(devices.end(), std::begin(kNpus), std::end(kNpus));

@@ -115,12 +115,14 @@ Expected<void> Lab::begin_part(std::size_t index, std::size_t count) const {
   return {};
 }
 
-Expected<const ShapeModel*> Lab::shape() {
-  if (!shape_) {
-    DLLM_TRY(ShapeModel shape, ShapeModel::open(inputs_.shape, true));
-    shape_ = std::make_unique<ShapeModel>(std::move(shape));
+Expected<const ShapeModel*> Lab::shape(const std::string& name) {
+  const std::string& wanted = name.empty() ? inputs_.shape : name;
+  auto known = shapes_.find(wanted);
+  if (known == shapes_.end()) {
+    DLLM_TRY(ShapeModel shape, ShapeModel::open(wanted, true));
+    known = shapes_.emplace(wanted, std::move(shape)).first;
   }
-  return shape_.get();
+  return &known->second;
 }
 
 Expected<void> Lab::open() {
@@ -201,9 +203,9 @@ Expected<std::vector<Lab::Passes>> Lab::autoregression(std::int32_t tokens) {
 }
 
 Expected<npu::StepTimer> Lab::timer(const npu::Device& device, const npu::StepWork& most,
-                                    const npu::TimerOptions& timing) {
-  DLLM_TRY(const ShapeModel* const shape, this->shape());
-  return npu::StepTimer::create(device, shape->graph, most, timing);
+                                    const npu::TimerOptions& timing, const std::string& shape) {
+  DLLM_TRY(const ShapeModel* const model, this->shape(shape));
+  return npu::StepTimer::create(device, model->graph, most, timing);
 }
 
 double Lab::count(const Passes& passes) {
@@ -211,20 +213,20 @@ double Lab::count(const Passes& passes) {
 }
 
 Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<Passes>& answers,
-                                  const npu::TimerOptions& timing) {
+                                  const npu::TimerOptions& timing, const std::string& shape) {
   npu::StepWork most{1, 1, 0, 1};
   for (const Passes& passes : answers)
     for (const PassEvent& event : passes) {
       most.rows = std::max(most.rows, event.work.rows);
       most.keys = std::max(most.keys, event.work.keys);
     }
-  DLLM_TRY(npu::StepTimer timer, this->timer(device, most, timing));
+  DLLM_TRY(npu::StepTimer timer, this->timer(device, most, timing, shape));
   std::optional<npu::StepTimer> slow;
   if (device.thermal.sustained_w > 0) {
-    DLLM_TRY(npu::StepTimer made, this->timer(npu::throttled(device), most, timing));
+    DLLM_TRY(npu::StepTimer made, this->timer(npu::throttled(device), most, timing, shape));
     slow.emplace(std::move(made));
   }
-  DLLM_TRY(const ShapeModel* const shape, this->shape());
+  DLLM_TRY(const ShapeModel* const model, this->shape(shape));
   npu::StepTime sum;
   npu::AnswerClock clock(device, timing.processor);
   for (const Passes& passes : answers) {
@@ -234,7 +236,7 @@ Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<P
       if (event.kind == PassEvent::Kind::kWait) clock.wait(event.refresh);
       if (event.kind == PassEvent::Kind::kDrop) clock.drop(event.refresh);
       if (event.kind == PassEvent::Kind::kLaunch) {
-        const Graph graph = shape->graph({.rows = work.rows, .scored = work.scored});
+        const Graph graph = model->graph({.rows = work.rows, .scored = work.scored});
         clock.launch(work, npu::host_stretches(graph, clock.device(), work.sequences, work.keys));
       }
       if (event.kind != PassEvent::Kind::kPass) continue;

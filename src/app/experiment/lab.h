@@ -43,7 +43,10 @@ struct LabInputs {
   std::string items = "tests/golden/harder/validation.jsonl";  ///< its prompts
   /// Items that no choice has used: of `model`, and of the embedded one.
   std::string unseen = "docs/lab/items/harder-publish.jsonl", unseen_embedded = "docs/lab/items/tiny-publish.jsonl";
-  std::int32_t limit = 300;  ///< of these, the first
+  /// Items that quantization is calibrated with.
+  std::string calibration = "docs/lab/items/harder-choose.jsonl";
+  std::string calibration_embedded = "docs/lab/items/tiny-choose.jsonl";
+  std::int32_t limit = 300;  ///< of the unseen ones, the first
 };
 
 /// What the experiments share: passes of a trained model, and timers of a shape on devices.
@@ -55,8 +58,10 @@ class Lab {
   Lab(LabInputs inputs, Progress progress, std::stop_token stop)
       : inputs_(std::move(inputs)), progress_(std::move(progress)), stop_(stop) {}
 
-  Expected<const ShapeModel*> shape();
+  /// Empty: that of the inputs.
+  Expected<const ShapeModel*> shape(const std::string& name = "");
   const LabInputs& inputs() const { return inputs_; }
+  const std::stop_token& stop() const { return stop_; }
   /// Part `index` of `count` begins. Errors: kCancelled.
   Expected<void> begin_part(std::size_t index, std::size_t count) const;
   /// Passes of the answers to the first prompts, `tokens` each. Cached. `decoding`: "prefix", "speculative" (one
@@ -75,10 +80,12 @@ class Lab {
   /// Passes of an autoregressive model of the same shape and prompts.
   Expected<std::vector<Passes>> autoregression(std::int32_t tokens);
 
-  /// Mean over answers. Errors: those of the timer, so also that a mapping failed.
+  /// Mean over answers; `shape`: of a model, empty: that of the inputs. Errors: those of the timer, so also that a
+  /// mapping failed.
   Expected<npu::StepTime> time(const npu::Device& device, const std::vector<Passes>& answers,
-                               const npu::TimerOptions& timing);
-  Expected<npu::StepTimer> timer(const npu::Device& device, const npu::StepWork& most, const npu::TimerOptions& timing);
+                               const npu::TimerOptions& timing, const std::string& shape = "");
+  Expected<npu::StepTimer> timer(const npu::Device& device, const npu::StepWork& most, const npu::TimerOptions& timing,
+                                 const std::string& shape = "");
 
  private:
   Expected<void> open();
@@ -87,7 +94,7 @@ class Lab {
   LabInputs inputs_;
   Progress progress_;
   std::stop_token stop_;
-  std::unique_ptr<ShapeModel> shape_;
+  std::map<std::string, ShapeModel> shapes_;
   std::unique_ptr<BenchModel> model_;
   std::vector<std::vector<TokenId>> prompts_;
   std::unique_ptr<LatencyTable> stairs_;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "app/experiment/lab.h"
+
+namespace dllm::app {
+
+/// What all figures of whole answers have in common, in words.
+std::string answer_setting(const Lab& lab);
+
+/// The mean time of answers of `tokens`; nothing if a mapping fails. `shape`: empty: that of the inputs. Errors: those
+/// of Lab::passes() and Lab::time().
+Expected<std::optional<npu::StepTime>> mode_time(Lab& lab, const npu::Device& device, const AnswerMode& mode,
+                                                 std::int32_t tokens, const std::string& shape = "");
+
+}  // namespace dllm::app
