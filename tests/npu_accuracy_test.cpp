@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cpu/cpu_backend.h"
+#include "dllm/model.h"
 #include "engine/device_tiles.h"
 #include "engine/embedded_model.h"
 #include "engine/load.h"
@@ -292,6 +293,18 @@ TEST(NumericsProfiles, Float32IsNearTheCpu) {
   const auto got = logits_of(*simulated), expected = logits_of(*cpu);
   for (std::size_t s = 0; s < got.size(); ++s)
     for (std::size_t i = 0; i < got[s].size(); ++i) ASSERT_NEAR(got[s][i], expected[s][i], 2e-3f) << s << " " << i;
+}
+
+/// The trained model's rows after this prompt have sums of squares beyond FP16's largest number.
+TEST(NumericsProfiles, NormsOfLargeRowsFitFloat16) {
+  const auto answer = [](const std::string& numerics) {
+    LoadOptions load;
+    load.numerics = numerics;
+    const auto model = LanguageModel::load("", load);
+    return model ? model->generate("Solve 17+4.")->text : model.error().message();
+  };
+  EXPECT_EQ(answer(""), "21");
+  EXPECT_EQ(answer("fp16-q4_0"), "21");
 }
 
 /// The profiles' differences are visible: the phones' one is closer to float32 than four bits everywhere.

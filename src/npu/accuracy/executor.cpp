@@ -126,14 +126,15 @@ void Executor::run(const op::RmsNorm& o) {
   const LaneMap& lanes_of = map(o.x);
   const std::vector<float>& gain = vector(o.gain);
   const std::int64_t n = lanes_of.width / o.groups, vlen = layout_.machine.vlen;
-  const float inverse = round(1.0f / static_cast<float>(n)), eps = round(o.eps);
+  const float shrink = norm_shrink(profile_.vector == VectorPrecision::kF16 ? LaneFormat::kF16 : LaneFormat::kBf16);
+  const float inverse = round(1.0f / (shrink * static_cast<float>(n))), eps = round(o.eps);
   const bool heads = o.groups > 1;
   parallel_items(pool_, value(o.x).rows, 8 * lanes_of.width, [&](std::int64_t r, int) {
     const std::span<const float> x = value(o.x).lanes(r);
     float* out = value(o.out).row(r);
     thread_local std::vector<float> squares;
     squares.resize(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) squares[i] = x[i] * x[i];
+    for (std::size_t i = 0; i < x.size(); ++i) squares[i] = round(x[i] * shrink) * x[i];
     round_lanes(profile_.vector, squares);
     for (std::int64_t g = 0; g < o.groups; ++g) {
       const std::int64_t first = heads ? lanes_of.lane(g * n) : 0, count = heads ? lanes_of.hlen : lanes_of.used();

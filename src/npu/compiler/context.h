@@ -257,8 +257,10 @@ void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& u
 /// Zeroes `count` rows of a value's last slab if the product writes fewer than all lanes of its slabs: readers of the
 /// value use the lanes without a column as operands.
 void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::int64_t row, std::int64_t count);
-/// RMSNorm's scalar constants, and f <- 1 / sqrt(f / n + eps), each step rounded.
-void norm_constants(StepContext& c, std::int64_t n, float eps);
+/// RMSNorm's scalar constants; out <- x^2 norm_shrink(); f <- 1 / sqrt(f / (n norm_shrink()) + eps), each step rounded.
+/// `shrink`: an f register that the program keeps in between.
+void norm_constants(StepContext& c, std::int64_t n, float eps, std::uint32_t shrink);
+void norm_squares(StepContext& c, const Gp& out, const Gp& x, std::uint32_t shrink);
 void norm_factor(Emitter& e, std::uint32_t f);
 /// RoPE of a value that the current operator has made, as a stream for the products that follow, if it can be done in
 /// place. Its operator is hoisted.

@@ -12,8 +12,8 @@
 namespace dllm::npu {
 namespace {
 
-constexpr std::int64_t kTurns = 4;                         // rows whose sums are computed at once
-constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6;  // those sums, then constants
+constexpr std::int64_t kTurns = 4;                                      // rows whose sums are computed at once
+constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6, kShrink = 7;  // those sums, then constants
 
 /// `group` rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
 /// their squares, because a sum reads them as they leave the multiplier.
@@ -38,7 +38,7 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
     each([&](const Row& r) { e.load_fp(r.f, 0); });
     for (std::int64_t s = 0; s < x.slabs; ++s)
       each([&](const Row& r) {
-        e.vector_vv(Op::V_MUL_VV, squares, r.x, r.x);
+        norm_squares(c, squares, r.x, kShrink);
         e.reduce(Op::V_RED_SUM, r.f, squares);
         if (s + 1 == x.slabs) return;
         e.advance(r.x, next);
@@ -90,7 +90,7 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
   e.loop(x.slabs, [&] {
     e.loop(count / group, [&] {
       each([&](const Row& r) {
-        e.vector_vv(Op::V_MUL_VV, r.t, r.x, r.x);
+        norm_squares(c, r.t, r.x, kShrink);
         e.vector_v(Op::V_RED_SUM_SEG, r.t, r.t);
       });
       pairs([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.t, r.t, kInverse); },
@@ -120,7 +120,7 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
     e.loop(rows, [&] {
       e.load_fp(kSum, 0);
       for (std::int64_t s = 0; s < head_slabs; ++s) {
-        e.vector_vv(Op::V_MUL_VV, scratch, px, px);
+        norm_squares(c, scratch, px, kShrink);
         e.reduce(Op::V_RED_SUM, kSum, scratch);
         if (s + 1 < head_slabs) e.advance(px, next);
       }
@@ -145,9 +145,17 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
 
 }  // namespace
 
-void norm_constants(StepContext& c, std::int64_t n, float eps) {
-  c.e.load_fp(kInverse, c.number(1.0f / static_cast<float>(n)));
+void norm_constants(StepContext& c, std::int64_t n, float eps, std::uint32_t shrink) {
+  const float squares = norm_shrink(c.machine.lanes);
+  c.e.load_fp(kInverse, c.number(1.0f / (squares * static_cast<float>(n))));
   c.e.load_fp(kEps, c.number(eps));
+  if (squares != 1.0f) c.e.load_fp(shrink, c.number(squares));
+}
+
+void norm_squares(StepContext& c, const Gp& out, const Gp& x, std::uint32_t shrink) {
+  if (norm_shrink(c.machine.lanes) == 1.0f) return c.e.vector_vv(Op::V_MUL_VV, out, x, x);
+  c.e.vector_vf(Op::V_MUL_VF, out, x, shrink);
+  c.e.vector_vv(Op::V_MUL_VV, out, out, x);
 }
 
 void norm_factor(Emitter& e, std::uint32_t f) {
@@ -164,7 +172,7 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
   DLLM_TRY(const Buffer scratch, c.acquire(kTurns, "rows of intermediate results"));
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
-  norm_constants(c, n, o.eps);
+  norm_constants(c, n, o.eps, kShrink);
   const Gp g = c.e.reg(c.address(gain.row)), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / kTurns * kTurns;
   if (by_long_head) {

@@ -35,7 +35,7 @@ class ResidualEmitter {
     }
     drop(std::move(offset));
     if (r_.norm != nullptr) {
-      norm_constants(c_, r_.width, r_.norm->eps);
+      norm_constants(c_, r_.width, r_.norm->eps, kShrink);
       squares_ = e_.reg(c_.address(c_.row_scratch.row));
       gain_ = e_.reg();
     }
@@ -44,7 +44,7 @@ class ResidualEmitter {
   }
 
  private:
-  static constexpr std::uint32_t kSum = 2;
+  static constexpr std::uint32_t kSum = 2, kShrink = 4;  ///< sums of at most two rows, then a constant
   struct Row {
     Gp h, other, out;
     std::uint32_t f = 0;
@@ -62,7 +62,7 @@ class ResidualEmitter {
       each([&](Row& r) { e_.vector_vv(Op::V_ADD_VV, r.h, in_a ? r.h : r.other, in_a ? r.other : r.h); });
       if (norm)
         each([&](Row& r) {
-          e_.vector_vv(Op::V_MUL_VV, squares_, r.h, r.h);
+          norm_squares(c_, squares_, r.h, kShrink);
           e_.reduce(Op::V_RED_SUM, r.f, squares_);
         });
       if (more)
@@ -131,7 +131,8 @@ void emit_rows(StepContext& c, const RowWork& work, std::int64_t count) {
 
 RowWork residual_work(StepContext& c, const ResidualRows& r, std::uint32_t word) {
   // Both operands in and the sum out; squares out, h in and out, gain in and out. The rest is chained.
-  const std::int64_t accesses = r.norm != nullptr ? 8 : 3;
+  const std::int64_t shrunk = norm_shrink(c.machine.lanes) != 1.0f ? 2 : 0;
+  const std::int64_t accesses = r.norm != nullptr ? 8 + shrunk : 3;
   RowWork work{.rows = r.h.stride, .port_cycles = accesses * r.h.slabs, .word = word, .emit = {}};
   work.emit = [&c, r](Gp offset, std::int64_t count) {
     const std::int64_t group = count % 2 == 0 && r.h.slabs <= 8 ? 2 : 1;

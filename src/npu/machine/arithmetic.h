@@ -28,6 +28,10 @@ constexpr Bf16 lane_one(LaneFormat format) { return format == LaneFormat::kBf16 
 constexpr Bf16 lane_nan(LaneFormat format) { return format == LaneFormat::kBf16 ? kBf16Nan : kF16Nan; }
 constexpr Bf16 lane_infinity(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f80 : 0x7c00; }
 constexpr Bf16 lane_largest(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f7f : 0x7bff; }
+/// What programs multiply the squares of an RMSNorm by. In FP16 squares above 65,504 would be infinite, and so would
+/// their sum when the scalar unit reads it: with 2^-6, values up to 2047 are safe, and rows of n lanes up to a root
+/// mean square of 2047 / sqrt(n). Smaller factors would lose the squares of small rows.
+constexpr float norm_shrink(LaneFormat format) { return format == LaneFormat::kBf16 ? 1.0f : 0x1p-6f; }
 constexpr Bf16 lane_negated(Bf16 x) { return x ^ 0x8000u; }
 
 /// One rounding from double (f32_to_bf16 of a float would round twice).
