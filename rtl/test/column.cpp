@@ -180,7 +180,7 @@ class Column {
       model_->eval();
       if (model_->done_o) done_ = cycle_;
       if (model_->valid_o) {
-        const npu::Bf16 want = sum.bf16(static_cast<std::size_t>(row));
+        const npu::Bf16 want = sum.lane(npu::LaneFormat::kBf16, static_cast<std::size_t>(row));
         ++result.outputs;
         if (model_->bf16_o != want && result.wrong++ == 0)
           result.first = fmt::format("row {} after {} instructions: {:04x}, not {:04x}", row, instructions,

@@ -177,7 +177,8 @@ void compare(Board<Model>& board, const npu::MachineState& state, EngineResult& 
     if ((*board).gp_o[i] != state.gp[i])
       differs(result, fmt::format("gp{} is {:#x}, not {:#x}", i, (*board).gp_o[i], state.gp[i]));
   for (std::size_t i = 0; i < 8; ++i)
-    if (const auto want = std::bit_cast<std::uint32_t>(state.fp_accumulator[i]); (*board).fp_o[i] != want)
+    if (const auto want = std::bit_cast<std::uint32_t>(static_cast<float>(state.fp_accumulator[i]));
+        (*board).fp_o[i] != want)
       differs(result, fmt::format("f{} is {:#x}, not {:#x}", i, (*board).fp_o[i], want));
   const auto lanes = static_cast<std::size_t>(state.config.vlen);
   for (std::uint32_t row = 0; row < EngineShape::kRows; ++row) {

@@ -151,7 +151,7 @@ struct SumUnit {
     golden.run(Op::V_RED_SUM, {{Field::kRd, 1}, {Field::kRs3, all_of(active) ? 0u : 1u}});
     Due due;
     due.running = std::bit_cast<std::uint32_t>(start);
-    due.value = std::bit_cast<std::uint32_t>(golden.state().fp_accumulator[1]);
+    due.value = std::bit_cast<std::uint32_t>(static_cast<float>(golden.state().fp_accumulator[1]));
     return due;
   }
   static bool valid(const auto& model) { return model.sum_valid_o; }
