@@ -60,7 +60,8 @@ Expected<ComparedOptions> parse_compared(const std::string& text) {
   const auto colon = text.find(':');
   if (colon == std::string::npos)
     return Error{ErrorCode::kUsage, "a configuration without options", fmt::format("'{}'", text),
-                 "write \"NAME: OPTIONS\", e.g. \"dual: --cache dual\""};
+                 text.find(".json") != std::string::npos ? fmt::format("items are given as --items {}", text)
+                                                         : "write \"NAME: OPTIONS\", e.g. \"dual: --cache dual\""};
   return ComparedOptions{text.substr(0, colon), text.substr(colon + 1)};
 }
 

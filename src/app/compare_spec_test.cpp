@@ -20,7 +20,8 @@ TEST(CompareSpec, NamedAndUnnamed) {
   EXPECT_EQ(parse_compared("dual: --cache dual")->options, " --cache dual");
   EXPECT_EQ(parse_compared("--cache dual")->name, "--cache dual");
   EXPECT_EQ(parse_compared("")->name, "defaults");
-  EXPECT_FALSE(parse_compared("dual"));
+  EXPECT_NE(parse_compared("dual").error().message().find("NAME: OPTIONS"), std::string::npos);
+  EXPECT_NE(parse_compared("sets/items.jsonl").error().message().find("--items sets/items.jsonl"), std::string::npos);
 }
 
 TEST(CompareSpec, Toml) {
