@@ -68,7 +68,6 @@ LONG_FUNCTIONS = {
     "src/cpu/kernels/pairs-inl.h pair_tile": 122,
     "src/model/model_test.cpp metadata_damages": 62,
     "src/npu/analytic/cost_model.cpp CostModel::cost": 107,
-    "src/npu/analytic/schedule_attention.cpp attention_work": 64,
     "src/npu/dram/address_map.cpp AddressMap::parse": 78,
     "src/npu/dram/channel_issue.cpp Channel::issue_column": 62,
     "src/npu/isa/isa_test.cpp TEST": 73,

@@ -45,6 +45,8 @@ Expected<npu::accuracy::NumericsProfile> executor_numerics(const npu::Device& de
   DLLM_TRY(profile.activation, format("activation", device.numerics.activation));
   DLLM_TRY(profile.key, format("kv", device.numerics.kv));
   profile.value = profile.key;
+  profile.smoothing = {*npu::smoothing_centre(device.numerics.smooth_keys),
+                       *npu::smoothing_centre(device.numerics.smooth_values), device.numerics.smooth_alpha};
   DLLM_TRY(profile.logits, format("logits", half ? "fp16" : "bf16"));
   profile.vector = half ? npu::accuracy::VectorPrecision::kF16 : npu::accuracy::VectorPrecision::kBF16;
   return profile;

@@ -92,7 +92,7 @@ class HeadAttention {
     for (const QuerySegment& segment : segments_) score(segment, kv_head);
     for (std::int64_t r = 0; r < rows_; ++r) soften(r);
     quantize_probabilities();
-    for (std::size_t s = 0; s < segments_.size(); ++s) weigh(s, kv_head);
+    for (std::size_t s = 0; s < (smoothed() ? segments_.size() : 1); ++s) weigh(s, kv_head);
     first_ = false;
   }
 
@@ -100,8 +100,8 @@ class HeadAttention {
     const auto r = static_cast<std::size_t>(row), at = static_cast<std::size_t>(row * s_.head_dim + d),
                channel = static_cast<std::size_t>(d);
     if (!smoothed()) return round(out_.front()[at] * vector_reciprocal(precision_, sum_[r]));
-    float total = 0;
-    for (const std::vector<float>& share : share_) total = round(total + share[r]);
+    float total = share_.front()[r];
+    for (std::size_t s = 1; s < share_.size(); ++s) total = round(total + share_[s][r]);
     const float inverse = vector_reciprocal(precision_, total), centre = segments_.back().v->centre[channel];
     float sum = 0;
     for (std::size_t s = 0; s < segments_.size(); ++s) {
@@ -189,7 +189,6 @@ class HeadAttention {
       std::ranges::copy(operand_.lanes, terms_.begin() + r * keys_);
       for (std::int64_t i = 0; i < keys_ && s_.pv.rule.integers(); ++i)
         exponents_[static_cast<std::size_t>(r * keys_ + i)] = operand_.exponents[static_cast<std::size_t>(i / block)];
-      if (smoothed()) round_through(s_.pv.a, p);  // the segments' sums use these
     }
     ends_.clear();
     for (std::int64_t end = s_.keys_at_once; end <= keys_; end += s_.keys_at_once)
@@ -199,7 +198,7 @@ class HeadAttention {
   /// P V by dimension, over the keys of a segment: instructions of a tile or less, one write-out per chunk.
   void weigh(std::size_t segment, std::int64_t kv_head) {
     const std::vector<float>* terms = &terms_;
-    if (segments_.size() > 1) {
+    if (smoothed() && segments_.size() > 1) {
       own_terms_ = terms_;
       for (std::int64_t i = 0; i < keys_; ++i)
         for (std::int64_t r = 0; r < rows_ && !belongs(segments_[segment], i); ++r)
@@ -207,18 +206,42 @@ class HeadAttention {
       terms = &own_terms_;
     }
     for (std::int64_t panel = 0; panel < s_.v_panels(); ++panel) {
-      WindowProduct product = values(kv_head, panel);
-      product.rows = rows_;
-      product.a = terms->data();
-      product.a_stride = keys_;
-      product.a_exponents = exponents_.data();
-      product.a_exponents_stride = keys_;
-      product.ends = ends_.data();
-      product.instructions = static_cast<std::int64_t>(ends_.size());
-      add_windows(s_.pv.rule, product, sums_.data());
+      multiply(*terms, values(kv_head, panel));
       gather(segment, panel);
     }
-    if (smoothed()) add_shares(segment);
+    if (!smoothed()) return;
+    multiply(*terms, ones());
+    add_shares(segment);
+  }
+
+  void multiply(const std::vector<float>& terms, WindowProduct product) {
+    product.rows = rows_;
+    product.a = terms.data();
+    product.a_stride = keys_;
+    product.a_exponents = exponents_.data();
+    product.a_exponents_stride = keys_;
+    product.ends = ends_.data();
+    product.instructions = static_cast<std::int64_t>(ends_.size());
+    add_windows(s_.pv.rule, product, sums_.data());
+  }
+
+  /// Values of 1 in V's format: what the array multiplies to add up quantized probabilities.
+  WindowProduct ones() {
+    constexpr std::size_t kLongestBlock = 32;
+    const auto cells = static_cast<std::size_t>(keys_ * kPanel);
+    quantize(s_.pv.w, s_.pv.rule.integers(), std::vector<float>(kLongestBlock, 1.0f), operand_);
+    const bool narrow = s_.pv.rule.kind == WindowRule::Kind::kNarrow;
+    if (narrow)
+      v_narrow_.assign(cells, static_cast<std::int16_t>(operand_.lanes.front()));
+    else
+      v_wide_.assign(cells, operand_.lanes.front());
+    if (s_.pv.rule.integers()) v_exponents_.assign(cells, operand_.exponents.front());
+    WindowProduct product;
+    product.narrow = narrow ? v_narrow_.data() : nullptr;
+    product.wide = narrow ? nullptr : v_wide_.data();
+    product.w_exponents = v_exponents_.data();
+    product.group = 1;
+    return product;
   }
 
   void gather(std::size_t segment, std::int64_t panel) {
@@ -235,10 +258,7 @@ class HeadAttention {
   void add_shares(std::size_t segment) {
     for (std::int64_t r = 0; r < rows_; ++r) {
       const auto row = static_cast<std::size_t>(r);
-      column_.assign(static_cast<std::size_t>(keys_), 0.0f);
-      for (std::int64_t i = 0; i < keys_; ++i)
-        if (belongs(segments_[segment], i)) column_[static_cast<std::size_t>(i)] = probabilities(r)[i];
-      const float sum = round(sum_tree(column_, 0.0f));
+      const float sum = round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel)]));
       float& share = share_[segment][row];
       share = first_ ? sum : round(round(share * shrink_[row]) + sum);
     }
@@ -298,7 +318,8 @@ std::vector<QuerySegment> Executor::query_segments(const op::Attention& o, std::
     QuerySegment& segment = segments[s];
     segment.id = static_cast<std::int32_t>(s);
     segment.q.reset(rows, shape.contraction);
-    if (!known.empty()) segment.k = &known[s].k[kv_head], segment.v = &known[s].v[kv_head];
+    if (!known.empty() && cache.smoothing().keys != SmoothingCentre::kNone) segment.k = &known[s].k[kv_head];
+    if (!known.empty() && cache.smoothing().values != SmoothingCentre::kNone) segment.v = &known[s].v[kv_head];
     const bool apart = segment.k != nullptr && s + 1 < known.size();
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::span<const float> q = value(o.q).lanes(first + r).subspan(slot, lanes);

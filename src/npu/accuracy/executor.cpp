@@ -217,11 +217,9 @@ void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
   auto& cache = static_cast<LaneKvCache&>(*batch_[sequence].cache);
   const std::int64_t first = first_rows_[sequence], end = first_rows_[sequence + 1];
   if (profile_.smoothing.any() && first < end) {
-    // A warm step computes at least half of the positions that it sees, so its rows represent the channels. Later steps
-    // only refine some of them.
     std::int64_t seen = 0;
     for (const PositionRange& range : batch_[sequence].plan.visible) seen += range.size();
-    if (2 * (end - first) >= seen || !cache.has_segment(o.layer))
+    if (takes_statistics(end - first, seen) || !cache.has_segment(o.layer))
       cache.begin_segment(o.layer, value(o.k), value(o.v), first, end);
   }
   for (std::int64_t r = first; r < end; ++r)

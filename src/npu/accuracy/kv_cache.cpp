@@ -69,7 +69,7 @@ void LaneKvCache::begin_segment(std::int32_t layer, const LaneRows& k, const Lan
     const auto of = [&](const LaneRows& x, SmoothingCentre centre) {
       for (std::int64_t r = first; r < end; ++r)
         rows[static_cast<std::size_t>(r - first)] = x.row(r) + h * l.shape.slot;
-      return channel_factors(centre, smoothing_.alpha, precision_, rows, l.shape.head_dim);
+      return channel_factors(centre, smoothing_, precision_, rows, l.shape.head_dim);
     };
     segment.k.push_back(of(k, smoothing_.keys));
     segment.v.push_back(of(v, smoothing_.values));

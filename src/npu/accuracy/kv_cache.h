@@ -73,6 +73,7 @@ class LaneKvCache final : public KvCache {
   WindowProduct keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const;
   /// P V of 16 dimensions from key `first`: all fields except the rows and the ends of instructions.
   WindowProduct values(std::int32_t layer, std::int64_t kv_head, std::int64_t panel, std::int64_t first) const;
+  const Smoothing& smoothing() const { return smoothing_; }
   const HeadShape& shape(std::int32_t layer) const { return layers_.at(layer).shape; }
 
   using KvCache::record;

@@ -41,8 +41,7 @@ Expected<SamplingPrecision> sampling_at(TomlTable& table, std::string_view key) 
 
 Expected<SmoothingCentre> centre_at(TomlTable& table, std::string_view key) {
   DLLM_TRY(const std::string name, table.text(key));
-  for (const SmoothingCentre centre : {SmoothingCentre::kNone, SmoothingCentre::kMean, SmoothingCentre::kMinMax})
-    if (name == smoothing_centre_name(centre)) return centre;
+  if (const auto centre = smoothing_centre(name)) return *centre;
   return table.error(key, fmt::format("'{}' is no centre", name), "known: none, mean, minmax");
 }
 
@@ -74,9 +73,10 @@ bool NumericsProfile::on_machine() const {
   // With FP16 activations the machine's lanes are FP16, otherwise BF16.
   const bool half = activation.machine_format().element == MxElement::kF16;
   const MxFormat lanes{half ? MxElement::kF16 : MxElement::kBF16, MxRule::kOcp, 1};
-  return !smoothing.any() && vector == (half ? VectorPrecision::kF16 : VectorPrecision::kBF16) && key == value &&
-         logits.on_machine() && logits.machine_format() == lanes && sampling == SamplingPrecision::kF64 &&
-         weight.on_machine() && activation.on_machine() && !activation.packed() && key.on_machine() && !key.packed();
+  return (!smoothing.any() || smoothing.by_roots()) &&
+         vector == (half ? VectorPrecision::kF16 : VectorPrecision::kBF16) && key == value && logits.on_machine() &&
+         logits.machine_format() == lanes && sampling == SamplingPrecision::kF64 && weight.on_machine() &&
+         activation.on_machine() && !activation.packed() && key.on_machine() && !key.packed();
 }
 
 Expected<MachineConfig> NumericsProfile::machine() const {
@@ -87,6 +87,9 @@ Expected<MachineConfig> NumericsProfile::machine() const {
   };
   all.push_back({"numerics.activation", written(activation)});
   all.push_back({"numerics.kv", written(key)});
+  all.push_back({"numerics.smooth_keys", std::string(smoothing_centre_name(smoothing.keys))});
+  all.push_back({"numerics.smooth_values", std::string(smoothing_centre_name(smoothing.values))});
+  all.push_back({"numerics.smooth_alpha", fmt::format("{}", smoothing.alpha)});
   DLLM_TRY(const Device on, load_device(device, all));
   return machine_config(on);
 }

@@ -13,14 +13,14 @@ namespace dllm::npu {
 namespace {
 
 using accuracy::ChannelFactors, accuracy::Executor, accuracy::LaneKvCache, accuracy::NumericsProfile,
-    accuracy::OperandFormat, accuracy::Smoothing, accuracy::SmoothingCentre, accuracy::VectorPrecision;
+    accuracy::OperandFormat, accuracy::VectorPrecision;
 using test::TinyShape, test::TinyWeights, test::range, test::small_machine;
 
 TEST(Smoothing, FactorsAreThoseOfTheEquations) {
   const std::vector<float> rows[] = {{1, 7, -2}, {3, 7, 6}, {5, 7, -1}};
   const float* views[] = {rows[0].data(), rows[1].data(), rows[2].data()};
   const auto factors = [&](SmoothingCentre centre, double alpha) {
-    return channel_factors(centre, alpha, VectorPrecision::kF32, views, 3);
+    return channel_factors(centre, {centre, centre, alpha}, VectorPrecision::kF32, views, 3);
   };
   const ChannelFactors mean = factors(SmoothingCentre::kMean, 1);
   EXPECT_EQ(mean.centre, (std::vector<float>{3, 7, 1}));
@@ -69,14 +69,14 @@ class Simulated {
     return executor_->forward(tiny_graph(shape_, {rows, rows}), {&step, 1});
   }
 
-  /// A warm step over 40 positions, rows of a block over its cache, a warm step over the last 24, rows over both
-  /// segments.
+  /// A warm step over 40 positions, rows of a block over its cache, a warm step that only sees the last 24, rows over
+  /// both segments.
   std::vector<float> four_steps() {
     std::vector<float> all;
     const auto add = [&](const std::vector<float>& logits) { all.insert(all.end(), logits.begin(), logits.end()); };
     add(step(range(0, 40), {{0, 40}}));
     add(step(range(30, 6), {{0, 40}}));
-    add(step(range(16, 24), {{0, 40}}));
+    add(step(range(16, 24), {{16, 40}}));
     add(step({5, 33, 39}, {{0, 40}}));
     return all;
   }

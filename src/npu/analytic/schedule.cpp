@@ -343,7 +343,7 @@ class Scheduler {
     phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
     // Before everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix SRAM
     // holds.
-    const double begin = std::max(now_, panels_.dma);
+    const double begin = std::max(now_ + work.smoothing * sequences, panels_.dma);
     const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
     const double moved = begin + phase_.memory;
     now_ = std::max(begin + lead + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);

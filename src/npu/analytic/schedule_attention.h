@@ -15,6 +15,7 @@ struct AttentionLoad {
 };
 struct AttentionWork {
   double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (or one head longer than HLEN)
+  double smoothing = 0;                 ///< cycles before: centres, factors, and the rows they apply to
   double array = 0, accesses = 0;       ///< cycles of tiles; accesses of vector SRAM
   double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they are loaded
   double jobs = 1;                      ///< pieces that fit a buffer of matrix SRAM

@@ -32,6 +32,25 @@ class NpuKvCache final : public KvCache {
   std::uint64_t base_, bytes_;
 };
 
+/// Programs read one set of centres and factors per cache: rows that an earlier step stored with others must all be
+/// stored anew.
+Expected<void> check_factors(std::span<const SequenceStep> batch, const StepSpec& spec) {
+  std::size_t at = 0;
+  for (const SequenceStep& step : batch) {
+    if (step.plan.rows.empty()) continue;
+    if (!spec.sequences[at++].takes_statistics) continue;
+    std::vector<bool> stored(static_cast<std::size_t>(step.cache->capacity()));
+    for (const PlanRow& row : step.plan.rows) stored[static_cast<std::size_t>(row.position)] = true;
+    for (Position p = 0; p < step.cache->capacity(); ++p)
+      if (step.cache->holds(p) && !stored[static_cast<std::size_t>(p)])
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("position {} keeps K and V that were smoothed with the factors of an earlier step", p),
+                     "npu backend, numerics.smooth_keys and smooth_values",
+                     "--npu-values executor computes such steps, or a cache whose full passes store every position"};
+  }
+  return {};
+}
+
 /// Everything that a program depends on.
 std::string key_of(const StepSpec& spec) {
   std::string key;
@@ -47,6 +66,7 @@ std::string key_of(const StepSpec& spec) {
     for (const std::int32_t i : s.scored) put(static_cast<std::uint64_t>(i));
     put(s.cache);
     put(static_cast<std::uint64_t>(s.capacity));
+    put(s.takes_statistics ? 1 : 0);
   }
   return key;
 }
@@ -104,6 +124,7 @@ class NpuBackend::Impl {
     const StepSpec spec =
         spec_of(batch, [](const SequenceStep& step) { return static_cast<const NpuKvCache&>(*step.cache).base(); });
     if (spec.sequences.empty()) return {};
+    if (layout_.machine.smoothing.any()) DLLM_CHECK_OK(check_factors(batch, spec));
     const auto program = compiled(spec);
     if (!program) {
       if (batch.size() == 1 || program.error().code != ErrorCode::kUsage) return program.error();

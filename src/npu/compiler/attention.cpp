@@ -16,6 +16,7 @@
 #include "npu/compiler/attention_plan.h"
 #include "npu/compiler/context.h"
 #include "npu/compiler/kv_stream.h"
+#include "npu/compiler/smoothing.h"
 #include "npu/compiler/softmax.h"
 
 namespace dllm::npu {
@@ -42,6 +43,8 @@ class AttentionLowering {
     DLLM_CHECK_OK(buffers());
     DLLM_TRY(masks_, key_masks(c_, tiles_));
     DLLM_CHECK_OK(used_lanes());
+    if (shares()) DLLM_CHECK_OK(load_ones());
+    scale_queries(c_, o_);
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, hlen());
     e_.set_csr(Csr::kBmmCols, hlen());
@@ -72,11 +75,14 @@ class AttentionLowering {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
-    for (const Buffer& b : {scores_, values_, sums_, maxima_, scratch_}) c_.release(b);
+    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
     return {};
   }
 
  private:
+  /// Whether V is smoothed: its centre is added to averages whose weights, the quantized probabilities, sum to 1. The
+  /// array adds them up, as products with ones, in all lanes of a head.
+  bool shares() const { return m_.smoothing.values != SmoothingCentre::kNone; }
   std::uint32_t hlen() const { return static_cast<std::uint32_t>(m_.hlen); }
   std::int64_t lane_groups() const { return m_.vlen / m_.mlen; }
   const LaneGroup& lanes(std::int64_t slab, std::int64_t group) const {
@@ -165,8 +171,27 @@ class AttentionLowering {
     DLLM_TRY(scores_, c_.acquire(2 * rows * tiles, "scores"));
     DLLM_TRY(values_, c_.acquire(2 * rows, "weighted values"));
     DLLM_TRY(sums_, c_.acquire(2 * rows, "sums"));
+    DLLM_TRY(shares_, c_.acquire(shares() ? 2 * rows : 1, "sums of quantized probabilities"));
     DLLM_TRY(maxima_, c_.acquire(running_ ? rows : 1, "maxima"));
     DLLM_TRY(scratch_, c_.acquire(kSoftmaxScratch, "rows of intermediate results"));
+    return {};
+  }
+
+  Expected<void> load_ones() {
+    if (c_.ones_loaded) return {};
+    const MxFormat& format = m_.matrix_kv;
+    const auto count = static_cast<std::size_t>(m_.hlen * m_.mlen);
+    std::vector<std::uint16_t> codes(count);
+    std::vector<std::uint8_t> scales(format.scale_bytes(count));
+    mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
+    const std::size_t elements = format.element_bytes(count);
+    std::vector<std::byte> bytes(elements + scales.size());
+    mx_pack(format.bits(), codes.data(), count, bytes.data());
+    std::ranges::copy(std::as_bytes(std::span(scales)), bytes.begin() + static_cast<std::ptrdiff_t>(elements));
+    DLLM_TRY(const std::uint64_t at, c_.hbm_area(bytes.size(), "ones"));
+    c_.result.constants.push_back({at, std::move(bytes)});
+    c_.load_matrix(c_.layout.mram.ones, m_.hlen, at, elements);
+    c_.ones_loaded = true;
     return {};
   }
 
@@ -219,6 +244,7 @@ class AttentionLowering {
     return scores_.row + (static_cast<std::int64_t>(i % 2) * tiles_most_ + static_cast<std::int64_t>(tile)) * rows_;
   }
   std::int64_t value_row(std::size_t i) const { return values_.row + static_cast<std::int64_t>(i % 2) * rows_; }
+  std::int64_t share_row(std::size_t i) const { return shares_.row + static_cast<std::int64_t>(i % 2) * rows_; }
   std::int64_t sum_row(const Block& b) const { return sums_.row + static_cast<std::int64_t>(b.group % 2) * rows_; }
 
   void multiply_keys(std::size_t i) {
@@ -253,6 +279,11 @@ class AttentionLowering {
         e_.multiply_tile(Op::M_BMM, v, p);
       }
       e_.write_out(Op::M_BMM_WO, e_.reg(c_.address(value_row(i)) + offset));
+      if (!shares()) continue;
+      const Gp ones = e_.reg(static_cast<std::uint32_t>(c_.layout.mram.ones));
+      for (std::size_t t = 0; t < jobs_[b.job].tiles; ++t)
+        e_.multiply_tile(Op::M_BMM, ones, e_.reg(c_.address(score_row(i, t)) + offset));
+      e_.write_out(Op::M_BMM_WO, e_.reg(c_.address(share_row(i)) + offset));
     }
   }
   void set_rows(const Block& b) { e_.set_csr(Csr::kBmmRows, static_cast<std::uint32_t>(round_up(b.count, m_.blen))); }
@@ -268,6 +299,7 @@ class AttentionLowering {
                        .stride = rows_,
                        .tiles = static_cast<std::int64_t>(job.tiles),
                        .sums = sum_row(b) + first - b.row,
+                       .adds = !shares(),
                        .scratch = scratch_.row,
                        .count = end - first,
                        .masks = {},
@@ -285,40 +317,57 @@ class AttentionLowering {
     }
   }
 
+  /// Rows of a block, as `collect` moves over them.
+  struct Collected {
+    Gp value, sum, share, out;
+  };
+
   /// Adds the chunk's P V to the output rows; after the last chunk, divides by the sums.
   void collect(std::size_t i) {
+    // Fewer rows at once where a row needs more registers.
+    const std::int64_t together = shares() ? 2 : 4;
+    const std::int64_t count = blocks_[i].count, whole = count / together * together;
+    collect(i, 0, whole, together);
+    collect(i, whole, count - whole, 1);
+  }
+
+  void collect(std::size_t i, std::int64_t first, std::int64_t count, std::int64_t group) {
+    if (count == 0) return;
     const Block& b = blocks_[i];
     const Job& job = jobs_[b.job];
     const bool only = job.first_chunk && job.last_chunk;
     const std::optional<Buffer>& slots = slots_[static_cast<std::size_t>(b.slab)];
     const Gp used = slots ? e_.reg(c_.address(slots->row)) : Gp();
-    const auto rows = [&](std::int64_t first, std::int64_t count, std::int64_t group) {
-      if (count == 0) return;
-      std::vector<Gp> v, l, o;
-      for (std::int64_t g = 0; g < group; ++g) {
-        v.push_back(e_.reg(c_.address(value_row(i) + first + g)));
-        l.push_back(e_.reg(c_.address(sum_row(b) + first + g)));
-        o.push_back(e_.reg(c_.address(out_, b.slab, b.base + b.row + first + g)));
-      }
-      e_.loop(count / group, [&] {
-        const auto each = [&](auto emit) {
-          for (std::size_t g = 0; g < v.size(); ++g) emit(g);
-        };
-        if (!only && job.first_chunk) each([&](std::size_t g) { e_.shift(o[g], v[g], Gp(), 1); });
-        if (!job.first_chunk) each([&](std::size_t g) { e_.vector_vv(Op::V_ADD_VV, o[g], o[g], v[g]); });
-        if (job.last_chunk) {
-          each([&](std::size_t g) { e_.vector_v(Op::V_RECI_V, l[g], l[g]); });
-          if (slots) each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, l[g], l[g], used); });
-          each([&](std::size_t g) { e_.vector_vv(Op::V_MUL_VV, o[g], only ? v[g] : o[g], l[g]); });
-        }
-        each([&](std::size_t g) {
-          for (const Gp* pointer : {&v[g], &l[g], &o[g]}) e_.add(*pointer, *pointer, group * c_.vlen());
-        });
-      });
+    std::vector<Collected> rows;
+    for (std::int64_t g = 0; g < group; ++g)
+      rows.push_back({e_.reg(c_.address(value_row(i) + first + g)), e_.reg(c_.address(sum_row(b) + first + g)),
+                      shares() ? e_.reg(c_.address(share_row(i) + first + g)) : Gp(),
+                      e_.reg(c_.address(out_, b.slab, b.base + b.row + first + g))});
+    const auto each = [&](auto emit) {
+      for (const Collected& row : rows) emit(row);
     };
-    constexpr std::int64_t kTogether = 4;
-    rows(0, b.count / kTogether * kTogether, kTogether);
-    rows(b.count / kTogether * kTogether, b.count % kTogether, 1);
+    const auto factor = [&](const Buffer& of) { return e_.reg(c_.address(of.row + b.slab)); };
+    const KvFactors* factors = shares() ? &c_.kv_factors[job.sequence] : nullptr;
+    const Gp scale = factors != nullptr ? factor(factors->output_factor) : Gp(),
+             centre = factors != nullptr ? factor(factors->output_centre) : Gp();
+    e_.loop(count / group, [&] {
+      if (shares() && job.first_chunk) each([&](const Collected& r) { e_.shift(r.sum, r.share, Gp(), 1); });
+      if (shares() && !job.first_chunk)
+        each([&](const Collected& r) { e_.vector_vv(Op::V_ADD_VV, r.sum, r.sum, r.share); });
+      if (!only && job.first_chunk) each([&](const Collected& r) { e_.shift(r.out, r.value, Gp(), 1); });
+      if (!job.first_chunk) each([&](const Collected& r) { e_.vector_vv(Op::V_ADD_VV, r.out, r.out, r.value); });
+      if (job.last_chunk) {
+        each([&](const Collected& r) { e_.vector_v(Op::V_RECI_V, r.sum, r.sum); });
+        if (slots) each([&](const Collected& r) { e_.vector_vv(Op::V_MUL_VV, r.sum, r.sum, used); });
+        each([&](const Collected& r) { e_.vector_vv(Op::V_MUL_VV, r.out, only ? r.value : r.out, r.sum); });
+        if (shares()) each([&](const Collected& r) { e_.vector_vv(Op::V_MUL_VV, r.out, r.out, scale); });
+        if (shares()) each([&](const Collected& r) { e_.vector_vv(Op::V_ADD_VV, r.out, r.out, centre); });
+      }
+      each([&](const Collected& r) {
+        for (const Gp* pointer : {&r.value, &r.sum, &r.out}) e_.add(*pointer, *pointer, group * c_.vlen());
+        if (shares()) e_.add(r.share, r.share, group * c_.vlen());
+      });
+    });
   }
 
   StepContext& c_;
@@ -334,7 +383,7 @@ class AttentionLowering {
   std::vector<std::optional<Buffer>> slots_;
   std::int64_t block_ = 0, rows_ = 0, tiles_most_ = 1;
   bool running_ = false;
-  Buffer scores_, values_, sums_, maxima_, scratch_;
+  Buffer scores_, values_, sums_, shares_, maxima_, scratch_;
 };
 
 }  // namespace

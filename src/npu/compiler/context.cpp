@@ -172,6 +172,14 @@ void StepContext::load_rows(std::int64_t to, std::int64_t count, std::uint64_t b
   prologue.transfer(Op::H_PREFETCH_V, target, offset, kConstantAddress, stride != 0, 0);
 }
 
+void StepContext::load_matrix(std::uint64_t to, std::int64_t count, std::uint64_t base, std::uint64_t scale_offset) {
+  prologue.set_address(kConstantAddress, base);
+  prologue.set_scale(scale_offset);
+  prologue.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(count));
+  const Gp target = prologue.reg(static_cast<std::uint32_t>(to));
+  prologue.transfer(Op::H_PREFETCH_M, target, Gp(), kConstantAddress, false, 1);
+}
+
 Expected<Buffer> StepContext::resident(WeightId weight, WeightUse use) {
   if (const auto found = residents_.find({weight, use}); found != residents_.end()) return found->second;
   const WeightPlace* place = layout.find(weight, use);

@@ -10,6 +10,7 @@
 #include "base/free_ranges.h"
 #include "graph/patterns.h"
 #include "npu/compiler/emitter.h"
+#include "npu/compiler/kv_factors.h"
 #include "npu/compiler/row_work.h"
 #include "npu/compiler/step.h"
 
@@ -111,6 +112,10 @@ class StepContext {
   // Bytes in HBM.
   /// Addresses of a layer's K and V in a cache with that many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
+  bool ones_loaded = false;  ///< MramPlan::ones
+  /// In the prologue: rows of MLEN elements of matrix SRAM <- rows in the format of K and V, their scales
+  /// `scale_offset` bytes after them.
+  void load_matrix(std::uint64_t to, std::int64_t count, std::uint64_t base, std::uint64_t scale_offset);
   Expected<std::uint64_t> hbm_area(std::uint64_t bytes, std::string_view what);
   /// In the prologue: VRAM rows <- rows of VLEN elements in the lanes' format, `stride` elements apart (0: VLEN).
   void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
@@ -123,6 +128,10 @@ class StepContext {
   bool stores_pending = false;                   ///< K and V were stored after the last fence
   const op::StoreKv* values_unstored = nullptr;  ///< V is stored only after attention has requested K
   std::set<const op::StoreKv*> keys_stored;      ///< before their operator: after the RoPE of k
+
+  /// By sequence, of the layer whose smoothed K and V were stored last.
+  std::vector<KvFactors> kv_factors;
+  Buffer factor_rows;  ///< of all sequences
 
   // Work that overlaps with the next products; see row_work.h.
   bool overlap = false;            ///< whether any is allowed

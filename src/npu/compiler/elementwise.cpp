@@ -121,7 +121,7 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
     c.streams.push_back(rope_work(c, c.place(x), rope.distance, tables, c.work_word()));
     for (const dllm::Op& any : c.graph.ops) {
       const auto* store = std::get_if<op::StoreKv>(&any);
-      if (store == nullptr || store->k != o->out) continue;
+      if (store == nullptr || store->k != o->out || c.machine.smoothing.any()) continue;
       for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
       c.streams.back().after = [&c, store] {
         [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);

@@ -353,6 +353,13 @@ Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& p
   return LayoutBuilder(graph, present, machine, positions).build();
 }
 
+static std::int64_t query_slabs(const Graph& graph, const ModelLayout& layout, std::int32_t layer) {
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Attention>(&any); o != nullptr && o->layer == layer)
+      return layout.slabs(layout.values[static_cast<std::size_t>(o->q)]);
+  return 0;
+}
+
 Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity) {
   const MachineConfig& m = layout.machine;
   if (capacity < 1 || capacity > layout.positions)
@@ -375,6 +382,12 @@ Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std:
     place.k_offset = result.bytes;
     place.v_offset = result.bytes + bytes;
     result.bytes += 2 * bytes;
+    if (m.smoothing.any()) {
+      const std::int64_t rows = KvFactors::count(place.slabs, query_slabs(graph, layout, o->layer));
+      place.factors = result.bytes;
+      result.bytes += static_cast<std::uint64_t>(rows * m.vlen * 2 + static_cast<std::int64_t>(kHbmAlign) - 1) /
+                      kHbmAlign * kHbmAlign;
+    }
     result.layers.push_back(place);
   }
   return result;

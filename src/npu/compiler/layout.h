@@ -107,6 +107,8 @@ struct KvPlace {
   std::int64_t slabs = 0;
   std::uint64_t k_offset = 0, v_offset = 0;  ///< bytes from the cache's base
   std::uint64_t scale_offset = 0;            ///< from each of them
+  std::uint64_t factors =
+      0;  ///< bytes from the cache's base: KvFactors::rows in the lanes' format, if K or V is smoothed
 };
 struct KvLayout {
   std::int64_t capacity = 0;  ///< positions, multiple of ModelLayout::key_tile
@@ -123,6 +125,8 @@ struct MramPlan {
   std::uint64_t experts = 0;  ///< element address of the first slot
   std::int64_t expert_slot_rows = 0, expert_slots = 0;
   bool experts_apart = false;
+  /// HLEN rows of ones in the format of V, which add up quantized probabilities; of smoothed values only.
+  std::uint64_t ones = 0;
 };
 
 /// Everything about a model on a device that does not depend on the step.

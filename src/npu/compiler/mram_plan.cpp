@@ -10,10 +10,12 @@ void plan_mram(ModelLayout& layout) {
   const std::int64_t unit = std::max(m.blen, m.hlen);
   MramPlan& plan = layout.mram;
   plan.weight_rows = rows * 3 / 8 / unit * unit;
-  plan.kv_rows = (rows - 2 * plan.weight_rows) / 2 / unit * unit;
+  const std::int64_t ones = m.smoothing.values == SmoothingCentre::kNone ? 0 : m.hlen;
+  plan.kv_rows = (rows - 2 * plan.weight_rows - ones) / 2 / unit * unit;
   std::uint64_t at = 0;
   for (auto& base : plan.weight) base = at, at += static_cast<std::uint64_t>(plan.weight_rows * m.mlen);
   for (auto& base : plan.kv) base = at, at += static_cast<std::uint64_t>(plan.kv_rows * m.mlen);
+  plan.ones = at;
 }
 
 void plan_experts(ModelLayout& layout) {

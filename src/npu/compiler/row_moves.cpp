@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "npu/compiler/context.h"
+#include "npu/compiler/smoothing.h"
 
 namespace dllm::npu {
 namespace {
@@ -80,6 +81,7 @@ Expected<void> store_values(StepContext& c) {
 }
 
 Expected<void> lower(StepContext& c, const op::StoreKv& o) {
+  if (c.machine.smoothing.any()) return store_smoothed(c, o);
   if (c.keys_stored.erase(&o) == 0) DLLM_CHECK_OK(store_rows(c, o, false));
   if (!c.overlap) return store_rows(c, o, true);
   c.values_unstored = &o;

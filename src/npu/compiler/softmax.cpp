@@ -70,8 +70,10 @@ class ShortRows {
     each_tile([&](const Row& row, std::size_t t) {
       if (masked(r_.masks[t])) e_.vector_vv(Op::V_MUL_VV, row.tiles[t], row.tiles[t], factors_[t]);
     });
-    combine(Op::V_ADD_VV);
-    each([&](const Row& row) { e_.vector_v(Op::V_RED_SUM_SEG, row.sum, combined(row)); });
+    if (r_.adds) {
+      combine(Op::V_ADD_VV);
+      each([&](const Row& row) { e_.vector_v(Op::V_RED_SUM_SEG, row.sum, combined(row)); });
+    }
     each([&](const Row& row) {
       for (const Gp& tile : row.tiles) e_.add(tile, tile, group_ * c_.vlen());
       e_.add(row.sum, row.sum, group_ * c_.vlen());
@@ -134,12 +136,10 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
       const Gp factor = e.reg(c.address(mask.factor));
       e.vector_vv(Op::V_MUL_VV, p, p, factor);
     });
-    const Gp& sum = combine(Op::V_ADD_VV);
-    if (r.first_chunk) {
-      e.vector_v(Op::V_RED_SUM_SEG, l, sum);
-    } else {
-      e.vector_v(Op::V_RED_SUM_SEG, t, sum);
-      e.vector_vv(Op::V_ADD_VV, l, l, t);
+    if (r.adds) {
+      const Gp& sum = combine(Op::V_ADD_VV);
+      e.vector_v(Op::V_RED_SUM_SEG, r.first_chunk ? l : t, sum);
+      if (!r.first_chunk) e.vector_vv(Op::V_ADD_VV, l, l, t);
     }
     e.add(s, s, c.vlen());
     e.add(l, l, c.vlen());

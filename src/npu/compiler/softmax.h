@@ -12,7 +12,9 @@ namespace dllm::npu {
 /// `scores + t * stride + r`, with HLEN keys for each head of the row.
 struct SoftmaxRows {
   std::int64_t scores = 0, stride = 0, tiles = 1;
-  std::int64_t sums = 0;     ///< row r's sums go to VRAM row sums + r
+  std::int64_t sums = 0;  ///< row r's sums go to VRAM row sums + r
+  /// Of later chunks, sums are only rescaled, and nothing is added up: the array does that (attention.cpp).
+  bool adds = true;
   std::int64_t scratch = 0;  ///< kSoftmaxScratch rows
   std::int64_t count = 0;    ///< rows
   struct Mask {

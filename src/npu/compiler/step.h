@@ -20,6 +20,9 @@ struct SequenceSpec {
   std::vector<std::int32_t> scored;    ///< indices into positions
   std::uint64_t cache = 0;             ///< HBM address of its K and V
   std::int64_t capacity = 0;           ///< positions the cache was laid out for
+  /// With smoothing (MachineConfig::smoothing): the rows give K and V new centres and factors; otherwise they get those
+  /// that the cache has.
+  bool takes_statistics = false;
 
   bool sees(std::size_t row, std::int64_t key) const;
 };

@@ -24,6 +24,7 @@ Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, cons
     s.visible = {{0, static_cast<Position>(w.context)}};
     s.cache = layout.weight_bytes + static_cast<std::uint64_t>(b) * kv.bytes;
     s.capacity = w.context;
+    s.takes_statistics = takes_statistics(w.rows, w.context);
     spec.sequences.push_back(std::move(s));
   }
   return spec;
@@ -40,6 +41,10 @@ StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::u
     s.scored = step.plan.scored;
     s.cache = cache(step);
     s.capacity = step.cache->capacity();
+    std::int64_t seen = 0;
+    for (const PositionRange& range : s.visible) seen += range.size();
+    s.takes_statistics =
+        takes_statistics(static_cast<std::int64_t>(s.positions.size()), seen) || step.cache->epoch() == 0;
     spec.sequences.push_back(std::move(s));
   }
   return spec;

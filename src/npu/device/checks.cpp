@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "npu/device/power.h"
+#include "npu/device/smoothing.h"
 #include "npu/dram/address_map.h"
 
 namespace dllm::npu {
@@ -182,6 +183,10 @@ std::optional<DeviceFault> find_fault(const Device& device) {
                                                                      {"logits", &device.numerics.logits}};
   for (const auto& [key, format] : formats)
     if (auto bits = format_bits(*format); !bits) return fault("numerics", key, bits.error().what, bits.error().hint);
+  for (const auto& [key, centre] : {std::pair{"smooth_keys", device.numerics.smooth_keys},
+                                    std::pair{"smooth_values", device.numerics.smooth_values}})
+    if (!smoothing_centre(centre))
+      return fault("numerics", key, fmt::format("'{}' is no centre", centre), "none, mean or minmax");
   if (device.window.bytes > 0 && device.window.staging_bytes > device.window.bytes)
     return fault("window", "staging_bytes", "the staging buffer is larger than the window", "");
   return {};

@@ -83,6 +83,9 @@ struct Device {
   struct Numerics {
     std::string weight = "mxint4:32:plena", activation = "mxint8:32:ocp", kv = "mxint4:32:plena";
     std::string logits = "mxfp8_e4m3:32:ocp";
+    /// Smoothing of K and V (smoothing.h): their centres, and the power of the factors.
+    std::string smooth_keys = "none", smooth_values = "none";
+    double smooth_alpha = 1;
     /// Derived, bytes per element with the share of its scale.
     double weight_bytes = 0, activation_bytes = 0, kv_bytes = 0, logit_bytes = 0;
   } numerics;

@@ -32,6 +32,15 @@ constexpr Bf16 lane_largest(LaneFormat format) { return format == LaneFormat::kB
 /// their sum when the scalar unit reads it: with 2^-6, values up to 2047 are safe, and rows of n lanes up to a root
 /// mean square of 2047 / sqrt(n). Smaller factors would lose the squares of small rows.
 constexpr float norm_shrink(LaneFormat format) { return format == LaneFormat::kBf16 ? 1.0f : 0x1p-6f; }
+/// A power of two by which rows are multiplied before n of them are added for a mean: the sum is then no larger than
+/// the largest. BF16 has room enough.
+constexpr float mean_shrink(LaneFormat format, std::int64_t n) {
+  float shrink = 1;
+  for (std::int64_t covered = 1; format == LaneFormat::kF16 && covered < n; covered *= 2) shrink /= 2;
+  return shrink;
+}
+/// The reciprocal of the smallest distance from the centre that smoothing (device/smoothing.h) divides by.
+constexpr float smoothing_scale(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x1p60f : 0x1p14f; }
 constexpr Bf16 lane_negated(Bf16 x) { return x ^ 0x8000u; }
 
 /// One rounding from double (f32_to_bf16 of a float would round twice).

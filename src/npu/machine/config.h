@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "dllm/error.h"
+#include "npu/device/smoothing.h"
 #include "npu/machine/arithmetic.h"
 #include "numerics/mx.h"
 
@@ -38,6 +39,8 @@ struct MachineConfig {
 
   /// A contraction has fewer than 2^contraction_bits terms; determines the guard bits of the integer accumulators.
   int contraction_bits = 15;
+  /// Of the caches of compiled steps: the machine itself has no notion of it.
+  Smoothing smoothing = {};
   /// The published emulator's behaviour: a running V_RED_SUM is rounded to BF16 after every row.
   bool bf16_sums = false;
   /// M_TMV has the vector in rs1 and the matrix in rs2, as in PLENA's flash-attention template. Its emulator, and this

@@ -40,6 +40,8 @@ Expected<MachineConfig> machine_config(const Device& device) {
   config.vector_kv = config.matrix_kv;
   DLLM_TRY(config.activation, format_of(device, "activation", device.numerics.activation));
   config.matrix_input = config.activation;
+  config.smoothing = {*smoothing_centre(device.numerics.smooth_keys), *smoothing_centre(device.numerics.smooth_values),
+                      device.numerics.smooth_alpha};
   if (config.activation.element == MxElement::kF16) config.lanes = LaneFormat::kF16;
   DLLM_CHECK_OK(config.validate());
   return config;
