@@ -117,14 +117,50 @@ Affine read_q4_k(const std::byte* blocks, std::int64_t k) {
   }
   return a;
 }
-Codes affine_codes(const Affine& a) {
+/// Bit i of 32.
+int bit(const std::byte* at, std::int64_t i) { return std::to_integer<int>(at[i / 8] >> i % 8 & std::byte{1}); }
+Affine read_q5_0(const std::byte* blocks, std::int64_t k) {
+  Affine a;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte* block = blocks + 22 * (i / 32);
+    a.s.push_back(half(block)), a.m.push_back(16 * half(block));
+    a.u.push_back(nibble(block + 6, i % 32) + 16 * bit(block + 2, i % 32));
+  }
+  return a;
+}
+Affine read_q5_1(const std::byte* blocks, std::int64_t k) {
+  Affine a;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte* block = blocks + 24 * (i / 32);
+    a.s.push_back(half(block)), a.m.push_back(-half(block + 2));
+    a.u.push_back(nibble(block + 8, i % 32) + 16 * bit(block + 4, i % 32));
+  }
+  return a;
+}
+/// Q4_K with a byte of fifth bits for each i modulo 32, whose bit g is group g's.
+Affine read_q5_k(const std::byte* blocks, std::int64_t k) {
+  std::vector<std::byte> fours;
+  for (std::int64_t b = 0; b < k / 256; ++b) {
+    const std::byte* block = blocks + 176 * b;
+    fours.insert(fours.end(), block, block + 16);
+    fours.insert(fours.end(), block + 48, block + 176);
+  }
+  Affine a = read_q4_k(fours.data(), k);
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::byte fifths = blocks[176 * (i / 256) + 16 + i % 32];
+    a.u[static_cast<std::size_t>(i)] += 16 * std::to_integer<int>(fifths >> i % 256 / 32 & std::byte{1});
+  }
+  return a;
+}
+Codes affine_codes(const Affine& a, int most) {
   Codes codes;
+  const auto most_code = static_cast<float>(most);
   float peak = 0;
   for (std::size_t i = 0; i < a.u.size(); ++i)
-    peak = std::max({peak, std::fabs(a.m[i]), std::fabs(15 * a.s[i] - a.m[i])});
+    peak = std::max({peak, std::fabs(a.m[i]), std::fabs(most_code * a.s[i] - a.m[i])});
   for (std::size_t i = 0; i < a.u.size(); ++i) {
-    const int level = nearest_even(a.s[i] * (1890.f / peak)), minimum = nearest_even(a.m[i] * (126.f / peak));
-    codes.q.push_back(static_cast<int>(std::round(level * a.u[i] / 15.0)) - minimum);
+    const int level = nearest_even(a.s[i] * (126 * most_code / peak)), minimum = nearest_even(a.m[i] * (126.f / peak));
+    codes.q.push_back(static_cast<int>(std::round(level * a.u[i] / static_cast<double>(most))) - minimum);
   }
   codes.scale = peak * (1.f / 126.f);
   return codes;
@@ -155,9 +191,15 @@ Codes weight_codes(TensorType type, const std::vector<std::byte>& weight, const 
     case TensorType::kQ4_0:
       return level_codes(blocks, k);
     case TensorType::kQ4_1:
-      return affine_codes(read_q4_1(blocks, k));
+      return affine_codes(read_q4_1(blocks, k), 15);
     case TensorType::kQ4_K:
-      return affine_codes(read_q4_k(blocks, k));
+      return affine_codes(read_q4_k(blocks, k), 15);
+    case TensorType::kQ5_0:
+      return affine_codes(read_q5_0(blocks, k), 31);
+    case TensorType::kQ5_1:
+      return affine_codes(read_q5_1(blocks, k), 31);
+    case TensorType::kQ5_K:
+      return affine_codes(read_q5_k(blocks, k), 31);
     case TensorType::kMXFP4:
       return exponent_codes(blocks, k);
     default:
@@ -198,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, Super, ::testing::ValuesIn(test::available_sets())
                          [](const auto& test) { return std::string(test.param->name); });
 
 TEST_P(Super, IsItsDefinition) {
-  ASSERT_EQ(super_types().size(), 6u);
+  ASSERT_EQ(super_types().size(), 9u);
   const std::int64_t n = 21, rows = 19;
   for (const TensorType type : super_types()) {
     const std::int64_t k = 2 * kSuperK + (layout_of(type).elems == 256 ? 256 : 96);
@@ -269,7 +311,7 @@ TEST_P(Super, WeightsAreNearThoseOfTheFile) {
         for (std::int64_t at = 0; at < k; ++at)
           peak = std::max(peak, std::fabs(w[static_cast<std::size_t>(j * k + at)]));
         // A half of a step for the entry, for the level and for the minimum; the minimum may exceed every weight.
-        const bool minima = type == TensorType::kQ4_1 || type == TensorType::kQ4_K;
+        const bool minima = super_layout(type, k).minima;
         EXPECT_NEAR(out[static_cast<std::size_t>(j)], w[static_cast<std::size_t>(j * k + i)],
                     peak / 127 * (minima ? 8.f : 1.1f))
             << codec(type).name;

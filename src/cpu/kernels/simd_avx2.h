@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/super.h"
+
 // AVX2 + FMA + F16C (Haswell, Zen and later); a vector of 16 lanes is two registers. With DLLM_AVX_VNNI also the
 // 256-bit VPDPBUSD of processors without AVX-512 (Alder Lake and later).
 

@@ -25,15 +25,30 @@ inline U8 look_up(const std::uint8_t* table, U8 index) {
   return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
 }
 
-template <bool kMinima>
+/// Bytes of ones where one of 32 bits is set.
+inline __m256i spread_bits(const std::uint8_t* bits) {
+  std::int32_t word;
+  __builtin_memcpy(&word, bits, sizeof word);
+  const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<std::int64_t>(0x8040201008040201u));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), byte), bit), bit);
+}
+template <Nibbles kKind>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, const std::uint8_t* fifths, std::uint8_t* low,
+                           std::uint8_t* high) {
   const U8 both = load_bytes(codes);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(tables);
   const U8 below = and_bytes(both, 15), above = and_bytes(shift_bits<-4>(both), 15);
   const auto store = [&](std::uint8_t* to, int group, U8 index) {
     U8 values{look_up(bytes + offsets[group], index).lo, look_up(bytes + offsets[group + 1], index).hi};
-    if constexpr (kMinima)
+    if constexpr (kKind == Nibbles::kFives) {
+      const __m256i lo = look_up(bytes + offsets[group] + 16, index).lo,
+                    hi = look_up(bytes + offsets[group + 1] + 16, index).hi;
+      values = {_mm256_blendv_epi8(values.lo, lo, spread_bits(fifths + 4 * group)),
+                _mm256_blendv_epi8(values.hi, hi, spread_bits(fifths + 4 * group + 4))};
+    }
+    if constexpr (kKind != Nibbles::kPlain)
       values = {_mm256_sub_epi8(values.lo, _mm256_set1_epi8(static_cast<char>(minima[group]))),
                 _mm256_sub_epi8(values.hi, _mm256_set1_epi8(static_cast<char>(minima[group + 1])))};
     store_bytes(to, values);

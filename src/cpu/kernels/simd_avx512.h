@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/super.h"
+
 // AVX-512 F/BW/VL/DQ/VNNI (Ice Lake, Zen 4 and later).
 
 #define DLLM_PAIR_TILES  // pairs-inl.h
@@ -156,15 +158,22 @@ inline __m512i two_tables(const std::int8_t* a, const std::int8_t* b) {
   const __m512i both = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(a)));
   return _mm512_mask_broadcast_i32x4(both, 0xff00, _mm_load_si128(reinterpret_cast<const __m128i*>(b)));
 }
-template <bool kMinima>
+template <Nibbles kKind>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, const std::uint8_t* fifths, std::uint8_t* low,
+                           std::uint8_t* high) {
   const __m512i both = _mm512_loadu_si512(codes), fifteen = _mm512_set1_epi8(15);
   const __m512i below = _mm512_and_si512(both, fifteen), above = _mm512_and_si512(_mm512_srli_epi16(both, 4), fifteen);
   const __m512i first = two_tables(tables + offsets[0], tables + offsets[1]);
   const __m512i second = two_tables(tables + offsets[2], tables + offsets[3]);
   __m512i w0 = _mm512_shuffle_epi8(first, below), w1 = _mm512_shuffle_epi8(second, above);
-  if constexpr (kMinima) {
+  if constexpr (kKind == Nibbles::kFives) {
+    std::uint64_t masks[2];
+    __builtin_memcpy(masks, fifths, sizeof masks);
+    w0 = _mm512_mask_shuffle_epi8(w0, masks[0], two_tables(tables + offsets[0] + 16, tables + offsets[1] + 16), below);
+    w1 = _mm512_mask_shuffle_epi8(w1, masks[1], two_tables(tables + offsets[2] + 16, tables + offsets[3] + 16), above);
+  }
+  if constexpr (kKind != Nibbles::kPlain) {
     std::int32_t four;
     __builtin_memcpy(&four, minima, sizeof four);
     const __m512i all = _mm512_set1_epi32(four);

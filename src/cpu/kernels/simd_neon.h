@@ -256,20 +256,6 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
     for (int j = 0; j < 16; j += 4) transpose4(src + i * stride + j, stride, dst + 16 * j + i);
 }
 
-template <bool kMinima>
-inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
-  const auto entries = [&](int group, uint8x16_t codes16) {
-    const uint8x16_t table = vld1q_u8(reinterpret_cast<const std::uint8_t*>(tables) + offsets[group]);
-    return vsubq_u8(vqtbl1q_u8(table, codes16), vdupq_n_u8(kMinima ? minima[group] : 0));
-  };
-  for (int i = 0; i < 4; ++i) {
-    const uint8x16_t both = vld1q_u8(codes + 16 * i);
-    vst1q_u8(low + 16 * i, entries(i / 2, vandq_u8(both, vdupq_n_u8(15))));
-    vst1q_u8(high + 16 * i, entries(2 + i / 2, vshrq_n_u8(both, 4)));
-  }
-}
-
 // Shuffles within groups of four lanes, and the interleaving of two vectors, for attention of few queries.
 template <int kSpan>
 inline F32 load_span(const float* p) {
@@ -398,3 +384,5 @@ inline int first_not_less(const F64& a, const F64& b) {
 
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA
+
+#include "cpu/kernels/simd_neon_codes.h"

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/super.h"
+
 // The SIMD policy in plain C++: it defines what the other policies must compute. Its translation unit has no vector
 // flags, so __builtin_fmaf is a call; this set is the reference, not a fast fallback.
 
@@ -237,13 +239,17 @@ inline void transpose16(const std::uint32_t* src, std::ptrdiff_t stride, std::ui
 
 /// 128 nibbles as bytes: byte i of `low` is the entry of code codes[i] & 15 in the table at offsets[i / 32], byte i of
 /// `high` that of codes[i] >> 4 in the table at offsets[2 + i / 32]; minus minima[i / 32] and minima[2 + i / 32].
-template <bool kMinima>
+/// With a fifth bit, bit i of `fifths`, 16 more bytes on.
+template <Nibbles kKind>
 inline void decode_nibbles(const std::uint8_t* codes, const std::uint16_t* offsets, const std::int8_t* tables,
-                           const std::uint8_t* minima, std::uint8_t* low, std::uint8_t* high) {
+                           const std::uint8_t* minima, const std::uint8_t* fifths, std::uint8_t* low,
+                           std::uint8_t* high) {
+  const auto fifth = [&](int i) { return kKind == Nibbles::kFives ? (fifths[i / 8] >> i % 8 & 1) << 4 : 0; };
   for (int i = 0; i < 64; ++i) {
-    const int below = kMinima ? minima[i / 32] : 0, above = kMinima ? minima[2 + i / 32] : 0;
-    low[i] = static_cast<std::uint8_t>(tables[offsets[i / 32] + (codes[i] & 15)] - below);
-    high[i] = static_cast<std::uint8_t>(tables[offsets[2 + i / 32] + (codes[i] >> 4)] - above);
+    const bool subtracts = kKind != Nibbles::kPlain;
+    const int below = subtracts ? minima[i / 32] : 0, above = subtracts ? minima[2 + i / 32] : 0;
+    low[i] = static_cast<std::uint8_t>(tables[offsets[i / 32] + (codes[i] & 15) + fifth(i)] - below);
+    high[i] = static_cast<std::uint8_t>(tables[offsets[2 + i / 32] + (codes[i] >> 4) + fifth(64 + i)] - above);
   }
 }
 

@@ -18,7 +18,8 @@ static_assert(sizeof(SuperScratch) <= kLinearScratchBytes);
 inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uint8_t* block, std::int64_t kc,
                                        std::uint8_t* to) {
   if (!layout.nibbles) return block;
-  const std::uint8_t *levels = block + layout.code_bytes(kc), *minima = block + layout.minima_offset(kc);
+  const std::uint8_t *levels = block + layout.code_bytes(kc), *minima = block + layout.minima_offset(kc),
+                     *fifths = block + layout.fifths_offset(kc);
   for (std::int64_t step = 0; step < kc / kSuperStep; ++step)
     for (std::int64_t n = 0; n < kPanel; ++n) {
       const std::int64_t at = step * kPanel + n;
@@ -26,10 +27,16 @@ inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uin
       __builtin_memcpy(offsets, levels + 8 * at, sizeof offsets);
       std::uint8_t* low = to + (2 * step * kPanel + n) * 64;
       std::uint8_t* const high = low + kPanel * 64;
-      if (layout.minima)
-        decode_nibbles<true>(block + 64 * at, offsets, kSuperTables.bytes, minima + 4 * at, low, high);
+      const auto decode = [&]<Nibbles kKind>() {
+        decode_nibbles<kKind>(block + 64 * at, offsets, kSuperTables.bytes, minima + 4 * at, fifths + 16 * at, low,
+                              high);
+      };
+      if (layout.fives)
+        decode.template operator()<Nibbles::kFives>();
+      else if (layout.minima)
+        decode.template operator()<Nibbles::kMinima>();
       else
-        decode_nibbles<false>(block + 64 * at, offsets, kSuperTables.bytes, nullptr, low, high);
+        decode.template operator()<Nibbles::kPlain>();
     }
   return to;
 }

@@ -74,30 +74,34 @@ struct TileUnit {
 };
 
 /// 128 k of four outputs of a panel's nibbles.
-template <bool kMinima>
+template <Nibbles kKind>
 inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
   const std::uint8_t* codes = unit.block[p] + step * kPanel * 64;
   const std::uint8_t* levels = unit.block[p] + layout.code_bytes(unit.kc) + step * kPanel * 8;
   const std::uint8_t* minima = unit.block[p] + layout.minima_offset(unit.kc) + step * kPanel * 4;
+  const std::uint8_t* fifths = unit.block[p] + layout.fifths_offset(unit.kc) + step * kPanel * 16;
   std::uint8_t* to = unit.decoded(step, p);
 #pragma GCC unroll 4
   for (int n = first; n < first + 4; ++n) {
     std::uint16_t offsets[4];
     __builtin_memcpy(offsets, levels + 8 * n, sizeof offsets);
-    decode_nibbles<kMinima>(codes + 64 * n, offsets, kSuperTables.bytes, minima + 4 * n, to + 64 * n,
-                            to + kTileBytes + 64 * n);
+    decode_nibbles<kKind>(codes + 64 * n, offsets, kSuperTables.bytes, minima + 4 * n, fifths + 16 * n, to + 64 * n,
+                          to + kTileBytes + 64 * n);
     __builtin_prefetch(codes + unit.next + 64 * n, 0, 2);
   }
   if (first == 0) __builtin_prefetch(levels + unit.next, 0, 2);
   if (first == 4) __builtin_prefetch(levels + unit.next + 64, 0, 2);
-  if (kMinima && first == 8) __builtin_prefetch(minima + unit.next, 0, 2);
+  if (kKind != Nibbles::kPlain && first == 8) __builtin_prefetch(minima + unit.next, 0, 2);
+  if (kKind == Nibbles::kFives) __builtin_prefetch(fifths + unit.next + 16 * first, 0, 2);
 }
 
 inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
-  if (layout.minima)
-    decode_outputs<true>(layout, unit, p, step, first);
+  if (layout.fives)
+    decode_outputs<Nibbles::kFives>(layout, unit, p, step, first);
+  else if (layout.minima)
+    decode_outputs<Nibbles::kMinima>(layout, unit, p, step, first);
   else
-    decode_outputs<false>(layout, unit, p, step, first);
+    decode_outputs<Nibbles::kPlain>(layout, unit, p, step, first);
 }
 
 /// What is done between the products of a unit and a group of rows.

@@ -14,8 +14,9 @@
 //   rows      per row and super-block one float X, and q in [-16256, 16256] = 128 hi + lo, hi and lo bytes
 //   product   total = fma(float(sum of w8 q over the super-block), W X, total), super-blocks ascending from 0
 //
-// Types of 8 and 6 bits: W = max |w| / 127 and w8 = w / W, rounded. Types of 4 bits: w8 comes from a table of 16 bytes
-// that the scale of a group of 32 weights chooses (minus a byte for the minimum), so that they take 4 bits in memory.
+// Types of 8 and 6 bits: W = max |w| / 127 and w8 = w / W, rounded. Types of 4 and 5 bits: w8 comes from a table of 16
+// or 32 bytes that the scale of a group of 32 weights chooses (minus a byte for the minimum), so that they take 4 or 5
+// bits in memory.
 
 namespace dllm::cpu {
 
@@ -43,14 +44,23 @@ DLLM_ALWAYS_INLINE std::int64_t super_block_k(std::int64_t k, std::int64_t s) {
 ///   [0, 511)   level - 255 of 255ths, code - 8: level (code - 8) 127 / 2040
 ///   then 505   level - 252 of fifteenths: level code / 15, modulo 256
 ///   then 9     a shift: an E2M1 value, 127 / 6 of it, over 2^shift
+///   then 505   of 32 bytes: level - 252 of thirty-firsts: level code / 31, modulo 256
 /// All to nearest, ties away from zero.
 inline constexpr int kSuperLevels = 255, kSuperAffine = 252, kSuperShifts = 9;
 inline constexpr int kSuperAffineTables = 2 * kSuperLevels + 1;
 inline constexpr int kSuperShiftTables = kSuperAffineTables + 2 * kSuperAffine + 1;
+inline constexpr int kSuperFiveTables = kSuperShiftTables + kSuperShifts;
 struct alignas(64) SuperTables {
-  std::int8_t bytes[(kSuperShiftTables + kSuperShifts) * 16];
+  std::int8_t bytes[(kSuperFiveTables + 2 * (2 * kSuperAffine + 1)) * 16];
 };
 extern const SuperTables kSuperTables;
+
+/// What turns the nibbles of a type into w8.
+enum class Nibbles : std::uint8_t {
+  kPlain,   ///< a table
+  kMinima,  ///< a table, minus the group's minimum
+  kFives,   ///< a table of 32 bytes, whose second half a fifth bit chooses, minus the group's minimum
+};
 
 /// A panel of 16 outputs: super-blocks one after the other, each with its codes, its levels and 16 floats W.
 ///
@@ -58,9 +68,11 @@ extern const SuperTables kSuperTables;
 ///            nibbles: [k / 128][16 outputs][64 bytes], byte i holds k = i below and k = 64 + i above
 ///   levels   nibbles: [k / 128][16 outputs][4 groups] 16-bit offsets into kSuperTables
 ///   minima   of types that have them: [k / 128][16 outputs][4 groups] bytes, subtracted from the table's
+///   fifths   of types of 5 bits: [k / 128][16 outputs][128 bits], the codes' highest bits
 struct SuperLayout {
   bool nibbles = false;
   bool minima = false;
+  bool fives = false;
   std::int64_t k = 0;
   std::int64_t bytes = 0;  ///< of the panel
 
@@ -71,8 +83,11 @@ struct SuperLayout {
   DLLM_ALWAYS_INLINE std::int64_t minima_offset(std::int64_t block_k) const {
     return code_bytes(block_k) + level_bytes(block_k);
   }
+  DLLM_ALWAYS_INLINE std::int64_t fifths_offset(std::int64_t block_k) const {
+    return minima_offset(block_k) + (minima ? block_k / 2 : 0);
+  }
   DLLM_ALWAYS_INLINE std::int64_t block_bytes(std::int64_t block_k) const {
-    return minima_offset(block_k) + (minima ? block_k / 2 : 0) + 64;
+    return fifths_offset(block_k) + (fives ? 2 * block_k : 0) + 64;
   }
 };
 

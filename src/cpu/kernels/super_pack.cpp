@@ -15,6 +15,7 @@ namespace {
 enum class Scheme {
   kLevels,     ///< s (u - 8): a table per level of |s|
   kAffine,     ///< s u - m: a table per level of |s|, minus a byte
+  kFives,      ///< the same with 32 codes
   kExponents,  ///< 2^e times a value of E2M1: a table per exponent
   kBytes,      ///< rounded
   kNone,
@@ -27,13 +28,16 @@ constexpr Scheme scheme_of(TensorType type) {
     case TensorType::kQ4_1:
     case TensorType::kQ4_K:
       return Scheme::kAffine;
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ5_K:
+      return Scheme::kFives;
     case TensorType::kMXFP4:
       return Scheme::kExponents;
     case TensorType::kQ8_0:
     case TensorType::kQ6_K:
       return Scheme::kBytes;
     default:
-      // Codes of five bits as bytes would take half as much memory again.
       return Scheme::kNone;
   }
 }
@@ -49,8 +53,8 @@ constexpr int kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6
 
 constexpr SuperTables make_tables() {
   SuperTables tables{};
-  const auto fill = [&](int table, auto&& entry) {
-    for (int code = 0; code < 16; ++code)
+  const auto fill = [&](int table, auto&& entry, int codes = 16) {
+    for (int code = 0; code < codes; ++code)
       tables.bytes[table * 16 + code] = static_cast<std::int8_t>(static_cast<std::uint8_t>(entry(code) & 255));
   };
   for (int level = -kSuperLevels; level <= kSuperLevels; ++level)
@@ -59,6 +63,10 @@ constexpr SuperTables make_tables() {
     fill(kSuperAffineTables + kSuperAffine + level, [=](int code) { return rounded_quotient(level * code, 15); });
   for (int shift = 0; shift < kSuperShifts; ++shift)
     fill(kSuperShiftTables + shift, [=](int code) { return rounded_quotient(kDoubledE2M1[code] * 127, 12 << shift); });
+  for (int level = -kSuperAffine; level <= kSuperAffine; ++level)
+    fill(
+        kSuperFiveTables + 2 * (kSuperAffine + level), [=](int code) { return rounded_quotient(level * code, 31); },
+        32);
   return tables;
 }
 
@@ -89,6 +97,7 @@ void read_group(const FileBlock& block, int g, std::int64_t at, Weights& w) {
   if constexpr (kFormat.scales == Scales::kHalf) {
     w.s[at] = half_at(block.scale + 2 * g);
     if (kFormat.has_min) w.m[at] = -half_at(block.min + 2 * g);
+    if (kFormat.type == TensorType::kQ5_0) w.m[at] = w.s[at] * static_cast<float>(kFormat.zero);
   } else if constexpr (kFormat.scales == Scales::kSuper) {
     const int scale = kFormat.has_min ? block.scale[g] : static_cast<std::int8_t>(block.scale[g]);
     w.s[at] = half_at(block.super) * static_cast<float>(scale);
@@ -148,18 +157,21 @@ float level_groups(const Weights& w, std::int64_t groups, Groups& to) {
   return largest.scaled(8.f / 127.f);
 }
 
-float affine_groups(const Weights& w, std::int64_t groups, Groups& to) {
+/// `most`: the largest code.
+float affine_groups(const Weights& w, std::int64_t groups, int most, Groups& to) {
+  const auto most_code = static_cast<float>(most);
+  const int tables = most == 15 ? kSuperAffineTables : kSuperFiveTables, stride = most == 15 ? 1 : 2;
   Largest largest;
   for (std::int64_t g = 0; g < groups; ++g) {
     largest.see(w.m[g]);
-    largest.see(15.f * w.s[g] - w.m[g]);
+    largest.see(most_code * w.s[g] - w.m[g]);
   }
   // One less than 127: a table's entry, its level and the minimum are each rounded by at most a half.
-  const float levels = largest.inverse(126.f * 15.f), minima = largest.inverse(126.f);
+  const float levels = largest.inverse(126.f * most_code), minima = largest.inverse(126.f);
   for (std::int64_t g = 0; g < groups; ++g) {
     const int level = levels == 0.f ? 0 : static_cast<int>(rounded(w.s[g] * levels));
     const int minimum = minima == 0.f ? 0 : static_cast<int>(rounded(w.m[g] * minima));
-    to.table[g] = static_cast<std::uint16_t>(kSuperAffineTables + kSuperAffine + level);
+    to.table[g] = static_cast<std::uint16_t>(tables + stride * (kSuperAffine + level));
     to.minimum[g] = static_cast<std::uint8_t>(minimum & 255);
   }
   return largest.scaled(1.f / 126.f);
@@ -186,7 +198,8 @@ float pack_nibbles(const Weights& w, std::int64_t kc, int lane, const SuperLayou
   std::fill(std::begin(groups.table), std::end(groups.table), std::uint16_t{kSuperLevels});
   std::memset(groups.minimum, 0, sizeof groups.minimum);
   const float scale = kScheme == Scheme::kLevels   ? level_groups(w, kc / 32, groups)
-                      : kScheme == Scheme::kAffine ? affine_groups(w, kc / 32, groups)
+                      : kScheme == Scheme::kAffine ? affine_groups(w, kc / 32, 15, groups)
+                      : kScheme == Scheme::kFives  ? affine_groups(w, kc / 32, 31, groups)
                                                    : exponent_groups(w, kc / 32, groups);
   for (std::int64_t k0 = 0; k0 < padded; k0 += kSuperStep) {
     std::uint8_t u[kSuperStep] = {};
@@ -194,7 +207,12 @@ float pack_nibbles(const Weights& w, std::int64_t kc, int lane, const SuperLayou
     std::uint16_t offsets[4];
     for (int g = 0; g < 4; ++g) offsets[g] = static_cast<std::uint16_t>(groups.table[k0 / 32 + g] * 16);
     const std::int64_t at = k0 / kSuperStep * kPanel + lane;
-    for (int i = 0; i < 64; ++i) block[at * 64 + i] = static_cast<std::uint8_t>(u[i] | u[64 + i] << 4);
+    for (int i = 0; i < 64; ++i) block[at * 64 + i] = static_cast<std::uint8_t>((u[i] & 15) | u[64 + i] << 4);
+    if constexpr (kScheme == Scheme::kFives) {
+      std::uint8_t fifths[kSuperStep / 8] = {};
+      for (int i = 0; i < kSuperStep; ++i) fifths[i / 8] |= static_cast<std::uint8_t>(u[i] >> 4 << i % 8);
+      std::memcpy(block + layout.fifths_offset(padded) + at * 16, fifths, sizeof fifths);
+    }
     std::memcpy(block + layout.code_bytes(padded) + at * 8, offsets, 8);
     if (layout.minima) std::memcpy(block + layout.minima_offset(padded) + at * 4, groups.minimum + k0 / 32, 4);
   }
@@ -256,7 +274,8 @@ bool runs_super(TensorType type) { return scheme_of(type) != Scheme::kNone; }
 SuperLayout super_layout(TensorType type, std::int64_t k) {
   SuperLayout layout;
   layout.nibbles = scheme_of(type) != Scheme::kBytes;
-  layout.minima = scheme_of(type) == Scheme::kAffine;
+  layout.fives = scheme_of(type) == Scheme::kFives;
+  layout.minima = layout.fives || scheme_of(type) == Scheme::kAffine;
   layout.k = k;
   for (std::int64_t s = 0; s < super_blocks(k); ++s) layout.bytes += layout.block_bytes(super_block_k(k, s));
   return layout;
@@ -273,6 +292,12 @@ void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t ro
       return pack_type<TensorType::kQ4_1>(rows, row_bytes, count, k, panel);
     case TensorType::kQ4_K:
       return pack_type<TensorType::kQ4_K>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ5_0:
+      return pack_type<TensorType::kQ5_0>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ5_1:
+      return pack_type<TensorType::kQ5_1>(rows, row_bytes, count, k, panel);
+    case TensorType::kQ5_K:
+      return pack_type<TensorType::kQ5_K>(rows, row_bytes, count, k, panel);
     case TensorType::kQ6_K:
       return pack_type<TensorType::kQ6_K>(rows, row_bytes, count, k, panel);
     case TensorType::kQ8_0:
