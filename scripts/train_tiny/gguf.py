@@ -1,4 +1,4 @@
-"""Float tensors of a GGUF file of the architecture llada, under the names of a Hugging Face checkpoint.
+"""Float tensors of a GGUF file of the recipes' architectures, under the names of a Hugging Face checkpoint.
 
 A run may start from the weights of a shipped model instead of a random state (`train --from FILE`). The reader knows
 what such a file needs: scalars, strings and arrays as metadata, F32 and F16 tensors.
@@ -14,6 +14,7 @@ from .tokenizer import SPECIAL, Tokenizer
 SCALARS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8",
            12: "<f8"}
 STRING, ARRAY = 8, 9
+INTERLEAVED = {"llada": True, "nemotron_labs_diffusion": False}     # the pairs of RoPE, in the rows of Q and K
 TENSOR_TYPES = {0: "<f4", 1: "<f2"}
 PARTS = {"attn_norm": "attn_norm", "attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj",
          "attn_output": "attn_out", "ffn_norm": "ff_norm", "ffn_gate": "ff_proj", "ffn_up": "up_proj",
@@ -79,7 +80,7 @@ def read_gguf(path):
 
 
 def half_split(rows, heads):
-    """Rows of a Q or K matrix in half-split order: llama.cpp's files of llada hold the pairs of RoPE interleaved."""
+    """Rows of a Q or K matrix in half-split order: llama.cpp's files of llada hold them interleaved."""
     size = rows.shape[0] // heads
     return rows.reshape(heads, size // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
@@ -87,14 +88,15 @@ def half_split(rows, heads):
 def llada_weights(path, config):
     """The state of a `Llada` of this configuration."""
     meta, tensors = read_gguf(path)
-    if meta.get("general.architecture") != "llada":
-        raise ValueError(f"{path}: its architecture is {meta.get('general.architecture')}, only llada is read")
+    architecture = meta.get("general.architecture")
+    if architecture not in INTERLEAVED:
+        raise ValueError(f"{path}: its architecture is {architecture}, only {', '.join(INTERLEAVED)} are read")
     state = {}
     for name, array in tensors.items():
         parts = name.removesuffix(".weight").split(".")
         if parts[0] == "blk":
             key = f"model.transformer.blocks.{parts[1]}.{PARTS[parts[2]]}.weight"
-            if parts[2] in ("attn_q", "attn_k"):
+            if parts[2] in ("attn_q", "attn_k") and INTERLEAVED[architecture]:
                 array = half_split(array, config.n_heads)
         else:
             key = f"model.transformer.{OUTSIDE[parts[0]]}.weight"

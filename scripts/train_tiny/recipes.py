@@ -71,6 +71,7 @@ RECIPES = {r.name: r for r in (
     Recipe("tiny", ModelConfig(), round(schedule.FULL_RUN * 1e6), MERGES, 64, tasks.held_out,
            tiny_texts, schedule.stage, data.draw_batches),
     HARDER,
+    replace(HARDER, name="harder-second", budget=10_000_000, stage=harder_schedule.second_stage),
     replace(HARDER, name="tri", budget=5_000_000, stage=tri_schedule.stage, draw_batches=tri_rows.draw_batches,
             modes=True),
 )}

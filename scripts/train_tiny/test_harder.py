@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -259,6 +260,19 @@ def test_a_few_steps_and_their_evaluation(tmp_path, capsys):
     said = capsys.readouterr()
     assert "| task | lines | right % |" in said.out and "--lines decodes nothing" in said.err
     assert "no accuracy table" in said.err
+
+
+def test_the_second_stage_goes_on_with_the_weights_of_another_architecture(tmp_path, capsys):
+    shared = ["--out", str(tmp_path), "--recipe", "harder-second"]
+    models = Path(__file__).parents[2] / "models"
+    assert main(["tasks", *shared]) == 0
+    assert main(["tokenizer", *shared]) == 0
+    assert main(["train", *shared, "--tokens", "12e3", "--log-every", "1", "--from", str(models / "tri-f16.gguf")]) == 0
+    first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
+    # Random weights begin at ln 290 = 5.7, and weights whose heads were read in another order above 2.
+    assert first["ce"] < 1.5
+    assert main(["train", *shared, "--restart", "--from", str(tmp_path / "tokenizer.json")]) == 1
+    assert "GGUF" in capsys.readouterr().err
 
 
 def test_golden_decodes_of_rounded_weights(tmp_path, capsys, monkeypatch):

@@ -13,6 +13,7 @@ ADAM_SHARE = 0.6            # AdamW's rate, in Muon's
 PEAK_RATE = 0.0035          # of Muon; decays linearly to zero over the budget
 MIX = dict(calc=1, sums=1, recur=1.2, grid=0.7, sort=1.2)
 LAST = dict(calc=0.8, sums=0.8, recur=2, grid=1.5, sort=1)
+SECOND = dict(calc=0.6, sums=0.5, recur=2.5, grid=1.8, sort=0.7)
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,15 @@ def stage(tokens, budget, step):
         batch_tokens=since((0, 2048), (1, 3072)),
         muon_rate=rate,
         adam_rate=rate * ADAM_SHARE)
+
+
+def second_stage(tokens, budget, step):
+    """Of a run that starts from trained weights: full lengths from the beginning, marks are shares of the budget."""
+    done = tokens / budget
+    rate = PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * max(0.0, 1 - done)
+    return Stage(
+        hardest=1.0, easiest=0.5, mix=SECOND,
+        # A rule is learnt from every line, when to commit a token from what a decoder sees.
+        chained=0.5 if done < 0.5 else 0.25,
+        cut_rows=0.7, gentle=0.0, guessing=0.25 if done < 0.5 else 0.5, noisy=0.25, whole_canvas=0.2,
+        batch_tokens=4096, muon_rate=rate, adam_rate=rate * ADAM_SHARE)
