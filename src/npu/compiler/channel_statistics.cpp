@@ -1,9 +1,5 @@
 #include "npu/compiler/channel_statistics.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -141,18 +137,13 @@ class SlabStatistics {
 
 Expected<void> channel_statistics(StepContext& c, SmoothingCentre centre, const ValuePlace& x, std::int64_t count,
                                   const ChannelRows& out) {
-  const Smoothing& smoothing = c.machine.smoothing;
-  if (!smoothing.by_roots())
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("the vector unit has no power {}, only square roots", smoothing.alpha),
-                 "npu compiler, numerics.smooth_alpha", "0, 0.25, 0.5, 0.75 or 1"};
   const auto vlen = static_cast<std::size_t>(c.vlen());
   DLLM_TRY(const Buffer zero, c.constant_row(std::vector<Bf16>(vlen)));
   DLLM_TRY(const Buffer one, c.constant_row(std::vector<Bf16>(vlen, c.one())));
   DLLM_TRY(const Buffer scratch, c.acquire(SlabStatistics::kRows, "statistics of channels"));
   for (std::int64_t slab = 0; slab < x.slabs; ++slab)
     SlabStatistics(c, x.row + slab * x.stride, count, scratch, zero, one)
-        .run(centre, smoothing.alpha, out.centre.row + slab, out.factor.row + slab, out.inverse.row + slab);
+        .run(centre, c.machine.smoothing.alpha, out.centre.row + slab, out.factor.row + slab, out.inverse.row + slab);
   c.release(scratch);
   return {};
 }

@@ -10,7 +10,7 @@ struct ChannelRows {
 };
 
 /// Centres, factors and their inverses of the channels of `count` rows, as accuracy::channel_factors() defines them.
-/// Lanes without a column, which are zeros, get 0, 1 and 1. Errors: kUnsupported (powers), kUsage (no room).
+/// Lanes without a column, which are zeros, get 0, 1 and 1. Errors: kUsage (no room).
 Expected<void> channel_statistics(StepContext& c, SmoothingCentre centre, const ValuePlace& x, std::int64_t count,
                                   const ChannelRows& out);
 

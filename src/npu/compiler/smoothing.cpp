@@ -203,6 +203,10 @@ class Smoother {
 }  // namespace
 
 Expected<void> store_smoothed(StepContext& c, const op::StoreKv& o) {
+  if (!c.machine.smoothing.by_roots())
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("the vector unit has no power {}, only square roots", c.machine.smoothing.alpha),
+                 "npu compiler, numerics.smooth_alpha", "0, 0.25, 0.5, 0.75 or 1"};
   if (const op::Attention* reader = reader_of(c.graph, o.layer); c.map(reader->q).hlen > c.machine.hlen)
     return Error{ErrorCode::kUnsupported,
                  fmt::format("heads of {} lanes cannot be smoothed on a device with HLEN {}", c.map(reader->q).hlen,
