@@ -17,10 +17,10 @@ def draw(recipe, count, seed):
     while len(found) < count:
         if recipe == "tiny":
             example = tasks.draw(rng, HARDEST)
-        elif recipe == "harder":
+        elif recipe in ("harder", "harder-second"):
             example = harder_tasks.draw(rng, 0.0, HARDER_MIX)
         else:
-            raise ValueError(f"trajectories of --recipe {recipe} cannot be compressed: take tiny or harder")
+            raise ValueError(f"trajectories of --recipe {recipe} cannot be compressed: take tiny, harder or harder-second")
         found.setdefault(example.prompt, example)
     return list(found.values())
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,6 +63,14 @@ TEST_F(Repeats, FindsLayers) {
   // A layer that does something else ends the run.
   EXPECT_EQ(find_periods(program(layers(12, 5))).begins.size(), 6u);
   EXPECT_TRUE(find_periods(program(layers(3))).begins.empty());
+  // Words of spilled integers rotate, and addresses beyond 4 GiB have an upper half.
+  std::string text = layers(12);
+  for (int l = 0; l < 12; ++l) {
+    const std::size_t at = text.find("C_SET_ADDR_REG", text.find("blk." + std::to_string(l) + ".product"));
+    text.insert(at, fmt::format("S_ST_INT gp1, gp0, {0}\n S_LD_INT gp7, gp0, {0}\n ", 65500 + l % 5));
+    if (l > 7) text.replace(text.find("a1, gp0", at), 7, "a1, gp7");
+  }
+  EXPECT_EQ(find_periods(program(text)).begins.size(), 12u);
 }
 
 /// Skipping layers in the middle changes all parts of the report by less than the tolerance.

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "npu/assembler/assembler.h"
 #include "npu/machine/device_machine.h"
+#include "npu/timing/ports.h"
 #include "npu/timing/simulator.h"
 
 namespace dllm::npu {
@@ -72,6 +74,22 @@ TEST_F(Timing, SerialIsTheSumOfLatencies) {
   TimingOptions mlen = serial();
   mlen.compat_mlen = true;
   EXPECT_EQ(run("M_MM 0, gp0, gp0\n", mlen).total, 64);
+}
+
+TEST(RunCalendar, TakesTheCyclesOfACalendarOfOnePort) {
+  std::mt19937 random(7);
+  const auto below = [&](std::uint32_t n) { return static_cast<Cycle>(random() % n); };
+  for (std::uint32_t trial = 0; trial < 50; ++trial) {
+    PortCalendar cycles(1);
+    RunCalendar runs;
+    Cycle now = 0;
+    for (int i = 0; i < 2000; ++i) {
+      now += below(1 + trial);  // from crowded to sparse
+      const Cycle from = std::max<Cycle>(0, now + below(200) - 100);
+      const auto count = below(30);
+      ASSERT_EQ(runs.take_run(from, count), cycles.take_run(from, count)) << trial << " " << i;
+    }
+  }
 }
 
 /// Vector code unpacks weights at its own rate, and the array waits for it as for memory.

@@ -92,10 +92,9 @@ void Transfers::resolve(std::uint32_t index) {
 
 Cycle Transfers::unpack(Cycle from, std::uint64_t bytes) {
   if (!(unpacked_per_cycle_ > 0)) return from;
-  if (!unpacker_) unpacker_.emplace(1);
   const double exact = static_cast<double>(bytes) / unpacked_per_cycle_ + unpack_rest_, whole = std::floor(exact);
   unpack_rest_ = exact - whole;
-  return unpacker_->take_run(from, static_cast<std::int64_t>(whole)) + 1;
+  return unpacker_.take_run(from, static_cast<std::int64_t>(whole)) + 1;
 }
 
 Cycle Transfers::arrive(Cell& cell) {

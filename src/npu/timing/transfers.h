@@ -3,7 +3,6 @@
 #include <array>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <queue>
 #include <vector>
 
@@ -125,7 +124,7 @@ class Transfers {
   std::size_t outstanding_;
   double bytes_per_cycle_, free_at_ = 0;
   double unpacked_per_cycle_, unpack_rest_ = 0;  ///< fraction of a cycle carried over
-  std::optional<PortCalendar> unpacker_;
+  RunCalendar unpacker_;
   bool scale64_;
   std::array<std::deque<Record>, 3> in_flight_;
   std::vector<Piece> pieces_{1};  ///< [0] is none
