@@ -78,6 +78,7 @@ struct VirtualStep {
   VirtualEnergy energy;
   double rise_kelvin = 0;  ///< of the device at its end, above the surroundings; 0 without a thermal limit
   bool throttled = false;  ///< it ran at the lowered clock
+  bool simulated = false;  ///< its operators were timed by the cycle-accurate model (LoadOptions::npu_timing)
 };
 
 /// A pass of the second path on the device's host (`--refresh-path second`), at the same time as passes of the device.
@@ -95,6 +96,7 @@ struct VirtualTime {
   double first_block_seconds = 0;  ///< until the first block of the answer was decided
   VirtualParts parts;              ///< of all steps
   VirtualEnergy energy;
+  std::string unsimulated;  ///< why steps that were to be simulated were not, of the first such step; empty: none was
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };

@@ -41,7 +41,10 @@ struct LoadOptions {
   /// npu: what computes the values, which are the same: "executor" (empty), or "machine", the compiled programs (slow;
   /// formats of the functional machine only).
   std::string npu_values;
-  std::string npu_processor;    ///< npu: whose virtual time counts: "device" (empty), or "host", its processor alone
+  std::string npu_processor;  ///< npu: whose virtual time counts: "device" (empty), or "host", its processor alone
+  /// npu: what times its operators: "analytic" (empty), or "simulated", the cycle-accurate model for every shape of a
+  /// step that can be compiled, once, stored on disk.
+  std::string npu_timing;
   bool npu_paging = false;      ///< npu: without the memory runtime
   bool npu_all_logits = false;  ///< npu: the LM head computes every row
   bool warnings = true;         ///< report oddities of the file to stderr

@@ -92,7 +92,7 @@ def test_prompts_are_of_training():
         drawn = prompts.draw(recipe, 40, 1)
         assert len({e.prompt for e in drawn}) == 40
     assert all(tasks.split(e.prompt) == "train" for e in prompts.draw("tiny", 40, 1))
-    with pytest.raises(ValueError, match="take tiny or harder"):
+    with pytest.raises(ValueError, match="take tiny, harder or harder-second"):
         prompts.draw("tri", 1, 0)
 
 

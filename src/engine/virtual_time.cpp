@@ -25,10 +25,11 @@ VirtualTime virtual_time(const RunningBackend& running, const Generation& answer
   for (const npu::TimedStep& step : clock.steps())
     time.steps.push_back({static_cast<std::int32_t>(step.work.rows), static_cast<std::int32_t>(step.work.scored),
                           static_cast<std::int32_t>(step.work.keys), parts_of(step.time), energy_of(step.time),
-                          step.rise, step.throttled});
+                          step.rise, step.throttled, step.simulated});
   for (const npu::TimedRefresh& one : clock.refreshes())
     time.refreshes.push_back({static_cast<std::int32_t>(one.work.rows), static_cast<std::int32_t>(one.work.scored),
                               static_cast<std::int32_t>(one.work.keys), one.start, one.end});
+  time.unsimulated = running.timed->unsimulated();
   time.parts = parts_of(clock.sum());
   time.energy = energy_of(clock.sum());
   time.prompt_seconds = clock.sum(1).seconds();

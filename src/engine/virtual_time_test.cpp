@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "dllm/model.h"
 #include "engine/second_path_test_options.h"
 
@@ -66,6 +69,32 @@ TEST(VirtualTime, APhoneAnswers) {
   EXPECT_LE(time.first_block_seconds, time.parts.seconds() + 1e-12);
   EXPECT_EQ(second.virtual_time->parts.seconds(), time.parts.seconds());
   EXPECT_EQ(second.virtual_time->energy.joules(), time.energy.joules());
+}
+
+/// The clock of the cycle-accurate simulator: the same answer, the same time when its reports are read back.
+TEST(VirtualTime, SimulatedClock) {
+  const std::filesystem::path cache = std::filesystem::path(::testing::TempDir()) / "simulated-clock";
+  std::filesystem::remove_all(cache);
+  std::filesystem::create_directories(cache);
+  const char* const before = std::getenv("XDG_CACHE_HOME");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  LoadOptions load;
+  load.backend = "npu";
+  load.device = "mobile-sm8750";
+  load.npu_timing = "simulated";
+  const Generation first = answer(*LanguageModel::load("", load)), second = answer(*LanguageModel::load("", load));
+  before == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  EXPECT_FALSE(std::filesystem::is_empty(cache / "dllm" / "npu"));
+  std::filesystem::remove_all(cache);
+  const Generation modelled = answer(on_device("mobile-sm8750", ""));
+  EXPECT_EQ(first.ids, modelled.ids);
+  EXPECT_TRUE(first.virtual_time->steps[0].simulated);
+  EXPECT_EQ(first.virtual_time->unsimulated, "");
+  EXPECT_FALSE(modelled.virtual_time->steps[0].simulated);
+  EXPECT_NE(first.virtual_time->parts.seconds(), modelled.virtual_time->parts.seconds());
+  EXPECT_EQ(first.virtual_time->parts.seconds(), second.virtual_time->parts.seconds());
+  EXPECT_EQ(first.virtual_time->energy.joules(), second.virtual_time->energy.joules());
 }
 
 TEST(VirtualTime, LatencyOfTheDevice) {
@@ -170,7 +199,12 @@ TEST(VirtualTime, FlagsOfADeviceNeedOne) {
   EXPECT_EQ(model.error().where, "--no-somr");
   load.backend = "npu";
   load.device = "dart-2048";
+  load.npu_timing = "guessed";
+  EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing");
+  load.npu_timing = "simulated";
   load.npu_processor = "host";
+  EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing");
+  load.npu_timing = "";
   EXPECT_NE(LanguageModel::load("", load).error().what.find("no host processor"), std::string::npos);
 }
 

@@ -32,6 +32,8 @@ struct Replayed {
   npu::StepTime time;
   double prompt = 0, first_block = 0;  ///< sums of seconds
   GenerateStats stats;
+  std::int64_t simulated = 0;  ///< passes
+  std::string unsimulated;     ///< why others are not
   Json answers = Json::array();
 };
 
@@ -77,6 +79,8 @@ class AnswerBench {
     one["prompt_tokens"] = answer.stats.prompt_tokens;
     one["answer_tokens"] = answer.stats.answer_tokens;
     one["nfe"] = answer.stats.nfe;
+    for (const VirtualStep& step : time.steps) sum.simulated += step.simulated ? 1 : 0;
+    sum.unsimulated = time.unsimulated;
     sum.answers.push_back(std::move(one));
   }
 
@@ -90,12 +94,15 @@ class AnswerBench {
             {"processor", timing_.processor == npu::StepProcessor::kHost ? "host" : "device"},
             {"planner", timing_.planner},
             {"skip_logits", timing_.skip_logits},
+            {"timing", timing_.simulate ? "simulated" : "analytic"},
             {"replay", replay_json(work)},
             {"options", options_json(work.options)},
             {"requests", work.prompts.size()},
             {"prompt_tokens", sum.stats.prompt_tokens / static_cast<std::int32_t>(work.prompts.size())},
             {"answer_tokens", sum.stats.answer_tokens},
             {"nfe", sum.stats.nfe},
+            {"passes_simulated", sum.simulated},
+            {"unsimulated", sum.unsimulated},
             {"rows_forwarded", sum.stats.rows_forwarded},
             {"rows_scored", sum.stats.rows_scored},
             {"virtual", npu::step_time_json(sum.time)},

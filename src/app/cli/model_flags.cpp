@@ -83,6 +83,14 @@ void add_device_flags(Flags& flags, LoadOptions& load) {
              .choices = {"device", "host"},
              .apply = into(load.npu_processor, {"device", "host"}),
              .rare = true});
+  flags.add({.names = {"--npu-timing"},
+             .value = "NAME",
+             .help = "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to "
+                     "minutes for each shape of a step, kept in the cache)",
+             .default_text = "analytic",
+             .choices = {"analytic", "simulated"},
+             .apply = into(load.npu_timing, {"analytic", "simulated"}),
+             .rare = true});
   flags.add({.names = {"--no-somr"},
              .help = "without the device's memory runtime: weights outside its window are paged",
              .apply = into(load.npu_paging),

@@ -13,7 +13,8 @@ namespace dllm::app {
 /// --stop, and one flag per option of options_info(). `options` must outlive `flags`.
 void add_generate_flags(Flags& flags, GenerateOptions& options);
 
-/// --backend and the flags of a simulated device: --device, --set, --npu-values, --npu-processor, --no-somr,
+/// --backend and the flags of a simulated device: --device, --set, --npu-values, --npu-processor, --npu-timing,
+/// --no-somr,
 /// --all-logits.
 void add_device_flags(Flags& flags, LoadOptions& load);
 

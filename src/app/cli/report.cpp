@@ -110,12 +110,19 @@ std::string virtual_line(const Generation& generation) {
   const VirtualTime& time = *generation.virtual_time;
   const double seconds = time.parts.seconds();
   double slow = 0;
-  for (const VirtualStep& step : time.steps) slow += step.throttled ? step.parts.seconds() : 0;
+  std::size_t simulated = 0;
+  for (const VirtualStep& step : time.steps) {
+    slow += step.throttled ? step.parts.seconds() : 0;
+    simulated += step.simulated ? 1 : 0;
+  }
+  std::string notes = slow > 0 ? fmt::format(", {:.0f} % at the lowered clock", 100 * slow / seconds) : "";
+  if (simulated > 0 || !time.unsimulated.empty())
+    notes += fmt::format(", {} of {} passes simulated", simulated, time.steps.size());
+  if (!time.unsimulated.empty()) notes += fmt::format(" (not {})", time.unsimulated);
   return fmt::format(
       "{}, virtual time: prompt {:.1f} ms, first block {:.2f} s, answer {:.2f} s ({:.1f} tok/s), {:.2f} J{}",
       time.device, time.prompt_seconds * 1e3, time.first_block_seconds, seconds,
-      ratio(generation.stats.answer_tokens, seconds), time.energy.joules(),
-      slow > 0 ? fmt::format(", {:.0f} % at the lowered clock", 100 * slow / seconds) : "");
+      ratio(generation.stats.answer_tokens, seconds), time.energy.joules(), notes);
 }
 
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {
@@ -140,6 +147,7 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
                      {"joules", step.energy.joules()},
                      {"rise_k", step.rise_kelvin},
                      {"throttled", step.throttled},
+                     {"simulated", step.simulated},
                      {"parts_ms", parts(step.parts)}});
   nlohmann::ordered_json refreshes = nlohmann::ordered_json::array();
   for (const VirtualRefresh& one : time.refreshes)
@@ -156,6 +164,7 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
           {"tokens_per_second", ratio(answer_tokens, time.parts.seconds())},
           {"parts_ms", parts(time.parts)},
           {"parts_joules", energy(time.energy)},
+          {"unsimulated", time.unsimulated},
           {"steps", steps},
           {"refreshes", refreshes}};
 }

@@ -129,7 +129,8 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
                  options.device.empty() ? "--set" : "--device", "add --backend npu"};
   for (const auto& [given, flag] :
        {std::pair{!options.npu_values.empty(), "--npu-values"},
-        std::pair{!options.npu_processor.empty(), "--npu-processor"}, std::pair{options.npu_paging, "--no-somr"},
+        std::pair{!options.npu_processor.empty(), "--npu-processor"},
+        std::pair{!options.npu_timing.empty(), "--npu-timing"}, std::pair{options.npu_paging, "--no-somr"},
         std::pair{options.npu_all_logits, "--all-logits"}})
     if (given) return Error{ErrorCode::kUsage, "only a simulated device has it", flag, "add --backend npu"};
   DLLM_TRY(CpuOptions cpu, cpu_options(options));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cache_directory.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/second_path_options.h"
@@ -151,6 +152,16 @@ Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   else if (!options.npu_processor.empty() && options.npu_processor != "device")
     return Error{ErrorCode::kUsage, fmt::format("'{}' runs no steps", options.npu_processor), "--npu-processor",
                  "known: device, host"};
+  if (options.npu_timing == "simulated") {
+    timing.simulate = true;
+    if (const std::string base = cache_directory(); !base.empty()) timing.timing_cache = base + "/npu";
+  } else if (!options.npu_timing.empty() && options.npu_timing != "analytic") {
+    return Error{ErrorCode::kUsage, fmt::format("'{}' times no steps", options.npu_timing), "--npu-timing",
+                 "known: analytic, simulated"};
+  }
+  if (timing.simulate && timing.processor == npu::StepProcessor::kHost)
+    return Error{ErrorCode::kUsage, "steps of the host are not simulated", "--npu-timing",
+                 "leave it or --npu-processor host out"};
   return timing;
 }
 

@@ -16,6 +16,7 @@ struct TimedStep {
   StepTime time;
   double rise = 0;         ///< temperature at its end, kelvin above the surroundings
   bool throttled = false;  ///< it ran at the lowered clock
+  bool simulated = false;  ///< on the cycle-accurate model
 };
 
 /// A pass of the second path, on the host.

@@ -14,6 +14,7 @@
 #include "npu/answers/paging.h"
 #include "npu/energy/energy.h"
 #include "npu/runtime/step_memory.h"
+#include "npu/simulated/simulated_step.h"
 
 namespace dllm::npu {
 namespace {
@@ -74,6 +75,7 @@ struct StepTimer::DeviceStep {
   OperatorCost sum;
   HostWork host;
   std::vector<Stretch> stretches{};
+  bool simulated = false;
 
   void add_host(const HostWork& more) {
     host += more;
@@ -100,6 +102,8 @@ Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, 
   if (most.sequences < 1 || most.rows < most.sequences || most.keys < 1)
     return Error{ErrorCode::kUsage,
                  fmt::format("{} rows of {} sequences that see {} keys", most.rows, most.sequences, most.keys), "", ""};
+  if (options.processor == StepProcessor::kHost && options.simulate)
+    return Error{ErrorCode::kUsage, "the host's steps are not simulated: a roofline gives their time", "", ""};
   if (options.processor == StepProcessor::kHost) return timer;
   DLLM_CHECK_OK(check_modelled(device));
   DLLM_TRY(const double gbps, achieved_bandwidth(device));
@@ -123,12 +127,50 @@ StepWork StepTimer::bucket(const StepWork& work) const {
   return padded;
 }
 
-Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) const {
+/// Puts simulated cycles in the place of the operators' limiting units. Returns false for a step that cannot be
+/// compiled. Errors: those of the simulation.
+Expected<bool> StepTimer::use_simulated(DeviceStep& step, const StepWork& work) {
+  std::vector<double> modelled;
+  for (const OperatorCost& c : step.cost.operators) modelled.push_back(std::max({c.matrix, c.vector, c.memory}));
+  const std::int64_t rows = work.rows / work.sequences;
+  const auto simulated = simulate_step(*device_, graph_,
+                                       {.sequences = work.sequences,
+                                        .rows = rows,
+                                        .keys = std::max(work.keys, rows),
+                                        .scored = std::min(rows, ceil_div(work.scored, work.sequences))},
+                                       modelled, options_.timing_cache);
+  if (!simulated) {
+    const ErrorCode code = simulated.error().code;
+    if (code != ErrorCode::kUsage && code != ErrorCode::kUnsupported && code != ErrorCode::kResource)
+      return simulated.error();
+    if (unsimulated_.empty())
+      unsimulated_ = fmt::format("{} rows that see {} keys: {}", work.rows, work.keys, simulated.error().what);
+    return false;
+  }
+  for (std::size_t i = 0; i < modelled.size(); ++i) {
+    OperatorCost& c = step.cost.operators[i];
+    const double factor = modelled[i] > 0 ? simulated->cycles[i] / modelled[i] : 0;
+    c.matrix *= factor;
+    c.vector *= factor;
+    c.memory = modelled[i] > 0 ? c.memory * factor : simulated->cycles[i];
+    c.cycles = simulated->cycles[i] + c.host;
+  }
+  step.time.memory += simulated->other / (device_->clock.ghz * 1e9);
+  step.stretches.push_back({simulated->other / (device_->clock.ghz * 1e9), 0, Stretch::Kind::kDevice});
+  return true;
+}
+
+Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work, bool simulate) {
   const Device& device = *device_;
   const bool host = device.host.cores > 0;
   DeviceStep step{graph_({.rows = work.rows, .scored = work.scored}), {}, {}, {}, {}, {}, {}};
   step.load = {.sequences = work.sequences, .keys = work.keys, .fused_head = !host};
   DLLM_TRY(step.cost, model_->evaluate(step.graph, step.load));
+  std::vector<double> array;  // the model's, for energy: simulated times contain waiting
+  for (const OperatorCost& c : step.cost.operators) array.push_back(c.matrix);
+  if (simulate) {
+    DLLM_TRY(step.simulated, use_simulated(step, work));
+  }
   const double hertz = device.clock.ghz * 1e9;
   for (std::size_t i = 0; i < step.graph.ops.size(); ++i) {
     const Op& op = step.graph.ops[i];
@@ -146,7 +188,7 @@ Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work) con
     step.stretches.push_back({c.host / hertz, 0, Stretch::Kind::kDispatch});
     step.stretches.push_back({seconds, c.read_bytes + c.write_bytes, Stretch::Kind::kDevice});
     step.sum.macs += c.macs;
-    step.sum.matrix += c.matrix;
+    step.sum.matrix += array[i];
     step.sum.lane_ops += c.lane_ops;
     step.sum.read_bytes += c.read_bytes;
     step.sum.write_bytes += c.write_bytes;
@@ -160,8 +202,8 @@ Expected<void> StepTimer::place() {
   StepWork largest = bucket(most_), usual = largest;
   usual.rows = std::min(largest.rows, round_up(kUsualRows, device_->array.blen) * largest.sequences);
   largest.scored = usual.scored = usual.rows;
-  DLLM_TRY(const DeviceStep small, device_step(usual));
-  DLLM_TRY(const DeviceStep large, device_step(largest));
+  DLLM_TRY(const DeviceStep small, device_step(usual, false));
+  DLLM_TRY(const DeviceStep large, device_step(largest, false));
   const MemoryProgram times = small.program(*device_);
   MemoryProgram program = large.program(*device_);
   for (std::size_t i = 0; i < program.ops.size(); ++i) program.ops[i].seconds = times.ops[i].seconds;
@@ -192,13 +234,13 @@ StepProfile StepTimer::host_profile(const StepWork& work) const {
   time.host = host.seconds;
   time.energy.host_active = device.host.active_w * host.seconds;
   time.energy.dram = traffic_joules(device, host.bytes) + step_energy(device, {}, host.seconds).dram_background;
-  return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}};
+  return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}, false};
 }
 
-Expected<StepProfile> StepTimer::compute(const StepWork& work) const {
+Expected<StepProfile> StepTimer::compute(const StepWork& work) {
   if (options_.processor == StepProcessor::kHost) return host_profile(work);
   const Device& device = *device_;
-  DLLM_TRY(DeviceStep step, device_step(work));
+  DLLM_TRY(DeviceStep step, device_step(work, options_.simulate));
   StepTime time = step.time;
   if (limits_) {
     DLLM_TRY(time.staging, waiting(step.program(device)));
@@ -213,7 +255,7 @@ Expected<StepProfile> StepTimer::compute(const StepWork& work) const {
     time.energy.host_idle = h.idle_w * (time.seconds() - time.host - time.dispatch);
   }
   std::erase_if(step.stretches, [](const Stretch& one) { return one.seconds <= 0; });
-  return StepProfile{time, std::move(step.stretches)};
+  return StepProfile{time, std::move(step.stretches), step.simulated};
 }
 
 Expected<StepTime> StepTimer::time(const StepWork& work) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct TimerOptions {
   StepProcessor processor = StepProcessor::kDevice;
   bool planner = true;      ///< false: weights outside the window are paged (paging.h)
   bool skip_logits = true;  ///< false: the LM head computes every row
+  /// Operators on the device take what the cycle-accurate model says (simulated_step.h), in steps that it can run.
+  bool simulate = false;
+  std::string timing_cache;  ///< directory of its reports; "": none
 };
 
 /// The shape of a step.
@@ -73,6 +77,7 @@ struct StepTime {
 struct StepProfile {
   StepTime time;
   std::vector<Stretch> stretches;  ///< their seconds sum to the time's
+  bool simulated = false;          ///< TimerOptions::simulate
 };
 
 /// Times steps of one model on one device in virtual time. Steps are padded to buckets (multiples of BLEN in rows of a
@@ -103,6 +108,8 @@ class StepTimer {
   /// Bytes of weights that are staged in each step with the planner; 0: everything is resident.
   std::int64_t staged_bytes() const { return staged_bytes_; }
   std::size_t buckets() const { return known_.size(); }
+  /// Why the model of costs timed a bucket that was to be simulated, the first such one; "": there is none.
+  const std::string& unsimulated() const { return unsimulated_; }
   /// The bucket that a step is padded to.
   StepWork bucket(const StepWork& work) const;
 
@@ -111,10 +118,11 @@ class StepTimer {
       : device_(std::make_unique<Device>(device)), graph_(std::move(graph)), most_(most), options_(options) {}
 
   struct DeviceStep;
-  Expected<DeviceStep> device_step(const StepWork& work) const;
+  Expected<DeviceStep> device_step(const StepWork& work, bool simulate);
+  Expected<bool> use_simulated(DeviceStep& step, const StepWork& work);
   Expected<void> place();
   Expected<double> waiting(const MemoryProgram& program) const;
-  Expected<StepProfile> compute(const StepWork& work) const;
+  Expected<StepProfile> compute(const StepWork& work);
   StepProfile host_profile(const StepWork& work) const;
 
   std::unique_ptr<Device> device_;  ///< on the heap: the model of costs borrows it
@@ -126,6 +134,7 @@ class StepTimer {
   std::vector<char> staged_;            ///< by tensor
   std::int64_t slot_bytes_ = 0, staged_bytes_ = 0;
   std::map<StepWork, StepProfile> known_;
+  std::string unsimulated_;
 };
 
 }  // namespace dllm::npu

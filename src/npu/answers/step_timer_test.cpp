@@ -49,6 +49,34 @@ TEST(StepTimer, PartsSum) {
   }
 }
 
+/// Steps that compile take what the cycle-accurate model says, others what the model of costs does; dispatch and the
+/// host's part are the same.
+TEST(StepTimer, SimulatesWhatCompiles) {
+  ModelShape shape = *load_model_shape("llada-8b");
+  shape.desc.layers = 1;
+  shape.desc.vocab = 4096;
+  const auto graph = [&](StepShape step) { return shape.architecture->build(shape.desc, step); };
+  const Device device = *load_device("mobile-sm8750");
+  StepTimer model = *StepTimer::create(device, graph, kMost, {});
+  StepTimer simulator = *StepTimer::create(device, graph, kMost, {.simulate = true});
+  const StepWork small{.sequences = 1, .rows = 32, .scored = 8, .keys = 256};
+  const StepProfile a = **model.profile(small), b = **simulator.profile(small);
+  EXPECT_TRUE(b.simulated);
+  EXPECT_EQ(simulator.unsimulated(), "");
+  EXPECT_NE(a.time.seconds(), b.time.seconds());
+  EXPECT_NEAR(b.time.seconds() / a.time.seconds(), 1, 0.1);
+  EXPECT_EQ(a.time.dispatch, b.time.dispatch);
+  EXPECT_EQ(a.time.host, b.time.host);
+  double sum = 0;
+  for (const Stretch& one : b.stretches) sum += one.seconds;
+  EXPECT_NEAR(sum, b.time.seconds(), 1e-12);
+
+  const StepWork large{.sequences = 1, .rows = 256, .scored = 8, .keys = 256};
+  EXPECT_FALSE((*simulator.profile(large))->simulated);
+  EXPECT_NE(simulator.unsimulated(), "");
+  EXPECT_EQ(simulator.time(large)->seconds(), model.time(large)->seconds());
+}
+
 /// The device's own model of the step, operator by operator, plus what the timer adds to it.
 TEST(StepTimer, AgreesWithTheCostModel) {
   const Device device = *load_device("mobile-v79", {{"window.bytes", "0"}, {"window.staging_bytes", "0"}});

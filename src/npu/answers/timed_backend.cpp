@@ -67,6 +67,7 @@ Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep
     DLLM_TRY(StepTimer* const timer, timer_for(work, capacity, clock_.throttled()));
     DLLM_TRY(const StepProfile* const step, timer->profile(work));
     profile = *step;
+    if (unsimulated_.empty()) unsimulated_ = timer->unsimulated();
   }
   DLLM_TRY(std::vector<Scores> scores, values_->forward(batch));
   clock_.advance(work, profile);

@@ -28,6 +28,8 @@ class TimedBackend final : public Backend {
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 
   AnswerClock& clock() { return clock_; }
+  /// StepTimer::unsimulated() of the steps until now.
+  const std::string& unsimulated() const { return unsimulated_; }
   // The second path on the device's host. Precondition: the profile describes one.
   /// Computes a pass's values at once; the future is ready when the clock says that the host has finished it. Each
   /// sequence has a cache of its own for such passes, and one pass at a time.
@@ -66,6 +68,7 @@ class TimedBackend final : public Backend {
   TimerOptions options_;
   std::unique_ptr<StepTimer> timers_[2];  ///< at the full clock, and at the lowered one
   AnswerClock clock_;
+  std::string unsimulated_;
   std::vector<Launched> launched_;
 };
 

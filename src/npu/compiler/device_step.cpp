@@ -16,24 +16,40 @@ namespace {
 Expected<CompileOptions> head_options(const Device& device, const StepRequest& request) {
   CompileOptions options;
   options.choices = request.choices;
-  if (request.reduced) {
-    options.head = HeadMode::kReduced;
-    options.temperature = request.temperature;
-    if (options.draws() && device.array.noise_lanes <= 0)
-      return Error{ErrorCode::kUsage, fmt::format("{} has no noise generators", device.name), "--temperature",
-                   "--set array.noise_lanes=N with the draws per cycle, for example 256"};
-    return options;
-  }
+  if (!request.reduced) return options;
+  options.head = HeadMode::kReduced;
+  options.temperature = request.temperature;
+  if (options.draws() && device.array.noise_lanes <= 0)
+    return Error{ErrorCode::kUsage, fmt::format("{} has no noise generators", device.name), "--temperature",
+                 "--set array.noise_lanes=N with the draws per cycle, for example 256"};
+  return options;
+}
+
+Expected<MxFormat> logit_format(const Device& device) {
   const auto format = mx_format_from_name(device.numerics.logits);
   if (!format || format->packed())
     return Error{ErrorCode::kUnsupported,
                  fmt::format("numerics.logits = {} is not a format of the functional machine", device.numerics.logits),
                  "device " + device.name, "MX formats, bf16 and fp16 are; override it with --set"};
-  options.logits = *format;
-  return options;
+  return *format;
 }
 
 }  // namespace
+
+Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
+                                            const StepWorkload& work, CompileOptions options) {
+  if (options.head == HeadMode::kLogits && !options.logits) {
+    DLLM_TRY(options.logits, logit_format(device));
+  }
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  const Graph any = graph({1, 1});
+  std::vector<bool> present;
+  for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
+  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context));
+  DLLM_TRY(const StepSpec spec, make_step(any, layout, work));
+  DLLM_TRY(SplitStep step, compile_split(graph, layout, spec, options));
+  return CompiledWorkload{machine, std::move(layout), std::move(step)};
+}
 
 Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepRequest& request) {
   StepWorkload work = request.work;
@@ -44,19 +60,14 @@ Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepR
   if (work.scored < 0) work.scored = work.rows;
   work.rows = refine_rows(block);
   if (request.layers > 0) shape.desc.layers = std::min(shape.desc.layers, request.layers);
-  DLLM_TRY(const MachineConfig machine, machine_config(device));
   DLLM_TRY(const CompileOptions options, head_options(device, request));
-  const Graph any = shape.architecture->build(shape.desc, {1, 1});
-  std::vector<bool> present;
-  for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
   const auto start = std::chrono::steady_clock::now();
-  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context));
-  DLLM_TRY(const StepSpec spec, make_step(any, layout, work));
   const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
-  DLLM_TRY(SplitStep step, compile_split(build, layout, spec, options));
+  DLLM_TRY(CompiledWorkload compiled, compile_workload(build, device, work, options));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{std::move(shape), std::move(device), machine, std::move(layout), std::move(step), work,
-                      time.count()};
+  return CompiledStep{
+      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), work,
+      time.count()};
 }
 
 }  // namespace dllm::npu

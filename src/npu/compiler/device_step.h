@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "npu/analytic/workload.h"
 #include "npu/compiler/layout.h"
@@ -32,6 +33,17 @@ struct CompiledStep {
   StepWorkload work;        ///< rows and scored as the cache makes them
   double milliseconds = 0;  ///< of compilation, layout included
 };
+
+/// A regular step of any graph on a device, compiled.
+struct CompiledWorkload {
+  MachineConfig machine;
+  ModelLayout layout;
+  SplitStep step;
+};
+
+/// Logits go to memory in the device's format unless `options` says otherwise. Errors: as compile_step().
+Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
+                                            const StepWorkload& work, CompileOptions options);
 
 /// Logits go to memory in the device's format, from which the sampling kernels read them, unless the head is reduced.
 /// Errors: kUsage (contradictory numbers), kUnsupported (formats, shapes), kResource (memory).

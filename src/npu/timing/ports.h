@@ -47,8 +47,8 @@ class PortCalendar {
   std::vector<std::uint64_t> slots_;  ///< epoch << 8 | taken
 };
 
-/// PortCalendar of one port for long runs: it keeps the taken intervals, so that a run behind a queue of others does not
-/// pass over each of their cycles. It forgets as much as that calendar does.
+/// PortCalendar of one port for long runs: it keeps the taken intervals, so that a run behind a queue of others does
+/// not pass over each of their cycles. It forgets as much as that calendar does.
 class RunCalendar {
  public:
   /// Takes the first `count` free cycles at or after `from`; returns the last, or `from` if there are none to take.
