@@ -27,4 +27,10 @@ Expected<std::optional<npu::StepTime>> mode_time(Lab& lab, const npu::Device& de
   return time.error();
 }
 
+Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device, std::int32_t tokens,
+                                            npu::StepProcessor processor) {
+  DLLM_TRY(const auto passes, lab.autoregression(tokens));
+  return lab.time(device, passes, {.processor = processor});
+}
+
 }  // namespace dllm::app

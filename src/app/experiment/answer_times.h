@@ -15,4 +15,8 @@ std::string answer_setting(const Lab& lab);
 Expected<std::optional<npu::StepTime>> mode_time(Lab& lab, const npu::Device& device, const AnswerMode& mode,
                                                  std::int32_t tokens, const std::string& shape = "");
 
+/// The mean time of as many tokens one by one.
+Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device, std::int32_t tokens,
+                                            npu::StepProcessor processor);
+
 }  // namespace dllm::app

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <optional>
 
 #include "app/experiment/answer_times.h"
@@ -13,12 +11,6 @@
 
 namespace dllm::app {
 namespace {
-
-Expected<npu::StepTime> autoregressive_time(Lab& lab, const npu::Device& device, std::int32_t tokens,
-                                            npu::StepProcessor processor) {
-  DLLM_TRY(const auto passes, lab.autoregression(tokens));
-  return lab.time(device, passes, {.processor = processor});
-}
 
 /// Passes of 128 tokens on the device, by the ways to decode them.
 Expected<std::vector<double>> mean_passes(Lab& lab) {
@@ -113,31 +105,6 @@ struct TriggerSpread {
   double passes() const { return most - fewest; }
   double seconds() const { return slowest / fastest - 1; }  ///< relative
 };
-
-struct Ratios {
-  double host = 0, autoregressive = 0;  ///< of the whole system: over the host, over autoregression on the host
-};
-
-Expected<Ratios> ratios_on(Lab& lab, const npu::Device& device) {
-  constexpr std::int32_t kTokens = 128;
-  DLLM_TRY(const auto host, mode_time(lab, device, answer_modes().front(), kTokens));
-  DLLM_TRY(const auto full, mode_time(lab, device, answer_modes().back(), kTokens));
-  DLLM_TRY(const npu::StepTime ar, autoregressive_time(lab, device, kTokens, npu::StepProcessor::kHost));
-  if (!host || !full) return Error{ErrorCode::kResource, "a mapping failed", device.name, ""};
-  return Ratios{host->seconds() / full->seconds(), ar.seconds() / full->seconds()};
-}
-
-/// Where a line through points of ascending factors, in logarithms, crosses the target; null: nowhere.
-nlohmann::ordered_json crossing(const std::vector<std::pair<double, double>>& points, double target) {
-  for (std::size_t i = 0; i + 1 < points.size(); ++i) {
-    const auto [x0, y0] = points[i];
-    const auto [x1, y1] = points[i + 1];
-    if ((y0 - target) * (y1 - target) > 0 || y0 == y1) continue;
-    const double share = (std::log(target) - std::log(y0)) / (std::log(y1) - std::log(y0));
-    return fmt::format("x {:.2f}", x0 * std::pow(x1 / x0, share));
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -273,61 +240,6 @@ Expected<Figure> answer_energy(Lab& lab) {
       "the host alone takes {:.1f} to {:.1f} times the energy of the whole system. Sparse refresh keeps the host's "
       "cores busy: with it an answer takes {:.1f} to {:.1f} times the energy of one without. Parts sum to the total.",
       least, most, least_refresh, most_refresh);
-  return figure;
-}
-
-Expected<Figure> answer_sensitivity(Lab& lab) {
-  Figure figure{
-      .name = "answer-sensitivity",
-      .title = "Which parameter decides",
-      .setting = answer_setting(lab) +
-                 " 128 tokens; one key of the profile times a factor. The ratios are those of the whole "
-                 "system over the host with a prefix cache, and over autoregression on the host. Last "
-                 "columns: the factor at which the ratio is 17, 42 or 3.9, between the factors tried.",
-      .claim = "at least 17 on every phone, 42 on the best; 3.9 over autoregression.",
-      .columns = {"phone", "key", "ratio over", "x 1/4", "x 1/2", "x 1", "x 2", "x 4", "17 (3.9) at", "42 at"},
-      .x_name = "factor",
-      .y_name = "times the host"};
-  constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
-  const std::vector<std::pair<std::string, double npu::Device::Host::*>> keys = {
-      {"host.int8_gops", &npu::Device::Host::int8_gops},
-      {"host.memory_gbps", &npu::Device::Host::memory_gbps},
-      {"host.dequantize_gbps", &npu::Device::Host::dequantize_gbps},
-      {"host.dispatch_us", &npu::Device::Host::dispatch_us}};
-  std::vector<std::pair<double, std::string>> effects;  ///< |ln| of the change of the ratio, by key
-  for (const auto& [key, member] : keys) effects.emplace_back(0, key);
-  for (const char* name : kPhones)
-    for (std::size_t k = 0; k < keys.size(); ++k) {
-      DLLM_CHECK_OK(lab.begin_part(figure.rows.size(), 2 * keys.size() * std::size(kPhones)));
-      const auto& [key, member] = keys[k];
-      std::vector<std::pair<double, double>> host, ar;
-      for (const double factor : kFactors) {
-        DLLM_TRY(npu::Device device, npu::load_device(name));
-        device.host.*member *= factor;
-        DLLM_TRY(const Ratios ratios, ratios_on(lab, device));
-        host.emplace_back(factor, ratios.host);
-        ar.emplace_back(factor, ratios.autoregressive);
-      }
-      effects[k].first = std::max(effects[k].first, std::abs(std::log(host.back().second / host[2].second)));
-      std::vector<nlohmann::ordered_json> first = {name, key, "host"}, second = {name, key, "autoregressive"};
-      for (std::size_t i = 0; i < std::size(kFactors); ++i) {
-        first.emplace_back(host[i].second);
-        second.emplace_back(ar[i].second);
-      }
-      first.push_back(crossing(host, 17));
-      first.push_back(crossing(host, 42));
-      second.push_back(crossing(ar, 3.9));
-      second.emplace_back(nullptr);
-      figure.rows.push_back(std::move(first));
-      figure.rows.push_back(std::move(second));
-      if (std::string(name) == "mobile-sm8750") figure.series.push_back({key, host});
-    }
-  std::ranges::sort(effects, std::greater());
-  figure.verdict =
-      "a key at four times its value changes the ratio over the host, at most on these phones, by the factor ";
-  for (std::size_t i = 0; i < effects.size(); ++i)
-    figure.verdict += fmt::format("{}{:.2f} ({})", i > 0 ? ", " : "", std::exp(effects[i].first), effects[i].second);
-  figure.verdict += ". The table has the factors at which the paper's ratios would be reached; a dash: nowhere.";
   return figure;
 }
 

@@ -55,13 +55,14 @@ class NpuAsm final : public Verb {
                .choices = {"text", "json"},
                .apply = into(report_, {"text", "json"})});
     flags.add({.names = {"--strict"}, .help = "hazards are an error (exit code 5)", .apply = into(strict_)});
+    flags.add({.names = {"--fp16"}, .help = "numbers of S_LI_FP are FP16, as the phones' lanes", .apply = into(half_)});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no file", "dllm npu asm", "dllm npu asm FILE.asm"};
     DLLM_TRY(const std::string text, read_text(words_.front(), session.terminal));
-    DLLM_TRY(const npu::Program program, assemble_source(text, words_.front(), session.terminal));
+    DLLM_TRY(const npu::Program program, assemble_source(text, words_.front(), session.terminal, half_));
     const std::vector<npu::Hazard> hazards = npu::check_hazards(program);
     if (strict_ && !hazards.empty())
       return Error{ErrorCode::kMismatch, hazards.front().what, program.where(hazards.front().index),
@@ -99,7 +100,7 @@ class NpuAsm final : public Verb {
 
   std::vector<std::string> words_;
   std::string output_, format_ = "bin", report_ = "text";
-  bool strict_ = false;
+  bool strict_ = false, half_ = false;
 };
 
 class NpuDisasm final : public Verb {
@@ -111,19 +112,20 @@ class NpuDisasm final : public Verb {
     flags.add({.names = {"--annotate"},
                .help = "indent loops; add each instruction's index and word",
                .apply = into(annotate_)});
+    flags.add({.names = {"--fp16"}, .help = "numbers of S_LI_FP are FP16, as the phones' lanes", .apply = into(half_)});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no file", "dllm npu disasm", "dllm npu disasm FILE"};
-    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal));
+    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal, half_));
     session.terminal.out << npu::disassemble(program, annotate_);
     return kExitOk;
   }
 
  private:
   std::vector<std::string> words_;
-  bool annotate_ = false;
+  bool annotate_ = false, half_ = false;
 };
 
 }  // namespace
@@ -134,7 +136,9 @@ Expected<npu::Program> open_npu_program(const std::string& path, Terminal& termi
     return assemble_source(text, path, terminal, half_scalars);
   }
   DLLM_TRY(const std::string bytes, read_input(path));
-  return npu::program_from_bytes(bytes, path);
+  DLLM_TRY(npu::Program program, npu::program_from_bytes(bytes, path));
+  program.half_scalars = half_scalars;
+  return program;
 }
 
 std::unique_ptr<Verb> make_npu_asm() { return std::make_unique<NpuAsm>(); }

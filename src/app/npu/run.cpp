@@ -31,12 +31,14 @@ constexpr std::size_t kMostImageBytes = std::size_t{8} << 30;
 /// Prints one line per instruction, then calls the other observers.
 class Observer final : public npu::IssueObserver {
  public:
-  Observer(std::string* trace, std::vector<npu::IssueObserver*> others) : trace_(trace), others_(std::move(others)) {}
+  /// `half`: Program::half_scalars.
+  Observer(std::string* trace, bool half, std::vector<npu::IssueObserver*> others)
+      : trace_(trace), half_(half), others_(std::move(others)) {}
 
   void on_issue(const npu::IssueEvent& event) override {
     for (npu::IssueObserver* other : others_) other->on_issue(event);
     if (trace_ == nullptr) return;
-    *trace_ += fmt::format("{} {} {}", event.sequence, event.index, npu::to_text(*event.instruction));
+    *trace_ += fmt::format("{} {} {}", event.sequence, event.index, npu::to_text(*event.instruction, half_));
     for (int i = 0; i < event.accesses->count; ++i) {
       const npu::MemoryRange& range = (*event.accesses)[i];
       if (range.length == 0) continue;
@@ -48,6 +50,7 @@ class Observer final : public npu::IssueObserver {
 
  private:
   std::string* trace_;
+  bool half_;
   std::vector<npu::IssueObserver*> others_;
 };
 
@@ -85,7 +88,7 @@ class NpuRun final : public Verb {
       DLLM_TRY(simulator, npu::TimingSimulator::create(device, config, program, issue_.options));
       observers.push_back(simulator.get());
     }
-    Observer observer(trace_.empty() ? nullptr : &trace, observers);
+    Observer observer(trace_.empty() ? nullptr : &trace, program.half_scalars, observers);
     npu::RunOptions options;
     options.max_instructions = max_instructions_;
     options.data = !no_data_;

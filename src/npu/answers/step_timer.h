@@ -32,7 +32,7 @@ struct TimerOptions {
   bool skip_logits = true;  ///< false: the LM head computes every row
   /// Operators on the device take what the cycle-accurate model says (simulated_step.h), in steps that it can run.
   bool simulate = false;
-  std::string timing_cache;  ///< directory of its reports; "": none
+  std::string timing_cache{};  ///< directory of its reports; "": none
 };
 
 /// The shape of a step.

@@ -102,6 +102,7 @@ class Assembler {
             options.file, options.max_instructions, [this](const SourceLine& line) { return this->line(line); },
             [this](Error error) { return report(std::move(error)); }) {
     program_.name = options.file;
+    program_.half_scalars = options.half_scalars;
   }
 
   Assembly run(std::string_view text) {

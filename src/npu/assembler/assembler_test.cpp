@@ -1,5 +1,6 @@
 #include "npu/assembler/assembler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -255,6 +256,23 @@ TEST(FuzzCorpus, NpuAssembler) {
     ++files;
   }
   EXPECT_GT(files, 0u);
+}
+
+/// Every scalar of either format disassembles to a number that reads back as the same word.
+TEST(Assembler, ScalarsReadBack) {
+  for (const bool half : {false, true}) {
+    std::string source;
+    for (int bits = 0; bits < 1 << 16; bits += 7) source += fmt::format("S_LI_FP f1, 0x{:04x}\n", bits);
+    const auto program = assemble(source, {.half_scalars = half});
+    ASSERT_TRUE(program) << program.error().message();
+    const std::string text = disassemble(*program, false);
+    const auto again = assemble(text, {.half_scalars = half});
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(again->words, program->words);
+  }
+  const auto one = assemble("S_LI_FP f1, 1.0", {.half_scalars = true});
+  EXPECT_EQ(disassemble(*one, false), "S_LI_FP f1, 1.0\n");
+  EXPECT_EQ(one->code[0].get(Field::kImm16), 0x3c00u);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ std::string Program::where(std::size_t index) const {
   std::string text = name.empty() ? "program" : name;
   if (index < lines.size() && lines[index] != 0) text += fmt::format(":{}", lines[index]);
   text += fmt::format(" (instruction {})", index);
-  if (index < code.size()) text += ": " + to_text(code[index]);
+  if (index < code.size()) text += ": " + to_text(code[index], half_scalars);
   return text;
 }
 
@@ -177,7 +177,7 @@ std::string disassemble(const Program& program, bool annotate) {
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Instruction& instruction = program.code[i];
     if (instruction.op == Op::C_LOOP_END && depth > 0) --depth;
-    std::string line = annotate ? std::string(2 * depth, ' ') + to_text(instruction) : to_text(instruction);
+    std::string line = std::string(annotate ? 2 * depth : 0, ' ') + to_text(instruction, program.half_scalars);
     if (annotate) line = fmt::format("{:<48}; {:5}  0x{:08x}", line, i, program.words[i]);
     text += line + "\n";
     if (instruction.op == Op::C_LOOP_START) ++depth;

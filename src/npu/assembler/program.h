@@ -29,6 +29,7 @@ struct Program {
   std::vector<std::uint32_t> loop_partner;
   int loop_depth = 0;  ///< deepest nesting
   ProgramChoices choices;
+  bool half_scalars = false;  ///< numbers of S_LI_FP are FP16, for machines whose lanes are; else BF16
 
   std::size_t size() const { return code.size(); }
   /// "gemm.asm:12 (instruction 7): M_MM 0, gp1, gp2", for messages.
@@ -39,7 +40,8 @@ struct Program {
 /// Errors: kInvalidFile, with Program::where() of the offending instruction.
 Expected<void> link(Program& program);
 
-/// Decodes words (and links). Errors: kInvalidFile with the index of the bad word.
+/// Decodes words (and links); `half_scalars`, which words do not tell, is false. Errors: kInvalidFile with the index of
+/// the bad word.
 Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::string name);
 
 /// A program file: raw little-endian words, or text with one hexadecimal word per line (PLENA's .mem files).

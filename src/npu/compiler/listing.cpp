@@ -93,7 +93,8 @@ std::string listing_asm(const SplitStep& step, const Listing& listing) {
     if (i == step.program.size()) break;
     const Instruction& instruction = step.program.code[i];
     if (instruction.op == Op::C_LOOP_END && depth > 0) --depth;
-    text += fmt::format("{:<52}; {:5}  0x{:08x}\n", std::string(2 * (depth + 1), ' ') + to_text(instruction), i,
+    text += fmt::format("{:<52}; {:5}  0x{:08x}\n",
+                        std::string(2 * (depth + 1), ' ') + to_text(instruction, step.program.half_scalars), i,
                         step.program.words[i]);
     if (instruction.op == Op::C_LOOP_START) ++depth;
   }

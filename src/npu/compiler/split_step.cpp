@@ -30,6 +30,7 @@ class Cutter {
 
   Expected<SplitStep> take() {
     result_.program.name = "step";
+    result_.program.half_scalars = layout_.machine.lanes == LaneFormat::kF16;
     DLLM_CHECK_OK(link(result_.program));
     return std::move(result_);
   }

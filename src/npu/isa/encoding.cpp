@@ -70,7 +70,7 @@ const InstructionInfo* select(std::uint32_t word) {
   return nullptr;
 }
 
-std::string operand_text(const Operand& operand, const Instruction& instruction) {
+std::string operand_text(const Operand& operand, const Instruction& instruction, bool half_scalars) {
   const std::uint32_t value = instruction.get(operand.field);
   switch (operand.kind) {
     case OperandKind::kGp:
@@ -82,7 +82,7 @@ std::string operand_text(const Operand& operand, const Instruction& instruction)
     case OperandKind::kSint:
       return fmt::format("{}", instruction.get_signed(operand.field));
     case OperandKind::kBf16:
-      return bf16_text(static_cast<std::uint16_t>(value));
+      return scalar_text(static_cast<std::uint16_t>(value), half_scalars);
     case OperandKind::kCsr:
       if (const CsrInfo* csr = find_csr(value)) return std::string(csr->name);
       break;
@@ -141,17 +141,18 @@ Expected<Instruction> decode(std::uint32_t word) {
   return instruction;
 }
 
-std::string to_text(const Instruction& instruction) {
+std::string to_text(const Instruction& instruction, bool half_scalars) {
   const InstructionInfo& row = info(instruction.op);
   std::size_t count = row.operand_count;
   while (count > 0 && row.operands[count - 1].optional && instruction.get(row.operands[count - 1].field) == 0) --count;
   std::string text(row.mnemonic);
-  for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? " " : ", ") + operand_text(row.operands[i], instruction);
+  for (std::size_t i = 0; i < count; ++i)
+    text += (i == 0 ? " " : ", ") + operand_text(row.operands[i], instruction, half_scalars);
   return text;
 }
 
-std::string bf16_text(std::uint16_t bits) {
-  const float value = bf16_to_f32(bits);
+std::string scalar_text(std::uint16_t bits, bool half) {
+  const float value = half ? f16_to_f32(bits) : bf16_to_f32(bits);
   if (std::isnan(value)) return fmt::format("0x{:04x}", bits);
   if (std::isinf(value)) return value < 0.0f ? "-inf" : "inf";
   std::string text = fmt::format("{}", value);  // the shortest decimal that reads back as the same float

@@ -28,10 +28,11 @@ Expected<std::uint32_t> encode(const Instruction& instruction);
 /// beyond its limit.
 Expected<Instruction> decode(std::uint32_t word);
 
-/// One line of assembly, which gives the same word. Optional trailing operands that are 0 are omitted.
-std::string to_text(const Instruction& instruction);
+/// One line of assembly, which gives the same word. Optional trailing operands that are 0 are omitted. `half_scalars`:
+/// numbers of S_LI_FP are FP16 (Program::half_scalars).
+std::string to_text(const Instruction& instruction, bool half_scalars = false);
 
-/// A BF16 literal of S_LI_FP: a number that reads back exactly, "inf", "-inf", or "0x7fc1" for NaNs.
-std::string bf16_text(std::uint16_t bits);
+/// A literal of S_LI_FP, BF16 or, `half`, FP16: a number that reads back exactly, "inf", "-inf", or "0x7fc1" for NaNs.
+std::string scalar_text(std::uint16_t bits, bool half = false);
 
 }  // namespace dllm::npu

@@ -36,8 +36,10 @@ TEST(SimulatedStep, OperatorsSumToTheProgram) {
     EXPECT_NEAR(step->total(), static_cast<double>(report->total), 1e-6 * static_cast<double>(report->total));
     EXPECT_LT(step->other, 0.02 * step->total());
     // Norms and additions may run in the shadow of products.
-    for (std::size_t i = 0; i < whole.ops.size(); ++i)
-      if (std::holds_alternative<op::Linear>(whole.ops[i])) EXPECT_GT(step->cycles[i], 0) << i;
+    for (std::size_t i = 0; i < whole.ops.size(); ++i) {
+      const bool product = std::holds_alternative<op::Linear>(whole.ops[i]);
+      EXPECT_TRUE(!product || step->cycles[i] > 0) << i;
+    }
   }
 }
 
