@@ -15,8 +15,8 @@
 namespace dllm::app {
 namespace {
 
-constexpr std::array<const char*, 8> kColours = {"#4878a8", "#c04020", "#3f8f4f", "#8a5aa8",
-                                                 "#b08820", "#208f9f", "#777777", "#a04878"};
+constexpr std::array<const char*, 10> kColours = {"#4878a8", "#c04020", "#3f8f4f", "#8a5aa8", "#b08820",
+                                                  "#208f9f", "#777777", "#a04878", "#203050", "#e89a70"};
 
 std::string cell_text(const nlohmann::ordered_json& cell) {
   if (cell.is_null()) return "–";

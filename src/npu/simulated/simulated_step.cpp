@@ -43,7 +43,8 @@ Expected<SimulatedStep> simulate_step(const Device& device, const std::function<
   const auto end = compiled.step.program.regions.end();
   for (const auto& reported : timing.report["regions"]) {
     const auto cycles = reported["cycles"].get<double>();
-    const auto found = std::find_if(region, end, [&](const Region& r) { return r.name == reported["name"]; });
+    const auto name = reported["name"].get<std::string>();
+    const auto found = std::find_if(region, end, [&](const Region& r) { return r.name == name; });
     if (found != end) region = found + 1;
     const auto* const ops = found == end ? nullptr : operators_of(compiled.step, *found);
     if (ops == nullptr) {
