@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 // Matrix tiles in plain C++, under the names of the intrinsics, for one thread, so that super-tiles-inl.h can be tested
 // bit for bit where no processor has them. As in Intel's manual (palette 1): eight tiles of at most 16 rows of 64
@@ -73,6 +75,45 @@ inline void _tile_dpbssd(int to, int a, int b) {
       for (int k = 0; k < t.row_bytes[a]; ++k)
         sum += std::int32_t{static_cast<std::int8_t>(t.bytes[a][m][k])} *
                static_cast<std::int8_t>(t.bytes[b][k / 4][4 * n + k % 4]);
+      std::memcpy(t.bytes[to][m] + 4 * n, &sum, 4);
+    }
+}
+
+/// Subnormal numbers count as zero, with their sign.
+inline float tile_flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x; }
+inline float tile_bf16(const std::uint8_t* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, 2);
+  const std::uint32_t bits = std::uint32_t{half} << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return tile_flush(value);
+}
+/// a b + c, for flushed operands. The instruction rounds as if exponents had no lower bound and flushes then, which
+/// differs from fmaf() just below 2^-126, where that has a bit less: there it is computed 2^64 times as large.
+inline float tile_fma(float a, float b, float c) {
+  const float sum = std::fmaf(a, b, c);
+  if (!(std::fabs(sum) <= 0x1p-126f)) return sum;
+  const float scaled =
+      std::fabs(a) < std::fabs(b) ? std::fmaf(a * 0x1p64f, b, c * 0x1p64f) : std::fmaf(a, b * 0x1p64f, c * 0x1p64f);
+  return std::fabs(scaled) < 0x1p-62f ? std::copysign(0.f, scaled) : sum;
+}
+/// to[m][n] += sum over k < 16 of a[m][2 k] b[k][2 n] + sum over k of a[m][2 k + 1] b[k][2 n + 1], all BF16: two chains
+/// of fused multiply-adds from +0, k ascending, whose sum is then added to the float.
+inline void _tile_dpbf16ps(int to, int a, int b) {
+  for (int tile : {to, a, b}) tile_check(tile);
+  EmulatedTiles& t = emulated_tiles;
+  if (t.rows[to] != t.rows[a] || t.row_bytes[to] != t.row_bytes[b] || t.row_bytes[a] != 4 * t.rows[b])
+    tile_fault("the shapes of a product do not match");
+  for (int m = 0; m < t.rows[to]; ++m)
+    for (int n = 0; n < t.row_bytes[to] / 4; ++n) {
+      float sum, chains[2] = {0.f, 0.f};
+      std::memcpy(&sum, t.bytes[to][m] + 4 * n, 4);
+      for (int k = 0; k < t.row_bytes[a] / 4; ++k)
+        for (int i = 0; i < 2; ++i)
+          chains[i] =
+              tile_fma(tile_bf16(t.bytes[a][m] + 4 * k + 2 * i), tile_bf16(t.bytes[b][k] + 4 * n + 2 * i), chains[i]);
+      sum = tile_flush(tile_flush(sum) + tile_flush(chains[0] + chains[1]));
       std::memcpy(t.bytes[to][m] + 4 * n, &sum, 4);
     }
 }
