@@ -31,6 +31,13 @@ MachineConfig long_head_machine() {
   return m;
 }
 
+/// As phones: rows hold two tiles of lanes.
+MachineConfig half_slab_machine() {
+  MachineConfig m = small_machine();
+  m.mlen = m.hlen = 16, m.vlen = 32;
+  return m;
+}
+
 /// Heads of 8 lanes, and so tiles of 8 keys.
 MachineConfig short_tile_machine() {
   MachineConfig m = with_formats("mxint8:8:ocp", "mxint8:8:ocp", "mxint8:8:ocp");
@@ -50,6 +57,8 @@ std::vector<Case> cases() {
       {"long_heads",
        {.heads = 2, .kv_heads = 2, .head_dim = 32, .rope_dims = 32, .head_norms = true},
        long_head_machine()},
+      {"heads_of_one_slab", {.heads = 2, .kv_heads = 2, .head_dim = 32, .rope_dims = 32}, half_slab_machine()},
+      {"long_heads_rotate_a_part", {.heads = 2, .kv_heads = 2, .head_dim = 64, .rope_dims = 24}, half_slab_machine()},
       {"tiles_shorter_than_a_panel", {.heads = 2, .kv_heads = 2, .head_dim = 8, .rope_dims = 8}, short_tile_machine()},
       {"int4", {}, with_formats("mxint4:16:plena", "mxint4:16:plena", "mxint8:16:ocp")},
       {"fp8", {}, with_formats("mxfp8_e4m3:8:plena", "mxfp8_e4m3:8:plena", "mxfp8_e4m3:8:plena")},

@@ -220,10 +220,7 @@ class Scheduler {
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(value(o->x).rows)), o->x, 4);
-    if (const auto* o = at<op::Rope>(i)) {
-      if (wide(o->head_dim)) return alone(wide_rope_kernel(), o->x, 2);
-      return o->dims == a_.hlen ? alone(rope_kernel(), o->x, 2) : alone(part_rope_kernel(t_), o->x, 1);
-    }
+    if (const auto* o = at<op::Rope>(i)) return rope(*o);
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
     if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
     if (const auto* o = at<op::GatherScored>(i)) {
@@ -239,12 +236,22 @@ class Scheduler {
   }
 
   /// All rows of a value, `together` of them interleaved; nothing else runs.
-  bool alone(const RowKernel& k, ValueId id, double together) {
+  bool alone(const RowKernel& k, ValueId id, double together) { return alone(k, id, together, slabs(id)); }
+  bool alone(const RowKernel& k, ValueId id, double together, double slabs) {
     settle();
     const auto count = static_cast<double>(value(id).rows);
-    now_ += row_cycles(d_, k, count, slabs(id), together);
-    phase_.ports += k.accesses * count * slabs(id);
+    now_ += row_cycles(d_, k, count, slabs, together);
+    phase_.ports += k.accesses * count * slabs;
     return true;
+  }
+
+  bool rope(const op::Rope& o) {
+    if (wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
+    // Of a head of several slabs only the first one rotates.
+    const double turned =
+        wide(o.head_dim) ? slabs(o.x) * static_cast<double>(a_.vlen) / static_cast<double>(o.head_dim) : slabs(o.x);
+    return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, turned)
+                                       : alone(part_rope_kernel(t_), o.x, 1, turned);
   }
 
   /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.

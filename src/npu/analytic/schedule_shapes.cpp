@@ -57,14 +57,18 @@ const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
   return nullptr;
 }
 
+std::int64_t ScheduleShapes::rope_tables(const op::Rope& o) const {
+  const std::int64_t segment = wide(o.head_dim) ? array_.vlen : array_.hlen;
+  return o.dims == segment || o.dims > array_.vlen ? 2 : 3;
+}
+
 double ScheduleShapes::constant_bytes() const {
   double rows = 0;
   bool roped = false;
   for (const Op& any : graph_.ops) {
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) rows += slabs(o->x);
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped) {
-      const double tables = o->dims == array_.hlen || wide(o->head_dim) ? 2 : 3;
-      rows += tables * static_cast<double>(graph_.shape.rows);
+      rows += static_cast<double>(rope_tables(*o)) * static_cast<double>(graph_.shape.rows);
       roped = true;
     }
   }

@@ -26,6 +26,8 @@ class ScheduleShapes {
   }
   double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), array_.vlen)); }
   bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
+  /// Tables of factors that RopePlace has.
+  std::int64_t rope_tables(const op::Rope& o) const;
 
   /// The operator, if it is an O.
   template <class O>

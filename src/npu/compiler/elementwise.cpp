@@ -73,7 +73,7 @@ Expected<void> lower(StepContext& c, const op::Glu& o) {
 
 /// In place, one rotation, two rows at a time.
 static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t tables, std::int64_t scratch,
-                         std::int64_t distance) {
+                         const RopePlace& rope) {
   Emitter& e = c.e;
   const auto count = static_cast<std::int64_t>(c.rows.size());
   struct Row {
@@ -82,8 +82,8 @@ static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t table
   Row rows[2];
   for (std::int64_t g = 0; g < 2; ++g)
     rows[g] = {e.reg(c.address(x.row + g)), e.reg(), e.reg(), e.reg(c.address(scratch + g))};
-  const Gp up = e.reg(static_cast<std::uint32_t>(distance));
-  e.loop(x.slabs, [&] {
+  const Gp up = e.reg(static_cast<std::uint32_t>(rope.distance));
+  e.loop(x.slabs / rope.slabs, [&] {
     for (std::int64_t g = 0; g < 2; ++g) {
       e.load(rows[g].cos, c.address(tables + g));
       e.load(rows[g].sin, c.address(tables + count + g));
@@ -96,8 +96,8 @@ static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t table
       for (const Row& r : rows)
         for (const Gp* p : {&r.x, &r.cos, &r.sin}) e.add(*p, *p, 2 * c.vlen());
     });
-    if (x.slabs == 1) return;
-    for (const Row& r : rows) e.add(r.x, r.x, (x.stride - count) * c.vlen());
+    if (x.slabs == rope.slabs) return;
+    for (const Row& r : rows) e.add(r.x, r.x, (rope.slabs * x.stride - count) * c.vlen());
   });
 }
 
@@ -114,7 +114,7 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
   if (o == nullptr) return {};
   for (const RopePlace& rope : c.layout.ropes) {
     if (!rope.serves(*o)) continue;
-    if (rope.tables != 2 || rope.halves) return {};
+    if (rope.tables != 2 || o->head_dim > c.machine.hlen) return {};
     DLLM_TRY(const Buffer tables, c.rope_rows(rope));
     c.alias(o->out, x);
     c.hoisted.insert(at);
@@ -135,6 +135,20 @@ Expected<void> stream_rope(StepContext& c, ValueId x) {
   return {};
 }
 
+/// The slabs that no lane of a head longer than HLEN rotates, to another place.
+static void copy_unrotated(StepContext& c, const ValuePlace& x, const ValuePlace& out, std::int64_t head_slabs) {
+  const auto count = static_cast<std::int64_t>(c.rows.size());
+  c.e.load_fp(kOneRegister, c.one());
+  for (std::int64_t slab = 0; slab < x.slabs; ++slab) {
+    if (slab % head_slabs == 0) continue;
+    const Gp from = c.e.reg(c.address(x.row + slab * x.stride)), to = c.e.reg(c.address(out.row + slab * out.stride));
+    c.e.loop(count, [&] {
+      c.e.vector_vf(Op::V_MUL_VF, to, from, kOneRegister);
+      for (const Gp* p : {&from, &to}) c.e.add(*p, *p, c.vlen());
+    });
+  }
+}
+
 /// out = x cos + rotated x sin, with the signs in the tables; see RopePlace.
 Expected<void> lower(StepContext& c, const op::Rope& o) {
   const RopePlace* rope = nullptr;
@@ -147,9 +161,10 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
   const auto count = static_cast<std::int64_t>(c.rows.size());
   Emitter& e = c.e;
-  e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(c.machine.hlen));
+  e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(rope->segment));
+  if (x.row != out.row) copy_unrotated(c, x, out, rope->slabs);
   if (rope->tables == 2 && x.row == out.row && count % 2 == 0) {
-    rotate_pairs(c, x, tables.row, scratch.row, rope->distance);
+    rotate_pairs(c, x, tables.row, scratch.row, *rope);
     c.release(scratch);
     return {};
   }
@@ -158,8 +173,8 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
   const Step to_sin = e.step(count * c.vlen());
   const bool two_ways = rope->tables == 3;
   const Gp u = two_ways ? e.reg(c.address(scratch.row + 1)) : Gp(),
-           down = two_ways ? e.reg(static_cast<std::uint32_t>(c.machine.hlen - rope->distance)) : Gp(), sin = e.reg();
-  e.loop(x.slabs, [&] {
+           down = two_ways ? e.reg(static_cast<std::uint32_t>(rope->segment - rope->distance)) : Gp(), sin = e.reg();
+  e.loop(x.slabs / rope->slabs, [&] {
     e.load(cos, c.address(tables.row));
     e.loop(count, [&] {
       e.advance_from(sin, cos, to_sin);
@@ -175,8 +190,8 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
       e.vector_vv(Op::V_ADD_VV, py, py, t);
       for (const Gp* p : {&px, &py, &cos}) e.add(*p, *p, c.vlen());
     });
-    if (x.slabs == 1) return;
-    for (const Gp* p : {&px, &py}) e.add(*p, *p, (x.stride - count) * c.vlen());
+    if (x.slabs == rope->slabs) return;
+    for (const Gp* p : {&px, &py}) e.add(*p, *p, (rope->slabs * x.stride - count) * c.vlen());
   });
   c.release(scratch);
   return {};

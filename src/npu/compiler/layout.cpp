@@ -177,16 +177,18 @@ class LayoutBuilder {
     place.spec = o;
     if (!present(o.factors)) place.spec.factors = kNoId;
     place.distance = o.dims / 2;
-    place.tables = 2 * place.distance == layout_.machine.hlen ? 2 : 3;
+    place.segment = layout_.machine.hlen;
     if (o.head_dim > layout_.machine.hlen) {
-      if (place.distance != vlen() || o.dims != o.head_dim)
-        return unsupported(
-            fmt::format("RoPE of {} of {} lanes, whose halves are not rows of VLEN {}", o.dims, o.head_dim, vlen()),
-            o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
-                                 : "a device whose array.hlen holds a head");
-      place.tables = 2;
-      place.halves = true;
+      place.halves = place.distance == vlen() && o.dims == o.head_dim;
+      if (!place.halves && o.dims > vlen())
+        return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
+                                       o.dims, o.head_dim, vlen()),
+                           o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                                : "a device whose array.hlen holds a head");
+      place.segment = vlen();
+      place.slabs = o.head_dim / vlen();
     }
+    place.tables = place.halves || o.dims == place.segment ? 2 : 3;
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()),
                                layout_.machine.lane_format());
     layout_.ropes.push_back(place);

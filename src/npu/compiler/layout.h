@@ -87,8 +87,8 @@ struct WeightPlace {
 };
 
 /// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated. out = x*cos + up(x)*sin_up
-/// + down(x)*sin_down, where up/down rotate a head's lanes by `distance`; if both rotations are the same (distance is
-/// half of HLEN) there is one sine.
+/// + down(x)*sin_down, where up/down rotate the lanes of a segment by `distance`; if both rotations are the same
+/// (distance is half of a segment) there is one sine.
 struct RopePlace {
   op::Rope spec;
   std::int64_t distance = 0;
@@ -97,6 +97,8 @@ struct RopePlace {
   /// The halves of a head are separate slabs (VLEN is half of the rotated columns): out_low = low cos - high sin,
   /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
   bool halves = false;
+  std::int64_t segment = 0;  ///< lanes that rotate together: a head's slot of HLEN, or a row of a longer head
+  std::int64_t slabs = 1;    ///< of a head that is longer than HLEN; unless `halves`, only the first one rotates
   bool serves(const op::Rope& other) const;
 };
 

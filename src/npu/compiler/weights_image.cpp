@@ -140,7 +140,7 @@ void write_head_row(const WeightPlace& place, const WeightView& view, const Mach
 
 std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, std::span<const float> factors,
                            Position position) {
-  const auto vlen = static_cast<std::size_t>(machine.vlen), hlen = static_cast<std::size_t>(machine.hlen);
+  const auto vlen = static_cast<std::size_t>(machine.vlen), segment = static_cast<std::size_t>(rope.segment);
   const op::Rope& spec = rope.spec;
   std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
   for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = lane_one(machine.lanes);  // lanes that do not rotate
@@ -159,7 +159,7 @@ std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, 
     }
     // In lanes, both layouts are halves (LaneMap).
     const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
-    for (std::size_t head = 0; head < vlen; head += hlen) {
+    for (std::size_t head = 0; head < vlen; head += segment) {
       rows[head + low] = rows[head + high] = cos;
       rows[vlen + head + high] = sin;                                   // from the lane below
       rows[(rope.tables == 3 ? 2 * vlen : vlen) + head + low] = minus;  // from the lane above
