@@ -99,7 +99,20 @@ Expected<const ModelShape*> find_shape(std::string_view name) {
                fmt::format("known: {}", fmt::join(names, ", "))};
 }
 
-Expected<ModelSource> shape_source(const ModelShape& shape, const ShapeOverrides& overrides) {
+namespace {
+
+/// A shape's architecture and the metadata of a file, without tensors.
+struct ShapeMetadata {
+  const Architecture* architecture = nullptr;
+  Metadata metadata;
+  TensorFacts facts;
+
+  Expected<ModelDesc> describe() const {
+    return dllm::describe(*architecture, metadata, facts, nullptr, Log([](LogLevel, const std::string&) {}));
+  }
+};
+
+Expected<ShapeMetadata> shape_metadata(const ModelShape& shape, const ShapeOverrides& overrides) {
   const auto specials = static_cast<std::int64_t>(shape.tokens.size());
   DLLM_CHECK_OK(check_override("layers", overrides.layers, 1, kMaxLayers));
   DLLM_CHECK_OK(check_override("tokens", overrides.vocab, kBytes + specials, kMaxSize));
@@ -112,21 +125,32 @@ Expected<ModelSource> shape_source(const ModelShape& shape, const ShapeOverrides
   if (!vocab) return Error{ErrorCode::kInvalidFile, "the importer gives no vocab_size", std::string(shape.name), ""};
   DLLM_TRY(const bool tied, is_tied_shape(config));
 
-  ModelSource source;
-  source.name = fmt::format("shape {}", shape.name);
-  Metadata& meta = source.metadata;
+  ShapeMetadata result{architecture, {}, {*vocab, std::numeric_limits<std::int64_t>::max(), !tied}};
+  Metadata& meta = result.metadata;
   meta.set("general.architecture", MetaValue::string(std::string(architecture->name)));
   meta.set("general.type", MetaValue::string("model"));
   meta.set("general.name", MetaValue::string(fmt::format("{} (random weights)", shape.name)));
   for (const auto& [key, value] : model.entries()) meta.set(key, value);
   add_tokenizer(shape, *vocab, meta);
+  return result;
+}
 
-  const Log silent([](LogLevel, const std::string&) {});
-  const TensorFacts facts{*vocab, std::numeric_limits<std::int64_t>::max(), !tied};
-  DLLM_TRY(const ModelDesc desc, describe(*architecture, meta, facts, nullptr, silent));
-  for (const WeightDecl& decl : architecture->build(desc, {1, 1}).weights)
+}  // namespace
+
+Expected<ModelDesc> shape_desc(const ModelShape& shape) {
+  DLLM_TRY(const ShapeMetadata described, shape_metadata(shape, {}));
+  return described.describe();
+}
+
+Expected<ModelSource> shape_source(const ModelShape& shape, const ShapeOverrides& overrides) {
+  DLLM_TRY(ShapeMetadata described, shape_metadata(shape, overrides));
+  DLLM_TRY(const ModelDesc desc, described.describe());
+  ModelSource source;
+  source.name = fmt::format("shape {}", shape.name);
+  for (const WeightDecl& decl : described.architecture->build(desc, {1, 1}).weights)
     if (decl.required) source.tensors.push_back({decl.name, TensorType::kF32, decl.shape, {}, 0});
-  meta.set("general.size_label", MetaValue::string(size_label(source.tensors)));
+  source.metadata = std::move(described.metadata);
+  source.metadata.set("general.size_label", MetaValue::string(size_label(source.tensors)));
   return source;
 }
 

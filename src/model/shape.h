@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dllm/error.h"
+#include "model/model_desc.h"
 #include "model/source.h"
 
 namespace dllm {
@@ -41,6 +42,9 @@ struct ShapeOverrides {
   std::optional<std::int64_t> vocab;    ///< special tokens outside it move to its end
   std::optional<std::int64_t> context;  ///< `{arch}.context_length`
 };
+
+/// The shape as a description. Errors: kInvalidFile, as shape_source().
+Expected<ModelDesc> shape_desc(const ModelShape& shape);
 
 /// The shape as a model: complete metadata with a tokenizer (bytes, special tokens, and made-up words for the rest),
 /// and every tensor that the architecture's graph requires, in order, WITHOUT data. Errors: kUsage (an override that

@@ -22,10 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_shape(const std::string& name) {
-  const std::vector<std::string> names = npu::model_shape_names();
-  return std::ranges::find(names, name) != names.end() || name.ends_with(".toml");
-}
+bool is_shape(const std::string& name) { return npu::is_model_shape(name) || name.ends_with(".toml"); }
 
 /// Answers of a recording, one after the other.
 struct Replayed {

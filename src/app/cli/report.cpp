@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "base/host.h"
 #include "dllm/version.h"
@@ -13,6 +16,16 @@ namespace dllm::app {
 namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+/// Three digits: "35.2 J", "296 us". Tiny models on large devices take microseconds.
+std::string measured(double value, std::string_view unit) {
+  static constexpr std::array<std::pair<double, std::string_view>, 3> kPrefixes = {{{1, ""}, {1e-3, "m"}, {1e-6, "u"}}};
+  auto prefix = kPrefixes.begin();
+  while (value > 0 && value < prefix->first && std::next(prefix) != kPrefixes.end()) ++prefix;
+  const double scaled = value / prefix->first;
+  const int digits = scaled < 10 ? 2 : scaled < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}{}", scaled, digits, prefix->second, unit);
+}
 
 }  // namespace
 
@@ -119,10 +132,10 @@ std::string virtual_line(const Generation& generation) {
   if (simulated > 0 || !time.unsimulated.empty())
     notes += fmt::format(", {} of {} passes simulated", simulated, time.steps.size());
   if (!time.unsimulated.empty()) notes += fmt::format(" (not {})", time.unsimulated);
-  return fmt::format(
-      "{}, virtual time: prompt {:.1f} ms, first block {:.2f} s, answer {:.2f} s ({:.1f} tok/s), {:.2f} J{}",
-      time.device, time.prompt_seconds * 1e3, time.first_block_seconds, seconds,
-      ratio(generation.stats.answer_tokens, seconds), time.energy.joules(), notes);
+  return fmt::format("{}, virtual time: prompt {}, first block {}, answer {} ({:.1f} tok/s), {}{}", time.device,
+                     measured(time.prompt_seconds, "s"), measured(time.first_block_seconds, "s"),
+                     measured(seconds, "s"), ratio(generation.stats.answer_tokens, seconds),
+                     measured(time.energy.joules(), "J"), notes);
 }
 
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {

@@ -21,7 +21,7 @@ std::string empty_answer_note(const Generation& generation);
 nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
                                   const std::string& command);
 
-/// "mobile-sm8750, virtual time: prompt 170.1 ms, first block 1.69 s, answer 6.71 s (19.1 tok/s), 35.2 J"; empty
+/// "mobile-sm8750, virtual time: prompt 170 ms, first block 1.69 s, answer 6.71 s (19.1 tok/s), 35.2 J"; empty
 /// without virtual time.
 std::string virtual_line(const Generation& generation);
 

@@ -140,7 +140,7 @@ void NpuModelFlags::add(Flags& flags) {
   for (const std::string& name : npu::model_shape_names()) known += (known.empty() ? "" : ", ") + name;
   flags.add({.names = {"--shape"},
              .value = "NAME|FILE",
-             .help = "shape without weights: " + known + ", or a TOML file",
+             .help = "shape without weights: " + known + ", one of dllm make-model --list, or a TOML file",
              .default_text = "llada-8b",
              .takes_path = true,
              .apply = into(shape)});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/shape.h"
 #include "npu/analytic/refine_schedule.h"
 #include "npu/analytic/workload.h"
 
@@ -152,6 +153,23 @@ TEST(CostModel, KindsOfOperatorsStandForAll) {
     EXPECT_EQ(few.total.macs, all.total.macs) << name;
     EXPECT_EQ(few.total.read_bytes, all.total.read_bytes) << name;
   }
+}
+
+/// The shapes of make-model are shapes here too, with the sizes of the shipped files of the same models.
+TEST(CostModel, PublishedShapes) {
+  const auto sizes = [](const char* name) {
+    const ModelDesc d = load_model_shape(name)->desc;
+    const ExpertsDesc& e = d.experts;
+    return std::vector<std::int64_t>{d.width,     d.layers,      d.heads,        d.kv_heads,      d.head_dim,
+                                     d.rope_dims, d.vocab,       e.count,        e.used,          e.width,
+                                     e.groups,    e.groups_used, e.shared_width, e.leading_dense, d.qkv_bias};
+  };
+  for (const dllm::ModelShape& shape : model_shapes())
+    EXPECT_TRUE(load_model_shape(std::string(shape.name))) << shape.name;
+  EXPECT_EQ(sizes("llada-moe"), sizes("llada-moe-7b"));
+  EXPECT_EQ(sizes("llada-8b"), sizes("llada-1.5"));
+  EXPECT_EQ(load_model_shape("llada-1.5")->architecture, load_model_shape("llada-8b")->architecture);
+  EXPECT_FALSE(load_model_shape("llada-9b"));
 }
 
 /// A step that runs in two parts reads its weights twice.

@@ -64,7 +64,12 @@ class Scheduler {
   }
 
  private:
-  double cycles_per_weight() const { return d_.numerics.weight_bytes / bytes_per_cycle_; }
+  /// Vector code that unpacks weights is a stage after the memory.
+  double cycles_per_weight() const {
+    const double unpacked = d_.host.dequantize_gbps / d_.clock.ghz;  // bytes per cycle; 0: at no cost
+    const double bytes = unpacked > 0 ? std::min(bytes_per_cycle_, unpacked) : bytes_per_cycle_;
+    return d_.numerics.weight_bytes / bytes;
+  }
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
   const Value& value(ValueId id) const { return shapes_.value(id); }
   const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }

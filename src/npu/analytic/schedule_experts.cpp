@@ -112,6 +112,7 @@ void ExpertSchedule::plan_matrices() {
   std::int64_t slot = 0;
   for (const Product& p : products_) slot += static_cast<std::int64_t>(p.panel_columns * p.k_tiles) * a_.blen;
   const std::int64_t all = 2 * shape_.weight_buffer_rows, apart = (all - 2 * shape_.largest_panel) / slot;
+  streamed_ = slot > all;
   apart_ = apart >= 2;
   slots_ = std::clamp<std::int64_t>(apart_ ? apart : all / slot, 1, kMostSlots);
   const bool certain = shape_.rows * shape_.used >= kCertainChoices * shape_.experts;
@@ -139,6 +140,8 @@ void ExpertSchedule::plan_rows(const ChoiceAssumption& choices) {
                    blocks = expert_load(shape_.rows, shape_.experts, shape_.used, a_.blen, choices);
   experts_read_ = std::max(chunks.touched, static_cast<double>(ahead_));
   blocks_in_all_ = blocks.blocks;
+  // Streamed matrices are loaded again for every chunk.
+  if (streamed_) experts_read_ = std::max(1.0, chunks.blocks);
   experts_ = std::max<std::int64_t>(1, std::llround(experts_read_));
   items_ = std::max<std::int64_t>(experts_, std::llround(chunks.blocks));
   rows_ = static_cast<double>(shape_.rows * shape_.used) / static_cast<double>(items_);

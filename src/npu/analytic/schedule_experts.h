@@ -88,7 +88,8 @@ class ExpertSchedule {
   const ExpertShape shape_;
   std::int64_t chunk_ = 0;  ///< rows at once
   std::int64_t slots_ = 0, ahead_ = 0, parts_ = 1;
-  bool apart_ = false;  ///< the ring is beside the panels of other matrices
+  bool apart_ = false;     ///< the ring is beside the panels of other matrices
+  bool streamed_ = false;  ///< not even one expert fits
   std::int64_t slabs_ = 0, inner_slabs_ = 0, out_slabs_ = 0;
   std::int64_t experts_ = 0, items_ = 0;  ///< of the step, rounded
   double experts_read_ = 0, blocks_in_all_ = 0;

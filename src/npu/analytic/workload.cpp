@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/try.h"
+#include "model/shape.h"
 #include "npu/config/named_file.h"
 #include "npu/config/toml_table.h"
 
@@ -104,14 +105,34 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   return shape;
 }
 
+const dllm::ModelShape* published_shape(const std::string& name) {
+  const auto found = std::ranges::find(model_shapes(), name, &dllm::ModelShape::name);
+  return found == model_shapes().end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 Expected<ModelShape> load_model_shape(const std::string& name_or_path) {
-  DLLM_TRY(const NamedText named, read_named(kFolder, "model shape", name_or_path, model_shape_names()));
+  std::vector<std::string> names = model_shape_names();
+  if (std::ranges::find(names, name_or_path) == names.end())
+    if (const dllm::ModelShape* const published = published_shape(name_or_path)) {
+      ModelShape shape;
+      DLLM_TRY(shape.desc, shape_desc(*published));
+      shape.desc.name = name_or_path;
+      DLLM_TRY(shape.architecture, find_architecture(shape.desc.architecture));
+      return shape;
+    }
+  for (const dllm::ModelShape& one : model_shapes()) names.emplace_back(one.name);
+  DLLM_TRY(const NamedText named, read_named(kFolder, "model shape", name_or_path, names));
   return parse_shape(named.text, named.file);
 }
 
 std::vector<std::string> model_shape_names() { return shipped_names(kFolder); }
+
+bool is_model_shape(const std::string& name) {
+  const std::vector<std::string> names = model_shape_names();
+  return std::ranges::find(names, name) != names.end() || published_shape(name) != nullptr;
+}
 
 Expected<void> check(const Workload& w) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;

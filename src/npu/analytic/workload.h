@@ -18,9 +18,12 @@ struct ModelShape {
   ModelDesc desc;
   const Architecture* architecture = nullptr;
 };
-/// Errors: unknown names, keys and architectures; sizes out of range.
+/// Also by the names of `dllm make-model`. Errors: unknown names, keys and architectures; sizes out of range.
 Expected<ModelShape> load_model_shape(const std::string& name_or_path);
+/// Those of the shipped TOML files.
 std::vector<std::string> model_shape_names();
+/// Whether load_model_shape() knows it without a file of the user's.
+bool is_model_shape(const std::string& name);
 
 /// Decoding of one block for every sequence of a batch with a cache: a warm step over all positions, then refinement
 /// steps over the block (the phases of DART, arXiv 2601.20706).

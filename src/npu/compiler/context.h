@@ -55,7 +55,7 @@ struct ExpertWords {
   std::uint32_t state = 0;      ///< kExpertStateWords of op::Experts
   std::uint32_t first_row = 0;  ///< address of the first row's keys
 };
-inline constexpr std::uint32_t kExpertStateWords = 26;
+inline constexpr std::uint32_t kExpertStateWords = 28;
 
 class StepContext {
  public:
@@ -242,11 +242,11 @@ struct MatrixSink {
 /// x W^T for the next matrix in the stream, for `blocks` blocks of BLEN rows from VRAM address `x`, whose slabs are
 /// x_stride rows apart.
 void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink);
-/// One part (MatrixShape::parts) of a matrix in matrix SRAM times a number of rows known only at run time.
+/// A matrix in matrix SRAM times a number of rows known only at run time.
 struct GatheredProduct {
   const MatrixShape* shape = nullptr;
   std::uint64_t slot = 0;             ///< element address in matrix SRAM
-  std::int64_t part = 0;              ///< which outputs
+  std::int64_t first = 0;             ///< lane of the first output: matrices may be parts or panels of a larger one
   std::int64_t x_row = 0, y_row = 0;  ///< VRAM rows of operand and result, slabs `stride` rows apart
   std::int64_t stride = 0;
   // INT_MEM words.

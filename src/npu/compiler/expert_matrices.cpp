@@ -29,11 +29,11 @@ std::int64_t ExpertMatrices::ahead() const {
   return c_.layout.mram.experts_apart && certain ? std::min(slots(), experts()) : 0;
 }
 
-void ExpertMatrices::transfer(Matrix matrix, const Gp& offset, const Gp& to) {
+void ExpertMatrices::transfer(Matrix matrix, const Gp& offset, const Gp& to, std::int64_t outputs) {
   const WeightPlace& w = place(matrix);
   c_.e.set_address(kWeightAddress, w.tensor.base);
   c_.e.set_scale(w.tensor.scale_offset);
-  c_.e.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(w.matrix.n * w.matrix.k_tiles));
+  c_.e.set_csr(Csr::kPrefetchMRows, static_cast<std::uint32_t>(outputs * w.matrix.k_tiles));
   c_.e.transfer(Op::H_PREFETCH_M, to, offset, kWeightAddress, false, 0);
 }
 
@@ -46,13 +46,25 @@ void ExpertMatrices::fetch(Matrix matrix, Gp number, const Gp& slot) {
   }
   const Gp to = e.reg(static_cast<std::uint32_t>(base(matrix)));
   e.add(to, to, slot);
-  transfer(matrix, number, to);
+  transfer(matrix, number, to, place(matrix).matrix.n);
 }
 
 void ExpertMatrices::fetch(Matrix matrix, std::int64_t expert, std::int64_t slot) {
   const Gp offset = c_.e.reg(static_cast<std::uint32_t>(expert * place(matrix).expert_stride)),
            to = c_.e.reg(static_cast<std::uint32_t>(base(matrix) + static_cast<std::uint64_t>(slot * slot_elements())));
-  transfer(matrix, offset, to);
+  transfer(matrix, offset, to, place(matrix).matrix.n);
+}
+
+void ExpertMatrices::fetch_panel(Matrix matrix, Gp expert, std::int64_t panel) {
+  Emitter& e = c_.e;
+  const MatrixShape& shape = place(matrix).matrix;
+  {
+    const Gp stride = e.reg(static_cast<std::uint32_t>(place(matrix).expert_stride));
+    e.multiply(expert, expert, stride);
+  }
+  e.add(expert, expert, panel * shape.panel * shape.k_tiles * c_.machine.mlen);
+  const Gp to = e.reg(static_cast<std::uint32_t>(panel_base(panel)));
+  transfer(matrix, expert, to, shape.panel_lanes(panel));
 }
 
 }  // namespace dllm::npu

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "npu/compiler/context.h"
 
-// Matrices of experts in matrix SRAM: a ring of slots (MramPlan), each with gate, up and down of one expert.
+// Matrices of experts in matrix SRAM: a ring of slots (MramPlan), each with gate, up and down of one expert. If not
+// even one expert fits, its matrices are streamed: their panels alternate between the two buffers of weights.
 
 namespace dllm::npu {
 
@@ -21,7 +23,8 @@ class ExpertMatrices {
   std::int64_t usual_rows() const { return ceil_div(rows_ * used_, experts()); }
   /// Element address of a matrix in slot 0.
   std::uint64_t base(Matrix matrix) const { return bases_[matrix]; }
-  std::int64_t slots() const { return c_.layout.mram.expert_slots; }
+  std::int64_t slots() const { return std::max<std::int64_t>(1, c_.layout.mram.expert_slots); }
+  bool streamed() const { return places_[kGate]->streamed; }
   /// Elements from slot to slot.
   std::int64_t slot_elements() const { return c_.layout.mram.expert_slot_rows * c_.machine.mlen; }
   /// Experts 0 .. n-1 are loaded before routing has ended and counted as chosen. 0 if it is not nearly certain that
@@ -32,9 +35,13 @@ class ExpertMatrices {
   void fetch(Matrix matrix, Gp number, const Gp& slot);
   /// The same with an expert and a slot that are known.
   void fetch(Matrix matrix, std::int64_t expert, std::int64_t slot);
+  /// Starts the transfer of a panel of an expert, which is overwritten, into its buffer.
+  void fetch_panel(Matrix matrix, Gp expert, std::int64_t panel);
+  /// Element address of that buffer.
+  std::uint64_t panel_base(std::int64_t panel) const { return c_.layout.mram.weight[panel % 2]; }
 
  private:
-  void transfer(Matrix matrix, const Gp& offset, const Gp& to);
+  void transfer(Matrix matrix, const Gp& offset, const Gp& to, std::int64_t outputs);
 
   StepContext& c_;
   std::int64_t used_ = 0, rows_ = 0;

@@ -91,7 +91,7 @@ void ExpertRows::prepare() {
 
 void ExpertRows::initial_state() {
   for (const ExpertState state : {kRest, kWeights, kInner, kPreviousStart, kPreviousCount, kPreviousBlocks,
-                                  kPreviousNext, kPreviousSlot, kActive, kLeft})
+                                  kPreviousNext, kPreviousSlot, kPreviousNumber, kNumber, kNext, kActive, kLeft})
     words_.put(state, 0);
   words_.put(kPreviousInner, half_rows() * c_.vlen());
   words_.put(kPreviousWeights, chunk_);

@@ -19,6 +19,7 @@ enum ExpertState : std::uint32_t {
   kWeights,  ///< FP_MEM word of its first weight
   kInner,    ///< element offset of its half of the inner rows
   kSlot,     ///< element offset of its matrices in the ring
+  kNumber,   ///< of the expert
   kNext,     ///< number plus one of the expert whose matrices replace these, 0: none
   // The item before: SwiGLU and down.
   kPreviousStart,
@@ -28,6 +29,7 @@ enum ExpertState : std::uint32_t {
   kPreviousWeights,
   kPreviousInner,
   kPreviousSlot,
+  kPreviousNumber,
   kPreviousNext,
   kActive,  ///< minus its rows without SwiGLU, rounded up to even: counting up needs no register for the constant
   kGate,    ///< address of the next of them

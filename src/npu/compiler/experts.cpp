@@ -4,6 +4,9 @@
 //   vector  | SwiGLU(i-1) | adding i-2 to its rows | gathering i+1 | SwiGLU(i) | ...
 //   memory  | the matrices of the experts that follow, a ring of slots ahead
 //
+// Without room for one expert, memory is one panel ahead instead, and an expert's further chunks of rows load its
+// matrices again.
+//
 // Which experts, how many rows and how many blocks are data: lists in INT_MEM that op::Route made, and loops closed by
 // C_BNZ. docs/design/npu-compiler.md, "Experts", describes the design.
 
@@ -96,6 +99,7 @@ class ExpertLayer {
 
   /// The first experts of the list into the slots that are still empty.
   void fill_ring() {
+    if (matrices_.streamed()) return;
     for (std::int64_t slot = matrices_.ahead(); slot < matrices_.slots(); ++slot) {
       const std::uint32_t first = c_.expert_words.touched + static_cast<std::uint32_t>(slot);
       const Gp at = e_.reg(static_cast<std::uint32_t>(slot * matrices_.slot_elements())), number = e_.reg();
@@ -134,6 +138,7 @@ class ExpertLayer {
       e_.add(number, number, -1);
       e_.load_int(t, number, c_.expert_words.heads);
       words_.put(kStart, t);
+      words_.put(kNumber, number);
       rows_.select(number);
     }
     if (matrices_.slots() == 1) return;
@@ -150,6 +155,7 @@ class ExpertLayer {
 
   /// kNext: the expert whose matrices may replace the current ones; none while there are further chunks.
   void find_next() {
+    if (matrices_.streamed()) return;
     words_.put(kNext, 0);
     const Gp rest = words_.get(kRest);
     e_.unless(rest, [&] {
@@ -160,6 +166,7 @@ class ExpertLayer {
   }
 
   void refill(ExpertMatrices::Matrix matrix, ExpertState next, ExpertState slot) {
+    if (matrices_.streamed()) return;
     const Gp number = words_.get(next);
     e_.when(number, [&] {
       const Gp at = words_.get(slot);
@@ -177,7 +184,29 @@ class ExpertLayer {
     p.blocks_word = words_.word(kBlocks), p.last_rows_word = words_.word(kLast);
     p.slot_word = words_.word(kSlot), p.y_word = words_.word(kInner);
     p.behind = behind;
+    if (matrices_.streamed()) return stream(matrix, p, kNumber);
     lower_gathered(c_, p);
+  }
+
+  /// A product panel by panel, each loaded while the one before is multiplied.
+  void stream(ExpertMatrices::Matrix matrix, GatheredProduct p, ExpertState number) {
+    const auto fetch = [&](std::int64_t panel) {
+      const Gp blocks = e_.reg();
+      e_.load_int(blocks, Gp(), p.blocks_word);
+      e_.when(blocks, [&] { matrices_.fetch_panel(matrix, words_.get(number), panel); });
+    };
+    const MatrixShape& whole = shape(matrix);
+    MatrixShape part = whole;
+    p.shape = &part;
+    p.slot_word.reset();
+    fetch(0);
+    for (std::int64_t panel = 0; panel < whole.panels(); ++panel) {
+      if (panel + 1 < whole.panels()) fetch(panel + 1);
+      part.n = whole.panel_lanes(panel);
+      p.first = panel * whole.panel;
+      p.slot = matrices_.panel_base(panel);
+      lower_gathered(c_, p);
+    }
   }
 
   /// down of the previous item, after the results before it have been added to their rows.
@@ -185,11 +214,15 @@ class ExpertLayer {
     rows_.scatter(rows_.chunk());
     for (std::int64_t part = 0; part < parts(); ++part) {
       GatheredProduct p;
-      p.shape = &shape(kDownMatrix), p.slot = matrices_.base(kDownMatrix), p.part = part, p.stride = rows_.chunk();
+      p.shape = &shape(kDownMatrix), p.slot = matrices_.base(kDownMatrix), p.first = part * shape(kDownMatrix).n;
       p.x_row = part == 0 ? rows_.gate_row() : rows_.moved_row(part), p.y_row = rows_.y_row();
+      p.stride = rows_.chunk();
       p.blocks_word = words_.word(kPreviousBlocks), p.last_rows_word = words_.word(kPreviousLast);
       p.slot_word = words_.word(kPreviousSlot), p.x_word = words_.word(kPreviousInner);
-      lower_gathered(c_, p);
+      if (matrices_.streamed())
+        stream(kDownMatrix, p, kPreviousNumber);
+      else
+        lower_gathered(c_, p);
     }
     refill(kDownMatrix, kPreviousNext, kPreviousSlot);
     rows_.begin_scatter();
@@ -202,6 +235,7 @@ class ExpertLayer {
                                    {kPreviousBlocks, kBlocks},
                                    {kPreviousLast, kLast},
                                    {kPreviousSlot, kSlot},
+                                   {kPreviousNumber, kNumber},
                                    {kPreviousNext, kNext}})
       words_.move(to, from);
     words_.swap(kInner, kPreviousInner);

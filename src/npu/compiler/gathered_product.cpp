@@ -14,7 +14,7 @@ class Gathered {
 
   /// Slab by slab of the outputs.
   void run() {
-    const std::int64_t begin = p_.part * s_.n, end = begin + s_.n;
+    const std::int64_t begin = p_.first, end = begin + s_.n;
     for (std::int64_t lane = begin; lane < end;) {
       const std::int64_t slab = lane / c_.vlen(), next = std::min(end, (slab + 1) * c_.vlen());
       columns(lane - begin, next - lane,

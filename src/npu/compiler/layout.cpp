@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <tuple>
 
@@ -118,6 +119,21 @@ class LayoutBuilder {
     return &layout_.weights.back();
   }
 
+  /// The largest panel that a buffer of weights holds.
+  Expected<void> cut_into_panels(MatrixShape& shape, WeightId weight) const {
+    const MachineConfig& m = layout_.machine;
+    shape.panel = m.vlen;
+    while (shape.panel > m.blen &&
+           (shape.panel * shape.k_tiles > layout_.mram.weight_rows || shape.panel / 2 >= shape.n))
+      shape.panel /= 2;
+    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return {};
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}", m.blen,
+                    name(weight), shape.k_tiles * m.mlen, shape.panel * shape.k_tiles, layout_.mram.weight_rows),
+        "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+  }
+
   Expected<void> matrix(WeightId weight, const LaneMap& in, const LaneMap& out) {
     WeightPlace* place = reserve(weight, WeightUse::kMatrix);
     if (place == nullptr) return {};
@@ -127,15 +143,7 @@ class LayoutBuilder {
     MatrixShape& shape = place->matrix;
     shape.n = round_up(out.used(), m.blen);
     shape.k_tiles = ceil_div(in.used(), m.mlen);
-    shape.panel = m.vlen;
-    while (shape.panel > m.blen &&
-           (shape.panel * shape.k_tiles > layout_.mram.weight_rows || shape.panel / 2 >= shape.n))
-      shape.panel /= 2;
-    if (shape.panel * shape.k_tiles > layout_.mram.weight_rows)
-      return Error{ErrorCode::kUsage,
-                   fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}",
-                               m.blen, name(weight), in.used(), shape.panel * shape.k_tiles, layout_.mram.weight_rows),
-                   "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    DLLM_CHECK_OK(cut_into_panels(shape, weight));
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,
                    fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
@@ -226,36 +234,42 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Experts& o) {
     const LaneMap inner{.width = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1]};
+    const std::array stacks = {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
+                               std::tuple{o.down, inner, map(o.out)}};
     std::int64_t rows = 0;
-    for (const auto& [weight, in, out] : {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
-                                          std::tuple{o.down, inner, map(o.out)}}) {
-      DLLM_CHECK_OK(stack(weight, in, out, /*pack=*/weight == o.down));
-      const MatrixShape& shape = layout_.find(weight, WeightUse::kMatrix)->matrix;
+    for (const auto& [weight, in, out] : stacks) {
+      const MatrixShape shape = expert_shape(in, out, weight == o.down);
       rows += shape.n * shape.k_tiles;
     }
-    if (rows > 2 * layout_.mram.weight_rows)
-      return Error{ErrorCode::kUsage,
-                   fmt::format("one expert of '{}' takes {} rows of matrix SRAM, the buffers for weights have {}",
-                               name(o.gate), rows, 2 * layout_.mram.weight_rows),
-                   "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
-    layout_.mram.expert_slot_rows = std::max(layout_.mram.expert_slot_rows, rows);
+    const bool streamed = rows > 2 * layout_.mram.weight_rows;
+    for (const auto& [weight, in, out] : stacks) DLLM_CHECK_OK(stack(weight, in, out, weight == o.down, streamed));
+    if (!streamed) layout_.mram.expert_slot_rows = std::max(layout_.mram.expert_slot_rows, rows);
     return {};
   }
-  /// One matrix per expert, a panel each. `pack`: outputs may share rows.
-  Expected<void> stack(WeightId weight, const LaneMap& in, const LaneMap& out, bool pack) {
-    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
-    if (place == nullptr) return {};
+  /// One panel. `pack`: outputs may share rows.
+  MatrixShape expert_shape(const LaneMap& in, const LaneMap& out, bool pack) const {
     const MachineConfig& m = layout_.machine;
-    place->in = in;
-    place->out = out;
-    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
-    MatrixShape& shape = place->matrix;
+    MatrixShape shape;
     const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
     while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
            2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
       shape.parts *= 2;
     shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
     shape.k_tiles = ceil_div(in.used(), m.mlen);
+    return shape;
+  }
+  /// One matrix per expert.
+  Expected<void> stack(WeightId weight, const LaneMap& in, const LaneMap& out, bool pack, bool streamed) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
+    place->streamed = streamed;
+    MatrixShape& shape = place->matrix;
+    shape = expert_shape(in, out, pack && !streamed);
+    if (streamed) DLLM_CHECK_OK(cut_into_panels(shape, weight));
     place->expert_stride = shape.n * shape.k_tiles * m.mlen;
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,

@@ -67,7 +67,7 @@ enum class WeightUse : std::uint8_t {
 struct MatrixShape {
   std::int64_t n = 0;        ///< output lanes, multiple of BLEN
   std::int64_t k_tiles = 0;  ///< of MLEN lanes
-  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel.
+  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel unless streamed.
   std::int64_t panel = 0;
   /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
   /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
@@ -83,6 +83,8 @@ struct WeightPlace {
   MatrixShape matrix;  ///< kMatrix
   /// Number of matrices in a stack, in sequence, `expert_stride` elements each.
   std::int64_t experts = 1, expert_stride = 0;
+  /// An expert's matrices do not fit into matrix SRAM together: panels alternate between the two buffers of weights.
+  bool streamed = false;
   HbmTensor tensor;
 };
 

@@ -83,7 +83,7 @@ class Router {
     const std::int64_t head = head_words(c_.options, c_.spec.scored());
     const std::int64_t nodes = kTokenWords + c_.token_words() + head;
     const std::int64_t heads = nodes + 2 * rows_ * o_.used, touched = heads + experts_,
-                       state = touched + experts_ + c_.layout.mram.expert_slots;
+                       state = touched + experts_ + std::max<std::int64_t>(1, c_.layout.mram.expert_slots);
     const std::int64_t words = scratch_word(c_.machine, 0);
     if (state + kExpertStateWords > words)
       return Error{ErrorCode::kUsage,
