@@ -65,15 +65,22 @@ void quantize_integers(const float* x, int n, int shift, int low, int high, std:
   }
 }
 
+/// 2^exponent, of a normal number.
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); }
+
+/// `value`: 0 or a normal number. Exponents are read and made as bits: ilogb() and ldexp() took a quarter of the time
+/// of answers in MXFP8.
 std::uint16_t quantize_minifloat(const MxElementInfo& e, double value) {
   const std::uint32_t sign = std::signbit(value) ? 1u << (e.bits - 1) : 0u;
   const double magnitude = std::fabs(value);
   if (magnitude == 0.0) return static_cast<std::uint16_t>(sign);
-  int exponent = std::max(std::ilogb(magnitude), 1 - e.bias);  // subnormals keep the smallest normal step
-  double steps = std::nearbyint(std::ldexp(magnitude, e.mantissa_bits - exponent));
-  if (std::ldexp(steps, exponent - e.mantissa_bits) > e.max) {  // saturate
+  const int floor_log2 = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52) - 1023;
+  int exponent = std::max(floor_log2, 1 - e.bias);  // subnormals keep the smallest normal step
+  constexpr double kMagic = 0x1p52;                 // rounds to an integer, as in quantize_integers()
+  double steps = (magnitude * power_of_two(e.mantissa_bits - exponent) + kMagic) - kMagic;
+  if (steps * power_of_two(exponent - e.mantissa_bits) > e.max) {  // saturate
     exponent = e.emax;
-    steps = std::ldexp(e.max, e.mantissa_bits - exponent);
+    steps = e.max * power_of_two(e.mantissa_bits - exponent);
   }
   auto q = static_cast<std::uint32_t>(steps);
   if (q == 2u << e.mantissa_bits) {  // rounded up to the next power of two
@@ -102,8 +109,9 @@ void quantize_block(const MxFormat& format, const float* x, std::uint16_t* codes
     quantize_integers(x, format.block, format.fraction() - exponent, low, high, (1u << e.bits) - 1u, codes);
     return;
   }
-  for (int i = 0; i < format.block; ++i)
-    codes[i] = quantize_minifloat(e, std::ldexp(static_cast<double>(x[i]), -exponent));
+  // Exact, and normal: x[i] is a float, |exponent| is at most 127.
+  const double factor = power_of_two(-exponent);
+  for (int i = 0; i < format.block; ++i) codes[i] = quantize_minifloat(e, static_cast<double>(x[i]) * factor);
 }
 
 /// Values of the codes, 2^-fraction included: their product with a scale is exact in double and in float.

@@ -85,6 +85,9 @@ class HeadAttention {
 
   void add(std::int64_t kv_head, std::span<const std::int64_t> tiles) {
     keys_ = static_cast<std::int64_t>(tiles.size()) * s_.key_tile;
+    positions_.clear();
+    for (const std::int64_t tile : tiles)
+      for (std::int64_t j = 0; j < s_.key_tile; ++j) positions_.push_back(tile + j);
     p_.resize(static_cast<std::size_t>(rows_ * keys_));
     shrink_.assign(static_cast<std::size_t>(rows_), 0.0f);
     tiles_ = tiles;
@@ -96,31 +99,35 @@ class HeadAttention {
     first_ = false;
   }
 
-  float result(std::int64_t row, std::int64_t d) const {
-    const auto r = static_cast<std::size_t>(row), at = static_cast<std::size_t>(row * s_.head_dim + d),
-               channel = static_cast<std::size_t>(d);
-    if (!smoothed()) return round(out_.front()[at] * vector_reciprocal(precision_, sum_[r]));
-    float total = share_.front()[r];
-    for (std::size_t s = 1; s < share_.size(); ++s) total = round(total + share_[s][r]);
-    const float inverse = vector_reciprocal(precision_, total), centre = segments_.back().v->centre[channel];
+  /// [head_dim]
+  void result(std::int64_t row, float* result) const {
+    const auto r = static_cast<std::size_t>(row), dims = static_cast<std::size_t>(s_.head_dim), first = r * dims;
+    float total = smoothed() ? share_.front()[r] : sum_[r];
+    for (std::size_t s = 1; s < share_.size() && smoothed(); ++s) total = round(total + share_[s][r]);
+    const float inverse = vector_reciprocal(precision_, total);
+    for (std::size_t d = 0; d < dims; ++d)
+      result[d] = smoothed() ? unsmoothed(r, d, inverse) : round(out_.front()[first + d] * inverse);
+  }
+
+ private:
+  float unsmoothed(std::size_t row, std::size_t channel, float inverse) const {
+    const std::size_t at = row * static_cast<std::size_t>(s_.head_dim) + channel;
+    const float centre = segments_.back().v->centre[channel];
     float sum = 0;
     for (std::size_t s = 0; s < segments_.size(); ++s) {
       const ChannelFactors& v = *segments_[s].v;
       sum = round(sum + round(round(out_[s][at] * inverse) * v.factor[channel]));
       const float apart = round(v.centre[channel] - centre);
-      if (apart != 0.0f) sum = round(sum + round(apart * round(share_[s][r] * inverse)));
+      if (apart != 0.0f) sum = round(sum + round(apart * round(share_[s][row] * inverse)));
     }
     return round(sum + centre);
   }
 
- private:
   float round(float x) const { return round_to(precision_, x); }
   float* probabilities(std::int64_t row) { return p_.data() + row * keys_; }
 
   bool smoothed() const { return segments_.front().v != nullptr; }
-  std::int64_t key_at(std::int64_t i) const {
-    return tiles_[static_cast<std::size_t>(i / s_.key_tile)] + i % s_.key_tile;
-  }
+  std::int64_t key_at(std::int64_t i) const { return positions_[static_cast<std::size_t>(i)]; }
   bool belongs(const QuerySegment& segment, std::int64_t i) const {
     return segments_.size() == 1 || cache_.segment_of(o_.layer, key_at(i)) == segment.id;
   }
@@ -141,7 +148,11 @@ class HeadAttention {
       product.a_exponents = segment.q.exponents.data();
       product.a_exponents_stride = segment.q.groups;
       add_windows(s_.qk.rule, product, sums_.data());
-      for (std::int64_t r = 0; r < rows_; ++r)
+      for (std::int64_t r = 0; r < rows_ && segments_.size() == 1; ++r)
+        for (std::int64_t j = 0; j < count; ++j)
+          probabilities(r)[first + j] =
+              round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane + j)]) * o_.scale);
+      for (std::int64_t r = 0; r < rows_ && segments_.size() > 1; ++r)
         for (std::int64_t j = 0; j < count; ++j) {
           if (!belongs(segment, first + j)) continue;
           // M_BMM_WO: to float32, times the scale, to the precision
@@ -168,12 +179,14 @@ class HeadAttention {
       shrink_[row] = vector_exp(precision_, round(maximum_[row] - maximum));
     }
     maximum_[row] = maximum;
-    column_.assign(static_cast<std::size_t>(s_.key_tile), 0.0f);
-    for (std::int64_t i = 0; i < keys_; ++i) {
+    for (std::int64_t i = 0; i < keys_; ++i)
       p[i] = seen_[static_cast<std::size_t>(i)] != 0 ? vector_exp(precision_, round(p[i] - maximum)) : 0.0f;
-      float& sum = column_[static_cast<std::size_t>(i % s_.key_tile)];
-      sum = i < s_.key_tile ? p[i] : round(sum + p[i]);
-    }
+    column_.assign(p, p + s_.key_tile);
+    for (std::int64_t tile = s_.key_tile; tile < keys_; tile += s_.key_tile)
+      for (std::int64_t j = 0; j < s_.key_tile; ++j) {
+        float& sum = column_[static_cast<std::size_t>(j)];
+        sum = round(sum + p[tile + j]);
+      }
     const float sum = round(sum_tree(column_, 0.0f));
     sum_[row] = first_ ? sum : round(round(sum_[row] * shrink_[row]) + sum);
   }
@@ -187,8 +200,9 @@ class HeadAttention {
       const std::span<float> p(probabilities(r), static_cast<std::size_t>(keys_));
       quantize(s_.pv.a, s_.pv.rule.integers(), p, operand_);
       std::ranges::copy(operand_.lanes, terms_.begin() + r * keys_);
-      for (std::int64_t i = 0; i < keys_ && s_.pv.rule.integers(); ++i)
-        exponents_[static_cast<std::size_t>(r * keys_ + i)] = operand_.exponents[static_cast<std::size_t>(i / block)];
+      for (std::size_t b = 0; b < operand_.exponents.size(); ++b)
+        std::fill_n(exponents_.begin() + r * keys_ + static_cast<std::int64_t>(b) * block, block,
+                    operand_.exponents[b]);
     }
     ends_.clear();
     for (std::int64_t end = s_.keys_at_once; end <= keys_; end += s_.keys_at_once)
@@ -293,6 +307,7 @@ class HeadAttention {
   std::span<const std::int64_t> tiles_;          ///< of the chunk
   std::vector<std::vector<float>> out_, share_;  ///< by segment: sums of p v, of p
   std::vector<std::uint8_t> seen_;               ///< of a row, by key of the chunk
+  std::vector<std::int64_t> positions_;          ///< by key of the chunk
   std::vector<float> p_, shrink_, maximum_, sum_, column_, terms_, own_terms_;
   std::vector<std::int16_t> exponents_, v_narrow_, v_exponents_;
   std::vector<float> v_wide_;
@@ -355,9 +370,8 @@ void Executor::run(const op::Attention& o) {
     HeadAttention attention(o, shape, profile_.vector, cache, sights[sequence], rows, segments);
     for (std::size_t begin = 0; begin < tiles.size(); begin += chunk)
       attention.add(head / (o.heads / o.kv_heads), tiles.subspan(begin, std::min(chunk, tiles.size() - begin)));
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t d = 0; d < o.head_dim; ++d)
-        value(o.out).row(first + r)[out_map.lane(head * o.head_dim + d)] = attention.result(r, d);
+    // Outputs have no interleaved pairs: a head's lanes are its dimensions.
+    for (std::int64_t r = 0; r < rows; ++r) attention.result(r, value(o.out).row(first + r) + out_map.first_lane(head));
   });
 }
 

@@ -98,19 +98,23 @@ const OperandRows& Executor::operand(ValueId id, const Contraction& contraction)
   return operand_;
 }
 
-template <class Out>
-void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::vector<float>& bias, const Out& out) {
+template <class RowOf>
+void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::vector<float>& bias, const LaneMap& to,
+                        const RowOf& row) {
   parallel_items(pool_, matrix.panels(), x.rows * x.terms * kPanel / 8, [&](std::int64_t panel, int) {
     thread_local std::vector<double> sums;
     sums.resize(static_cast<std::size_t>(x.rows * kPanel));
     matrix.multiply(x, panel, sums.data());
     const std::int64_t count = std::min(kPanel, matrix.outputs() - panel * kPanel);
-    for (std::int64_t r = 0; r < x.rows; ++r)
-      for (std::int64_t lane = 0; lane < count; ++lane) {
-        const std::int64_t column = panel * kPanel + lane;
-        const float product = round(sums[static_cast<std::size_t>(r * kPanel + lane)]);
-        out(r, column) = bias.empty() ? product : round(product + bias[static_cast<std::size_t>(column)]);
+    std::int64_t lanes[kPanel];
+    for (std::int64_t i = 0; i < count; ++i) lanes[i] = to.lane(panel * kPanel + i);
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      float* const out = row(r);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float product = round(sums[static_cast<std::size_t>(r * kPanel + i)]);
+        out[lanes[i]] = bias.empty() ? product : round(product + bias[static_cast<std::size_t>(panel * kPanel + i)]);
       }
+    }
   });
 }
 
@@ -147,7 +151,7 @@ void Executor::run(const op::RmsNorm& o) {
       const float mean = round(round(running) * inverse);
       const float factor = vector_reciprocal(profile_.vector, vector_sqrt(profile_.vector, round(mean + eps)));
       for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t lane = lanes_of.lane(g * n + i);
+        const std::int64_t lane = heads ? first + lanes_of.lane_in_head(i) : lanes_of.lane(i);
         const float scaled = round(x[static_cast<std::size_t>(lane)] * factor);
         out[lane] = gain.empty() ? scaled : round(scaled * gain[static_cast<std::size_t>(i)]);
       }
@@ -157,10 +161,9 @@ void Executor::run(const op::RmsNorm& o) {
 
 void Executor::run(const op::Linear& o) {
   const Matrix& matrix = matrices_.at(o.weight).front();
-  const LaneMap& to = map(o.out);
   LaneRows& out = value(o.out);
-  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias),
-           [&](std::int64_t r, std::int64_t column) -> float& { return out.row(r)[to.lane(column)]; });
+  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias), map(o.out),
+           [&](std::int64_t r) { return out.row(r); });
 }
 
 void Executor::run(const op::ScoreHead& o) {
@@ -168,10 +171,8 @@ void Executor::run(const op::ScoreHead& o) {
   const std::int64_t vocab = matrix.outputs();
   logits_.resize(static_cast<std::size_t>(value(o.x).rows * vocab));
   if (logits_.empty()) return;
-  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias),
-           [&](std::int64_t r, std::int64_t column) -> float& {
-             return logits_[static_cast<std::size_t>(r * vocab + column)];
-           });
+  multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias), LaneMap{.width = vocab},
+           [&](std::int64_t r) { return logits_.data() + r * vocab; });
 }
 
 const Executor::RopeRow& Executor::rope_row(const op::Rope& o, Position position) {
@@ -200,11 +201,14 @@ void Executor::run(const op::Rope& o) {
     const float* x = value(o.x).row(static_cast<std::int64_t>(r));
     float* out = value(o.out).row(static_cast<std::int64_t>(r));
     for (std::int64_t head = 0; head < o.heads; ++head) {
-      const std::int64_t first = head * o.head_dim;
-      for (std::int64_t d = o.dims; d < o.head_dim; ++d) out[lanes_of.lane(first + d)] = x[map(o.x).lane(first + d)];
+      const std::int64_t first = lanes_of.first_lane(head);
+      for (std::int64_t d = o.dims; d < o.head_dim; ++d) {
+        const std::int64_t lane = first + lanes_of.lane_in_head(d);
+        out[lane] = x[lane];
+      }
       for (std::int64_t j = 0; j < half; ++j) {
-        const std::int64_t a = lanes_of.lane(first + (interleaved ? 2 * j : j)),
-                           b = lanes_of.lane(first + (interleaved ? 2 * j + 1 : j + half));
+        const std::int64_t a = first + lanes_of.lane_in_head(interleaved ? 2 * j : j),
+                           b = first + lanes_of.lane_in_head(interleaved ? 2 * j + 1 : j + half);
         const auto pair = static_cast<std::size_t>(j);
         out[a] = round(round(x[a] * turn.cos[pair]) + round(x[b] * -turn.sin[pair]));
         out[b] = round(round(x[b] * turn.cos[pair]) + round(x[a] * turn.sin[pair]));

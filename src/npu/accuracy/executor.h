@@ -52,9 +52,10 @@ class Executor {
   void begin(const Graph& graph, std::span<const SequenceStep> batch);
   /// `id` as the left side of a product.
   const OperandRows& operand(ValueId id, const Contraction& contraction);
-  /// out(row, column) = the rounded product, plus bias.
-  template <class Out>
-  void multiply(const OperandRows& x, const Matrix& matrix, const std::vector<float>& bias, const Out& out);
+  /// row(r)[lane of the column] = the rounded product, plus bias. `row`: a float* for each row of x.
+  template <class RowOf>
+  void multiply(const OperandRows& x, const Matrix& matrix, const std::vector<float>& bias, const LaneMap& to,
+                const RowOf& row);
 
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);

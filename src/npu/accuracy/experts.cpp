@@ -115,8 +115,8 @@ void Executor::run(const op::Experts& o) {
     for (std::int64_t i = 0; i < count; ++i) x.copy_row(all, rows[static_cast<std::size_t>(i)], i);
     gate.reset(count, lanes), up.reset(count, lanes), act.reset(count, lanes);
     y.reset(count, downs[e].outputs());
-    multiply(x, gates[e], {}, [&](std::int64_t r, std::int64_t i) -> float& { return gate.row(r)[i]; });
-    multiply(x, ups[e], {}, [&](std::int64_t r, std::int64_t i) -> float& { return up.row(r)[i]; });
+    multiply(x, gates[e], {}, {.width = inner}, [&](std::int64_t r) { return gate.row(r); });
+    multiply(x, ups[e], {}, {.width = inner}, [&](std::int64_t r) { return up.row(r); });
     middle.reset(count, downs[e].contraction());
     Operand row;
     for (std::int64_t r = 0; r < count; ++r) {
@@ -125,7 +125,7 @@ void Executor::run(const op::Experts& o) {
       downs[e].contraction().gather(row, profile_.activation.block(), middle.a.data() + r * middle.terms,
                                     middle.exponents.data() + r * middle.groups);
     }
-    multiply(middle, downs[e], {}, [&](std::int64_t r, std::int64_t i) -> float& { return y.row(r)[i]; });
+    multiply(middle, downs[e], {}, {.width = downs[e].outputs()}, [&](std::int64_t r) { return y.row(r); });
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t r = rows[static_cast<std::size_t>(i)];
       const float share = value(o.route).row(r)[e];

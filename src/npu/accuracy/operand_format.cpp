@@ -119,6 +119,7 @@ void lay_integers(const MxFormat& mx, std::span<const std::uint16_t> codes, std:
 
 void round_through(const OperandFormat& format, std::span<float> x) {
   if (format.ggml() == TensorType::kF32) return;
+  if (format.ggml() == TensorType::kF16) return round_lanes(VectorPrecision::kF16, x);
   if (format.ggml()) {
     through_ggml(*format.ggml(), x, x.data());
     if (format.packed()) round_lanes(VectorPrecision::kF16, x);

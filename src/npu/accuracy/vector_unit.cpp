@@ -53,7 +53,7 @@ float vector_sqrt(VectorPrecision precision, float x) {
 void round_lanes(VectorPrecision precision, std::span<float> lanes) {
   if (precision == VectorPrecision::kF32) return;
   if (precision == VectorPrecision::kF16) {
-    for (float& lane : lanes) lane = f16_to_f32(f32_to_f16(lane));
+    for (float& lane : lanes) lane = round_f16(lane);
     return;
   }
   for (float& lane : lanes) lane = bf16_to_f32(f32_to_bf16(lane));

@@ -17,21 +17,33 @@ enum class VectorPrecision : std::uint8_t { kF32, kF16, kBF16 };
 
 std::string_view precision_name(VectorPrecision precision);  ///< "f32", "f16", "bf16"
 
+/// Numbers that F16 represents with all 11 bits, and that do not round to its infinity.
+inline bool normal_f16(float magnitude) { return magnitude >= 0x1p-14f && magnitude < 65520.0f; }
+
+/// f16_to_f32(f32_to_f16(value)); the usual values stay in float32's format.
+inline float round_f16(float value) {
+  if (!normal_f16(value < 0 ? -value : value)) return f16_to_f32(f32_to_f16(value));
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) >> 13 << 13);
+}
+
 /// One rounding to nearest even.
 inline float round_to(VectorPrecision precision, float value) {
   if (precision == VectorPrecision::kF32) return value;
-  return precision == VectorPrecision::kBF16 ? bf16_to_f32(f32_to_bf16(value)) : f16_to_f32(f32_to_f16(value));
+  return precision == VectorPrecision::kBF16 ? bf16_to_f32(f32_to_bf16(value)) : round_f16(value);
 }
 float round_rare_double(VectorPrecision precision, double value);
 inline float round_to(VectorPrecision precision, double value) {
   if (precision == VectorPrecision::kF32) return static_cast<float>(value);
-  // Within float32's normal range, the double can be rounded to BF16's 8 bits; float32 then represents the result.
+  // Within the precision's normal range, the double can be rounded to its 8 or 11 bits; float32 represents the result.
   const double magnitude = value < 0 ? -value : value;
-  if (precision != VectorPrecision::kBF16 || !(magnitude > 0x1p-126 && magnitude < 0x1p127))
+  const bool half = precision == VectorPrecision::kF16;
+  if (!(half ? magnitude >= 0x1p-14 && magnitude < 65520 : magnitude > 0x1p-126 && magnitude < 0x1p127))
     return round_rare_double(precision, value);
+  const int dropped = half ? 42 : 45;
   std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
-  bits += (std::uint64_t{1} << 44) - 1 + (bits >> 45 & 1);
-  return static_cast<float>(std::bit_cast<double>(bits >> 45 << 45));
+  bits += (std::uint64_t{1} << (dropped - 1)) - 1 + (bits >> dropped & 1);
+  return static_cast<float>(std::bit_cast<double>(bits >> dropped << dropped));
 }
 
 float vector_exp(VectorPrecision precision, float x);  ///< the argument is clamped to [-88, 88]

@@ -151,17 +151,14 @@ template <int kRows>
     for (int lane = 0; lane < kPanel; ++lane) sums[r * kPanel + lane] = static_cast<double>(sum[r][lane]);
 }
 
-template <int kRowsAtOnce, class Run>
-[[gnu::always_inline]] inline void by_rows(std::int64_t rows, const Run& run) {
-  std::int64_t r = 0;
-  for (; r + kRowsAtOnce <= rows; r += kRowsAtOnce) run.template operator()<kRowsAtOnce>(r);
-  for (; r < rows; ++r) run.template operator()<1>(r);
+/// Rows in groups of `kMost`, then of half as many.
+template <int kMost, class Run>
+[[gnu::always_inline]] inline void by_rows(std::int64_t rows, const Run& run, std::int64_t first = 0) {
+  for (; first + kMost <= rows; first += kMost) run.template operator()<kMost>(first);
+  if constexpr (kMost > 1) by_rows<kMost / 2>(rows, run, first);
 }
 
-}  // namespace
-
-// One unit per instruction set includes this file. NOLINTNEXTLINE(misc-definitions-in-headers)
-void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) {
+[[gnu::always_inline]] inline void add_any(const WindowRule& rule, const WindowProduct& p, double* sums) {
   switch (rule.kind) {
     case WindowRule::Kind::kNarrow:
       return by_rows<4>(p.rows, [&]<int kRows>(std::int64_t r) {
@@ -172,9 +169,16 @@ void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) {
         add_rows<std::int64_t, double, float, kRows>(rule, p, p.wide, r, sums + r * kPanel);
       });
     case WindowRule::Kind::kFloat:
-      return by_rows<4>(p.rows, [&]<int kRows>(std::int64_t r) { add_float_rows<kRows>(p, r, sums + r * kPanel); });
+      return by_rows<8>(p.rows, [&]<int kRows>(std::int64_t r) { add_float_rows<kRows>(p, r, sums + r * kPanel); });
   }
 }
+
+}  // namespace
+
+#ifndef DLLM_WINDOW_OWN_INTEGERS
+// One unit per instruction set includes this file. NOLINTNEXTLINE(misc-definitions-in-headers)
+void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) { add_any(rule, p, sums); }
+#endif
 
 }  // namespace DLLM_WINDOW_ISA
 }  // namespace dllm::npu::accuracy

@@ -12,6 +12,9 @@ void add_windows(const WindowRule& rule, const WindowProduct& product, double* s
 namespace avx512 {
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
 }
+namespace vnni {
+void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
+}
 #endif
 
 const std::vector<WindowKernel>& window_kernels() {
@@ -20,8 +23,10 @@ const std::vector<WindowKernel>& window_kernels() {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::add_windows});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
+        __builtin_cpu_supports("avx512dq")) {
       all.push_back({"avx512", avx512::add_windows});
+      if (__builtin_cpu_supports("avx512vnni")) all.push_back({"vnni", vnni::add_windows});
+    }
 #endif
     return all;
   }();

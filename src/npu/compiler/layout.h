@@ -35,8 +35,9 @@ struct LaneMap {
   std::int64_t slot_of(std::int64_t head) const { return head / group * slots + head % group; }
   std::int64_t slot_count() const { return width / head_dim / group * slots; }
   std::int64_t lane(std::int64_t column) const {
-    return heads() ? slot_of(column / head_dim) * hlen + lane_in_head(column % head_dim) : column;
+    return heads() ? first_lane(column / head_dim) + lane_in_head(column % head_dim) : column;
   }
+  std::int64_t first_lane(std::int64_t head) const { return slot_of(head) * hlen; }
   std::int64_t lane_in_head(std::int64_t d) const { return d < interleaved ? d / 2 + d % 2 * (interleaved / 2) : d; }
   /// One past the last lane that may hold a column.
   std::int64_t used() const { return heads() ? slot_count() * hlen : width; }

@@ -1,0 +1,3 @@
+#define DLLM_WINDOW_ISA vnni
+
+#include "npu/accuracy/window_avx512-inl.h"
