@@ -138,6 +138,11 @@ class Pass {
         }
   }
 
+  void apply(const op::Hadamard& o) {
+    value(o.out) = value(o.x);
+    for (std::vector<double>& row : value(o.out)) transform(row, o.order);
+  }
+
   void apply(const op::StoreKv& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       auto& cache = static_cast<ReferenceCache&>(*rows_[r].step->cache);
@@ -310,6 +315,7 @@ class Pass {
         std::vector<double> act = expert_product(x, o.gate, expert, inner);
         const std::vector<double> up = expert_product(x, o.up, expert, inner);
         for (std::size_t i = 0; i < inner; ++i) act[i] = gate(act[i], o.activation) * up[i];
+        if (o.hadamard != 0) transform(act, o.hadamard);
         const std::vector<double> down = expert_product(act, o.down, expert, out.size());
         for (std::size_t i = 0; i < out.size(); ++i) out[i] += value(o.route)[r][used + j] * down[i];
       }

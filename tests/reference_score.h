@@ -4,12 +4,21 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "backend/scores.h"
 #include "backend/step_plan.h"
+#include "numerics/hadamard.h"
 
 namespace dllm::test {
+
+/// op::Hadamard of a row.
+inline void transform(std::vector<double>& row, std::int32_t order) {
+  const Hadamard matrix = *Hadamard::create(order, 0);
+  for (std::size_t i = 0; i < row.size(); i += static_cast<std::size_t>(order))
+    matrix.apply(std::span(row).subspan(i, static_cast<std::size_t>(order)));
+}
 
 /// Greedy reduction over the raw distribution only; the CPU backend's tests cover sampling.
 inline RowScore reference_score(const std::vector<double>& z, Position position, const ScoreRequest& request) {

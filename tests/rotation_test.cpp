@@ -1,10 +1,14 @@
 // A model that `dllm quantize --rotate` has rotated computes what the original computes, for every architecture whose
 // parts can be rotated, and loses less where single channels are outliers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "dllm/model.h"
 #include "golden_model.h"
@@ -16,13 +20,14 @@ namespace {
 using test::GoldenModel;
 
 Expected<WriteReport> rotate(const std::string& from, const std::string& to, Rotation rotation,
-                             const std::string& type = "F32") {
+                             const std::string& type = "F32", std::int32_t order = 0) {
   auto source = open_source(from);
   if (!source) return source.error();
   WriteOptions options;
   options.type = type;
   options.threads = 2;
   options.rotation = rotation;
+  options.rotation_order = order;
   return write_quantized(*source, options, {}, to);
 }
 
@@ -51,17 +56,19 @@ TEST_P(Rotated, ComputesTheSame) {
   const GoldenModel golden(GetParam());
   const test::TempDirectory directory;
   const auto plain = logits_of(golden.path(), golden.ids());
-  for (const Rotation rotation : {Rotation::kHeads, Rotation::kQuarot}) {
-    const std::string to = directory.file(rotation == Rotation::kHeads ? "heads.gguf" : "quarot.gguf");
-    const auto report = rotate(golden.path(), to, rotation);
+  const std::pair<Rotation, std::int32_t> kinds[] = {
+      {Rotation::kHeads, 0}, {Rotation::kOffline, 0}, {Rotation::kQuarot, 0}, {Rotation::kQuarot, 4}};
+  for (const auto& [rotation, order] : kinds) {
+    const std::string to = directory.file(fmt::format("{}-{}.gguf", static_cast<int>(rotation), order));
+    const auto report = rotate(golden.path(), to, rotation, "F32", order);
     ASSERT_TRUE(report) << report.error().message();
-    EXPECT_LT(difference(plain, logits_of(to, golden.ids())), 1e-5);
+    EXPECT_LT(difference(plain, logits_of(to, golden.ids())), 1e-5) << to;
     const auto again = rotate(to, directory.file("twice.gguf"), rotation);
     ASSERT_FALSE(again);
     EXPECT_NE(again.error().message().find("rotated already"), std::string::npos);
   }
   // The rotated source is gone.
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), std::ssize(kinds));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Rotated,
@@ -131,8 +138,61 @@ TEST(Rotation, SpreadsOutliersOfChannels) {
     return reads && i % 32 == 0;
   });
   const double off = rounding_error(file, directory.file("off.gguf"), Rotation::kNone);
-  const double on = rounding_error(file, directory.file("on.gguf"), Rotation::kQuarot);
+  const double on = rounding_error(file, directory.file("on.gguf"), Rotation::kOffline);
   EXPECT_LT(on, 0.7 * off) << "rotated " << on << ", plain " << off;
+}
+
+TEST(Rotation, OfEveryStepSpreadsOutliersBeforeTheDownProjection) {
+  const test::TempDirectory directory;
+  const std::string file = with_outliers(directory, [](const SourceTensor& tensor, std::size_t i) {
+    return tensor.name.find("ffn_down.") != std::string::npos && i % 32 == 5;
+  });
+  const double offline = rounding_error(file, directory.file("offline.gguf"), Rotation::kOffline);
+  const double online = rounding_error(file, directory.file("online.gguf"), Rotation::kQuarot);
+  EXPECT_LT(online, 0.7 * offline) << "online " << online << ", offline " << offline;
+}
+
+std::optional<std::int64_t> order_of(const ModelSource& source, const char* key) {
+  const auto order = source.metadata.integer(key);
+  return order ? *order : std::nullopt;
+}
+
+TEST(Rotation, FilesNameWhatEveryStepRotates) {
+  const test::TempDirectory directory;
+  const std::string to = directory.file("quarot.gguf");
+  for (const std::int32_t limit : {0, 16}) {
+    ASSERT_TRUE(rotate(DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf", to, Rotation::kQuarot, "Q4_0", limit));
+    const auto source = open_source(to);
+    ASSERT_TRUE(source);
+    // Programs that do not rotate its input must not find the matrix.
+    EXPECT_EQ(source->find("blk.0.ffn_down.weight"), nullptr);
+    ASSERT_NE(source->find("blk.0.ffn_down_hadamard.weight"), nullptr);
+    const std::int64_t width = source->find("blk.0.ffn_down_hadamard.weight")->shape[0];
+    EXPECT_EQ(order_of(*source, "dllm.rotation.ffn_down"), limit == 0 ? width : limit);
+    EXPECT_EQ(order_of(*source, "dllm.rotation.query_key"), limit == 0 ? 32 : limit);
+    EXPECT_NE(rotated_parts(to).find(fmt::format("query_key {}", limit == 0 ? 32 : limit)), std::string::npos);
+  }
+}
+
+TEST(Rotation, DamagedKeysAreRefused) {
+  const test::TempDirectory directory;
+  const std::string to = directory.file("quarot.gguf");
+  ASSERT_TRUE(rotate(DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf", to, Rotation::kQuarot));
+  for (const auto& [key, value] : {std::pair<const char*, std::uint32_t>{"dllm.rotation.ffn_down", 7},
+                                   {"dllm.rotation.query_key", 1},
+                                   {"dllm.rotation.ffn_down_shexp", 16},
+                                   {"dllm.rotation.ffn_down", 0}}) {
+    auto source = open_source(to);
+    ASSERT_TRUE(source);
+    source->metadata.set(key, MetaValue::u32(value));
+    WriteOptions exact;
+    exact.type = "F32";
+    ASSERT_TRUE(write_model(*source, exact, directory.file("damaged.gguf")));
+    const auto model = LanguageModel::load(directory.file("damaged.gguf"));
+    ASSERT_FALSE(model) << key;
+    const std::string message = model.error().message();
+    EXPECT_NE(message.find(value == 0 ? "ffn_down.weight" : key), std::string::npos) << message;
+  }
 }
 
 TEST(Rotation, SelectiveTakesWhatHelps) {

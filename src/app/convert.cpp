@@ -184,10 +184,16 @@ class Quantize final : public WriteVerb {
                .value = "PARTS",
                .help =
                    "rotate before rounding, which spreads outliers: heads' values, or these and the residual stream "
-                   "(quarot), or the parts of these that are then rounded with less error (selective)",
+                   "(offline), or also, in every step, queries, keys and the inputs of ffn_down (quarot), or the parts "
+                   "of offline that are then rounded with less error (selective)",
                .default_text = "none",
-               .choices = {"none", "heads", "quarot", "selective"},
+               .choices = {"none", "heads", "offline", "quarot", "selective"},
                .apply = into(rotate_)});
+    flags.add({.names = {"--rotate-order"},
+               .value = "N",
+               .help = "of quarot: in every step, rotate blocks of the largest power of two up to N, as NPUs do (their "
+                       "VLEN), instead of whole heads and inputs",
+               .apply = into(options_.rotation_order, 2, 1 << 30)});
     add_shared(flags);
     calibration_flags_.add(flags);
   }
@@ -204,6 +210,9 @@ class Quantize final : public WriteVerb {
                    "dllm quantize IN.gguf OUT.gguf TYPE"};
     options_.type = type_;
     DLLM_TRY(options_.rotation, rotation_named(rotate_));
+    if (options_.rotation_order > 0 && options_.rotation != Rotation::kQuarot)
+      return Error{ErrorCode::kUsage, "a limit of the rotations of every step", "--rotate-order",
+                   "give it with --rotate quarot"};
     DLLM_TRY(calibration_, calibration_flags_.options());
     return write(input_, output_, session);
   }

@@ -99,6 +99,7 @@ void AttentionRunner::attend(const op::Attention& o, const Task& task, const flo
   args.head_dim = o.head_dim;
   args.group = o.heads / o.kv_heads;
   args.scale = o.scale;
+  args.plain_keys = sequence.cache->plain_keys();
   args.ranges = ranges_.data() + task.first_range;
   args.range_count = static_cast<std::int64_t>(task.ranges);
   args.limits = limits_.data() + sequence.first_row;

@@ -27,15 +27,15 @@ constexpr std::int32_t kEverything = std::numeric_limits<std::int32_t>::max();
 /// Random K and V of one kv head, and queries.
 struct Problem {
   Problem(TensorType cache_type, std::int64_t dim, std::int64_t n, std::int64_t row_count, std::int64_t heads,
-          std::uint64_t seed)
-      : type(cache_type), head_dim(dim), positions(n), rows(row_count), group(heads) {
+          std::uint64_t seed, bool plain = false)
+      : type(cache_type), plain_keys(plain), head_dim(dim), positions(n), rows(row_count), group(heads) {
     Random random(seed);
     const KernelSet& set = *find_kernel_set("scalar");
     row_bytes = codec(type).row_bytes(dim);
     k.resize(static_cast<std::size_t>(positions * row_bytes));
     v = k;
     for (std::int64_t p = 0; p < positions; ++p) {
-      set.encode_key(type, random_floats(random, dim).data(), dim, k.data() + p * row_bytes);
+      (plain ? set.encode : set.encode_key)(type, random_floats(random, dim).data(), dim, k.data() + p * row_bytes);
       set.encode(type, random_floats(random, dim).data(), dim, v.data() + p * row_bytes);
     }
     q = random_floats(random, rows * group * dim, 3.f);
@@ -50,6 +50,7 @@ struct Problem {
         static_cast<std::byte*>(std::aligned_alloc(64, attention_scratch_bytes(head_dim))), std::free);
     AttentionArgs args;
     args.type = type, args.k = k.data(), args.v = v.data(), args.position_bytes = row_bytes;
+    args.plain_keys = plain_keys;
     args.head_dim = head_dim, args.group = group, args.scale = scale;
     args.ranges = ranges.data(), args.range_count = static_cast<std::int64_t>(ranges.size());
     args.limits = limits.data(), args.q = q.data(), args.out = out.data(), args.row_stride = group * head_dim;
@@ -76,7 +77,7 @@ struct Problem {
       for (std::int64_t p = range.begin; p < range.end; ++p) {
         if (p >= limits[static_cast<std::size_t>(query / group)]) continue;
         std::vector<float> key = decode(k, p);
-        if (type == TensorType::kQ4_0) unrotate(key);
+        if (type == TensorType::kQ4_0 && !plain_keys) unrotate(key);
         double s = 0;
         for (std::size_t d = 0; d < key.size(); ++d)
           s += static_cast<double>(q[static_cast<std::size_t>(query * head_dim) + d]) * static_cast<double>(key[d]);
@@ -110,6 +111,7 @@ struct Problem {
   }
 
   TensorType type;
+  bool plain_keys;
   std::int64_t head_dim, positions, rows, group, row_bytes = 0;
   float scale = 0.37f;
   std::vector<std::byte> k, v;
@@ -138,6 +140,19 @@ TEST(Attention, MatchesDoublePrecision) {
                 << set->name << ' ' << codec(type).name << ' ' << dim << " query " << query;
         }
       }
+}
+
+TEST(Attention, KeysOfModelsThatRotateThemAreRotatedOnce) {
+  for (const KernelSet* set : test::available_sets())
+    for (const std::int64_t rows : {2, 19}) {
+      const Problem problem(TensorType::kQ4_0, 64, 100, rows, 2, 8, /*plain=*/true);
+      const std::vector<float> out = problem.run(*set, {{0, 100}});
+      for (std::int64_t query = 0; query < 2 * rows; ++query) {
+        const std::vector<double> expected = problem.expected({{0, 100}}, query);
+        for (std::size_t d = 0; d < expected.size(); ++d)
+          ASSERT_NEAR(out[static_cast<std::size_t>(query * 64) + d], expected[d], 4e-6) << set->name;
+      }
+    }
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {

@@ -214,7 +214,11 @@ std::string_view CpuBackend::kv_type() const {
 std::int64_t CpuBackend::arena_bytes() const { return impl_->executor_.arena_bytes(); }
 
 Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {
-  DLLM_TRY(std::unique_ptr<KvCache> cache, cpu::CpuKvCache::create(capacity, impl_->kv_shapes_, impl_->kv_));
+  // The model's rotation already spreads outliers, and includes that of a block, which would undo it: two Hadamard
+  // transforms are the identity.
+  const bool plain_keys = impl_->desc_.online.query_key != 0;
+  DLLM_TRY(std::unique_ptr<KvCache> cache,
+           cpu::CpuKvCache::create(capacity, impl_->kv_shapes_, impl_->kv_, plain_keys));
   return cache;
 }
 

@@ -28,10 +28,10 @@ bool ZeroPages::allocate(std::int64_t bytes) {
 }
 
 Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, const std::vector<KvShape>& layers,
-                                                         TensorType type) {
+                                                         TensorType type, bool plain_keys) {
   if (capacity < 0) return cache_out_of_memory(capacity);
   try {
-    std::unique_ptr<CpuKvCache> cache(new CpuKvCache(capacity, type));
+    std::unique_ptr<CpuKvCache> cache(new CpuKvCache(capacity, type, plain_keys));
     const Codec& format = codec(type);
     cache->layers_.reserve(layers.size());
     for (const KvShape& shape : layers) {

@@ -38,11 +38,13 @@ class ZeroPages {
 /// rows on as many pages. A large capacity costs nothing until it is used.
 class CpuKvCache final : public KvCache {
  public:
-  /// `type`: F32, F16, BF16, Q8_0 or Q4_0, the last two with every head_dim a multiple of 32. Errors: kResource.
+  /// `type`: F32, F16, BF16, Q8_0 or Q4_0, the last two with every head_dim a multiple of 32. `plain_keys`: Q4_0 does
+  /// not rotate blocks of K. Errors: kResource.
   static Expected<std::unique_ptr<CpuKvCache>> create(Position capacity, const std::vector<KvShape>& layers,
-                                                      TensorType type);
+                                                      TensorType type, bool plain_keys = false);
 
   TensorType type() const { return type_; }
+  bool plain_keys() const { return plain_keys_; }
   const KvShape& shape(std::int32_t layer) const { return at(layer).shape; }
   /// Bytes from one position of a head to the next.
   std::int64_t position_bytes(std::int32_t layer) const { return at(layer).position_bytes; }
@@ -63,10 +65,12 @@ class CpuKvCache final : public KvCache {
     std::int64_t head_bytes = 0;
     ZeroPages k, v;
   };
-  CpuKvCache(Position capacity, TensorType type) : KvCache(capacity), type_(type) {}
+  CpuKvCache(Position capacity, TensorType type, bool plain_keys)
+      : KvCache(capacity), type_(type), plain_keys_(plain_keys) {}
   const Layer& at(std::int32_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
   TensorType type_;
+  bool plain_keys_;
   std::vector<Layer> layers_;
 };
 

@@ -70,10 +70,12 @@ Executor::Executor(const Executor& other, int threads)
       experts_(kernels_, pool_, linear_),
       head_(kernels_, pool_, linear_),
       vectors_(other.vectors_),
-      ones_(other.ones_) {}
+      ones_(other.ones_),
+      hadamards_(other.hadamards_) {}
 
 void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());
+  hadamards_ = Hadamards(graph);
   const auto need = [this](WeightId id) {
     if (id == kNoId || !weight(id).present() || !vectors_[static_cast<std::size_t>(id)].empty()) return;
     vectors_[static_cast<std::size_t>(id)] = decode(weight(id));
@@ -301,15 +303,21 @@ void Executor::row(const op::Rope& o, std::int64_t r) {
       value(o.x) + r * n, value(o.out) + r * n);
 }
 
+void Executor::row(const op::Hadamard& o, std::int64_t r) {
+  const std::int64_t n = width(o.x);
+  kernels_.hadamard(hadamards_.args(o.order), value(o.x) + r * n, n, value(o.out) + r * n);
+}
+
 void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t n = width(o.k);
   const Row& at = rows_[static_cast<std::size_t>(r)];
   CpuKvCache& kv = cache(at.sequence);
   const KvShape shape = kv.shape(o.layer);
   const std::int64_t offset = at.position * kv.position_bytes(o.layer);
+  const auto encode_key = kv.plain_keys() ? kernels_.encode : kernels_.encode_key;
   for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
     const std::int64_t from = r * n + head * shape.head_dim;
-    kernels_.encode_key(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
+    encode_key(kv.type(), value(o.k) + from, shape.head_dim, kv.k(o.layer, head) + offset);
     kernels_.encode(kv.type(), value(o.v) + from, shape.head_dim, kv.v(o.layer, head) + offset);
   }
 }
@@ -339,7 +347,8 @@ void Executor::run(const op::Experts& o) {
                         .value = o.x,
                         .route = value(o.route),
                         .used = width(o.route) / 2,
-                        .activation = o.activation};
+                        .activation = o.activation,
+                        .hadamard = hadamards_.args(o.hadamard)};
   experts_.run(args, value(o.out));
 }
 

@@ -17,6 +17,7 @@
 #include "cpu/buffer.h"
 #include "cpu/cpu_kv_cache.h"
 #include "cpu/experts.h"
+#include "cpu/hadamards.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
 #include "cpu/plan.h"
@@ -105,6 +106,7 @@ class Executor {
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);
+  void row(const op::Hadamard& o, std::int64_t r);
   void row(const op::StoreKv& o, std::int64_t r);
   void row(const op::Glu& o, std::int64_t r);
   void row(const op::Add& o, std::int64_t r);
@@ -159,6 +161,8 @@ class Executor {
   ScoreHead head_;
   std::vector<std::vector<float>> vectors_;  ///< by WeightId: gains, biases, factors
   std::vector<float> ones_;                  ///< the gain of norms without one, and what an activation alone multiplies
+
+  Hadamards hadamards_;
 
   std::optional<ExecutionPlan> plan_;
   Buffer arena_;

@@ -77,6 +77,7 @@ void ExpertRunner::group_rows(const PackedWeight& packed, const float* x, std::s
 }
 
 void ExpertRunner::make_inputs(const ExpertArgs& args) {
+  hadamard_ = args.hadamard;
   packed_[0] = args.gate.packed, packed_[1] = args.up.packed, packed_[2] = args.down.packed;
   const auto inputs = [&](const ExpertStack& stack, PairRows& rows) {
     LinearArgs made = weight_args(*stack.view, stack.packed);
@@ -108,6 +109,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
     exact_inner_ = LinearRunner::exact_activations(*packed_[2]);
   }
   regular_inner_.store(!exact_inner_, std::memory_order_relaxed);
+  if (hadamard_.order != 0) unrotated_.reserve(bytes_of<float>(down_.rows * down_.k));
 }
 
 /// SwiGLU's results in the form that `down` reads, or before interleaving: floats, or codes of the same columns.
@@ -160,8 +162,24 @@ void ExpertRunner::inner_columns(const ExpertGroup& group, std::int64_t column, 
     float* const gate = multiply(gate_, 0);
     const float* const up = multiply(up_, 1);
     gated_(gate, up, rows * columns, gate);
-    keep_inner(gate, pair, rows, column, columns);
+    if (hadamard_.order == 0) {
+      keep_inner(gate, pair, rows, column, columns);
+      continue;
+    }
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::memcpy(unrotated_.as<float>() + (pair + i) * down_.k + column, gate + i * columns,
+                  static_cast<std::size_t>(columns) * sizeof(float));
   }
+}
+
+/// A transform needs whole rows, which no task of the first pass has.
+void ExpertRunner::rotate_inner() {
+  if (hadamard_.order == 0) return;
+  parallel_items(pool_, down_.rows, 16 * down_.k, [&](std::int64_t pair, int) {
+    float* const row = unrotated_.as<float>() + pair * down_.k;
+    kernels_.hadamard(hadamard_, row, down_.k, row);
+    keep_inner(row, pair, 1, 0, down_.k);
+  });
 }
 
 void ExpertRunner::inner_pass() {
@@ -217,6 +235,7 @@ void ExpertRunner::run(const ExpertArgs& args, float* out) {
   pairs_.sort(args.route, args.rows, args.used, args.gate.view->shape[2]);
   make_inputs(args);
   inner_pass();
+  rotate_inner();
   finish_inner();
   const std::int64_t width = down_.n, outer_pairs = (width + kPair - 1) / kPair;
   parallel_ranges(pool_, outer_pairs, kOuterColumns / kPair, [&](std::int64_t begin, std::int64_t end, int worker) {

@@ -27,6 +27,7 @@ struct ExpertArgs {
   const float* route = nullptr;  ///< [rows][2 used], as op::Route writes it
   std::int64_t used = 0;
   Activation activation = Activation::kSilu;
+  HadamardArgs hadamard{};  ///< of the input of `down`; order 0: none
 };
 
 /// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
@@ -52,6 +53,7 @@ class ExpertRunner {
   void inner_pass();
   void inner_columns(const ExpertGroup& group, std::int64_t column, std::int64_t columns, int worker);
   void keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column, std::int64_t columns);
+  void rotate_inner();
   void finish_inner();
   void outer_columns(std::int64_t column, std::int64_t columns, std::int64_t rows, int worker, float* out);
   float* tile(int worker, int which);
@@ -65,6 +67,8 @@ class ExpertRunner {
   ExpertPairs pairs_;
   PairRows gate_rows_, up_rows_, down_rows_;
   Buffer inner_memory_;
+  HadamardArgs hadamard_;
+  Buffer unrotated_;             ///< rows of pairs that are rotated before they are quantized
   LinearArgs gate_, up_, down_;  ///< over pairs; `down_` reads what the first pass writes
   const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
   bool exact_inner_ = false;

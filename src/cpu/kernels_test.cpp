@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/test_data.h"
+#include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 
 // The kernels against plain double-precision code. kernels/selftest.cpp checks that the sets agree bit for
@@ -283,6 +285,21 @@ TEST_P(Kernels, RopeRotatesPairsOfBothLayouts) {
   std::vector<float> in_place = x;
   set().rope({2, 6, 4, true, cosine, sine}, in_place.data(), in_place.data());
   EXPECT_EQ(in_place, out);
+}
+
+TEST_P(Kernels, HadamardHasTheBitsOfItsDefinition) {
+  for (const std::int64_t order : {2, 4, 8, 16, 32, 128, 1024, 12, 24, 96, 1536, 20, 40, 28, 3584, 36, 44, 60}) {
+    const Hadamard matrix = *Hadamard::online(order);
+    const HadamardArgs args{order, matrix.core(), matrix.core_signs().data(), matrix.scale()};
+    const std::int64_t n = 3 * order;
+    std::vector<float> x = random_floats(random_, n, 5.f), expected = x, out(x.size());
+    for (std::int64_t i = 0; i < n; i += order)
+      matrix.apply(std::span(expected).subspan(static_cast<std::size_t>(i), static_cast<std::size_t>(order)));
+    set().hadamard(args, x.data(), n, out.data());
+    ASSERT_EQ(out, expected) << order;
+    set().hadamard(args, x.data(), n, x.data());
+    ASSERT_EQ(x, expected) << order << " in place";
+  }
 }
 
 TEST(KernelSets, AreListedAndFoundByName) {

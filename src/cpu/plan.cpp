@@ -1,6 +1,7 @@
 #include "cpu/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <limits>
 #include <numeric>
@@ -27,8 +28,9 @@ struct Block {
 /// Kernels that read an element (or a row) before they write it.
 bool runs_in_place(const Op& op) {
   return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::Rope>(op) ||
-         std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::Add>(op) ||
-         std::holds_alternative<op::Scale>(op) || std::holds_alternative<op::Select>(op);
+         std::holds_alternative<op::Hadamard>(op) || std::holds_alternative<op::Glu>(op) ||
+         std::holds_alternative<op::Add>(op) || std::holds_alternative<op::Scale>(op) ||
+         std::holds_alternative<op::Select>(op);
 }
 
 bool is_by_row(const Op& op) {
@@ -45,6 +47,9 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
         run.sized = id;
       }
     if (const auto* glu = std::get_if<op::Glu>(&op)) run.cost += 8 * graph.values[index(glu->out)].width;
+    if (const auto* hadamard = std::get_if<op::Hadamard>(&op))
+      run.cost +=
+          std::bit_width(static_cast<std::uint32_t>(hadamard->order)) * graph.values[index(hadamard->out)].width;
   }
   const std::vector<ValueId> made = outputs(graph.ops[last - 1]);
   if (!made.empty()) run.made = made.front();

@@ -46,6 +46,13 @@ ValueId GraphBuilder::rope(ValueId x, op::Rope spec, std::string name) {
   return spec.out;
 }
 
+ValueId GraphBuilder::hadamard(ValueId x, std::int64_t order, std::string name) {
+  if (order == 0) return x;
+  const ValueId out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(op::Hadamard{x, static_cast<std::int32_t>(order), out});
+  return out;
+}
+
 void GraphBuilder::store_kv(ValueId k, ValueId v, std::int32_t layer) {
   graph_.ops.push_back(op::StoreKv{k, v, layer});
 }
@@ -90,10 +97,10 @@ ValueId GraphBuilder::route(ValueId logits, op::Route spec, std::string name) {
 }
 
 ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
-                              Activation activation) {
+                              Activation activation, std::int64_t hadamard) {
   const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(down)].shape[1];
   const ValueId out = value(std::move(name), rows(x), out_width);
-  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out, activation});
+  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out, activation, static_cast<std::int32_t>(hadamard)});
   return out;
 }
 

@@ -20,6 +20,8 @@ class GraphBuilder {
   ValueId linear(ValueId x, WeightId weight, std::string name, WeightId bias = kNoId);
   /// `spec.x` and `spec.out` are ignored.
   ValueId rope(ValueId x, op::Rope spec, std::string name);
+  /// x itself, if `order` is 0.
+  ValueId hadamard(ValueId x, std::int64_t order, std::string name);
   void store_kv(ValueId k, ValueId v, std::int32_t layer);
   /// `spec.q` and `spec.out` are ignored.
   ValueId attention(ValueId q, op::Attention spec, std::string name);
@@ -32,7 +34,7 @@ class GraphBuilder {
   /// `spec.logits` and `spec.out` are ignored.
   ValueId route(ValueId logits, op::Route spec, std::string name);
   ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
-                  Activation activation = Activation::kSilu);
+                  Activation activation = Activation::kSilu, std::int64_t hadamard = 0);
   ValueId gather_scored(ValueId x, std::string name);
   void score_head(ValueId x, WeightId weight, WeightId bias = kNoId, float softcap = 0.f);
 

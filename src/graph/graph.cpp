@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "numerics/hadamard.h"
+
 namespace dllm {
 namespace {
 
@@ -20,7 +22,8 @@ std::string_view op_name(const Op& op) {
   return std::visit(
       Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
                  [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
-                 [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
+                 [](const op::Hadamard&) { return "hadamard"; }, [](const op::StoreKv&) { return "store_kv"; },
+                 [](const op::Attention&) { return "attention"; },
                  [](const op::Glu& o) {
                    const bool silu = o.activation == Activation::kSilu;
                    if (o.up == kNoId) return silu ? "silu" : "gelu";
@@ -57,7 +60,8 @@ std::vector<ValueId> inputs(const Op& op) {
   return std::visit(
       Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
                  [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
-                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
+                 [](const op::Hadamard& o) { return Ids{o.x}; }, [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
+                 [](const op::Attention& o) { return Ids{o.q}; },
                  [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
                  [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
                  [](const op::Select& o) { return Ids{o.canvas, o.context}; },
@@ -72,6 +76,12 @@ std::vector<ValueId> outputs(const Op& op) {
                                [](const op::ScoreHead&) { return std::vector<ValueId>{}; },
                                [](const auto& o) { return std::vector<ValueId>{o.out}; }},
                     op);
+}
+
+ValueId untransformed(const Graph& graph, ValueId id) {
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::Hadamard>(&op); o != nullptr && o->out == id) return o->x;
+  return id;
 }
 
 std::vector<Lifetime> lifetimes(const Graph& graph) {
@@ -125,6 +135,9 @@ class Validator {
   bool fits(const op::Rope& o) const {
     return same(o.x, o.out) && o.heads * o.head_dim == value(o.x).width && o.dims <= o.head_dim && o.dims % 2 == 0;
   }
+  bool fits(const op::Hadamard& o) const {
+    return same(o.x, o.out) && o.order > 1 && value(o.x).width % o.order == 0 && Hadamard::online(o.order);
+  }
   bool fits(const op::StoreKv& o) const { return same(o.k, o.v); }
   bool fits(const op::Attention& o) const {
     return same(o.q, o.out) && o.heads * o.head_dim == value(o.q).width && o.heads % o.kv_heads == 0 && o.window >= 0;
@@ -147,6 +160,7 @@ class Validator {
     const Shape &gate = shape(o.gate), &down = shape(o.down);
     return gate.size() == 3 && down.size() == 3 && gate == shape(o.up) && gate[0] == value(o.x).width &&
            down == Shape{gate[1], value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
+           (o.hadamard == 0 || (o.hadamard > 1 && gate[1] % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
            value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
   }
   bool fits(const op::GatherScored& o) const {

@@ -120,6 +120,15 @@ struct Rope {
   }
 };
 
+/// Multiplies each of the equal slices of `order` columns of a row by the orthonormal Hadamard matrix of that order, in
+/// the order of operations of Hadamard::apply(): QuaRot's online transforms (arXiv 2404.00456). The weights that read
+/// the result contain the inverse, or queries and keys are both transformed.
+struct Hadamard {
+  ValueId x;
+  std::int32_t order;
+  ValueId out;
+};
+
 /// Writes K (after RoPE) and V of every row into the cache of its sequence, at the row's position.
 struct StoreKv {
   ValueId k;
@@ -199,7 +208,8 @@ struct Route {
 };
 
 /// out = sum over the row's experts e, by ascending e, of w_e down_e(activation(gate_e x) * up_e x). The weights are
-/// stacks of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}.
+/// stacks of one matrix per expert: gate and up {width(x), F, experts}, down {F, width(out), experts}. down_e's input
+/// is transformed as by op::Hadamard if `hadamard` is an order.
 struct Experts {
   ValueId x;
   ValueId route;  ///< output of a Route
@@ -208,6 +218,7 @@ struct Experts {
   WeightId down;
   ValueId out;
   Activation activation = Activation::kSilu;
+  std::int32_t hadamard = 0;  ///< 0: none
 };
 
 /// The scored rows of x, in the order of the plan.
@@ -228,8 +239,8 @@ struct ScoreHead {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::StoreKv, op::Attention, op::Glu, op::Add,
-                        op::Scale, op::Select, op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
+                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {
@@ -246,6 +257,9 @@ std::string_view beyond_plain(const Op& op);
 /// Values that an operator reads / writes.
 std::vector<ValueId> inputs(const Op& op);
 std::vector<ValueId> outputs(const Op& op);
+
+/// The value that an op::Hadamard made `id` of; without one, `id`.
+ValueId untransformed(const Graph& graph, ValueId id);
 
 /// Live range of a value in operator indices: written by `first`, last read by `last`.
 struct Lifetime {

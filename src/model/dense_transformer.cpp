@@ -76,8 +76,10 @@ class DenseBuilder {
     const ValueId v = linear(normed, layer, "attn_v", desc_.width, kv_width, desc_.qkv_bias);
     const ValueId q_normed = head_norm(q, layer, "attn_q_norm", desc_.heads);
     const ValueId k_normed = head_norm(k, layer, "attn_k_norm", desc_.kv_heads);
-    const ValueId q_rot = rope(q_normed, desc_.heads, desc_.query_growth, name(layer, "attn_q_rope"));
-    const ValueId k_rot = rope(k_normed, desc_.kv_heads, {}, name(layer, "attn_k_rope"));
+    const ValueId q_rot = b_.hadamard(rope(q_normed, desc_.heads, desc_.query_growth, name(layer, "attn_q_rope")),
+                                      desc_.online.query_key, name(layer, "attn_q_hadamard"));
+    const ValueId k_rot = b_.hadamard(rope(k_normed, desc_.kv_heads, {}, name(layer, "attn_k_rope")),
+                                      desc_.online.query_key, name(layer, "attn_k_hadamard"));
     b_.store_kv(k_rot, v, static_cast<std::int32_t>(layer));
     const ValueId mixed =
         b_.attention(q_rot,
@@ -100,15 +102,21 @@ class DenseBuilder {
     return b_.add(x, out, name(layer, "ffn_residual"));
   }
 
+  ValueId down(ValueId act, std::int64_t layer, bool needs_bias = false) {
+    const std::int64_t order = desc_.online.down;
+    const ValueId rotated = b_.hadamard(act, order, name(layer, "ffn_hadamard"));
+    return linear(rotated, layer, down_name("ffn_down", order), desc_.ffn_width, desc_.width, needs_bias);
+  }
+
   ValueId dense(ValueId x, std::int64_t layer) {
     if (desc_.plain_ffn) {
       const ValueId wide = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width, true);
       const ValueId act = b_.glu(wide, kNoId, name(layer, "ffn_act"), Activation::kGeluTanh);
-      return linear(act, layer, "ffn_down", desc_.ffn_width, desc_.width, true);
+      return down(act, layer, true);
     }
     const ValueId gate = linear(x, layer, "ffn_gate", desc_.width, desc_.ffn_width);
     const ValueId up = linear(x, layer, "ffn_up", desc_.width, desc_.ffn_width);
-    return linear(b_.glu(gate, up, name(layer, "ffn_act")), layer, "ffn_down", desc_.ffn_width, desc_.width);
+    return down(b_.glu(gate, up, name(layer, "ffn_act")), layer);
   }
 
   const ModelDesc& desc_;

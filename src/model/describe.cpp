@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "model/describe_rope.h"
 #include "model/key_reader.h"
+#include "numerics/hadamard.h"
 
 namespace dllm {
 namespace {
@@ -232,6 +233,23 @@ Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   return read_modes(metadata, desc);
 }
 
+Expected<void> read_rotation(const Metadata& metadata, ModelDesc& desc) {
+  for (const OnlineRotationKey& one : online_rotation_keys(desc)) {
+    DLLM_TRY(const auto order, metadata.integer(one.key));
+    if (!order || *order == 0) continue;
+    const auto wrong = [&](ErrorCode code, std::string what) {
+      return Error{code, std::move(what), std::string(one.key), ""};
+    };
+    if (*order < 2 || *order > kMaxModelDim || one.width < 1 || one.width % *order != 0)
+      return wrong(ErrorCode::kInvalidFile, fmt::format("{} is no divisor of {} columns", *order, one.width));
+    if (auto matrix = Hadamard::online(*order); !matrix)
+      return wrong(ErrorCode::kUnsupported, std::move(matrix).error().what);
+    if (desc.canvas.length > 0) return wrong(ErrorCode::kUnsupported, "models that refine canvases cannot be rotated");
+    desc.online.*one.order = *order;
+  }
+  return {};
+}
+
 /// Checks that need all keys.
 Expected<void> check_whole(const Architecture& architecture, const Metadata& metadata, const KeyReader& keys,
                            const ModelDesc& desc) {
@@ -257,6 +275,15 @@ std::span<const std::pair<std::string_view, DecodingMode>> decoding_modes() {
       {"diffusion", DecodingMode::kDiffusion},
       {"self-speculation", DecodingMode::kSelfSpeculation}};
   return kModes;
+}
+
+std::vector<OnlineRotationKey> online_rotation_keys(const ModelDesc& desc) {
+  const ExpertsDesc& e = desc.experts;
+  const bool dense = e.count == 0 || e.leading_dense > 0;
+  return {{"dllm.rotation.query_key", desc.head_dim, &OnlineRotation::query_key},
+          {"dllm.rotation.ffn_down", dense ? desc.ffn_width : 0, &OnlineRotation::down},
+          {"dllm.rotation.ffn_down_shexp", e.count > 0 ? e.shared_width : 0, &OnlineRotation::down_shared},
+          {"dllm.rotation.ffn_down_exps", e.count > 0 ? e.width : 0, &OnlineRotation::down_experts}};
 }
 
 Expected<std::int32_t> canvas_length(const Metadata& metadata) {
@@ -297,6 +324,7 @@ Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& m
   if (architecture.read_layers) DLLM_CHECK_OK(architecture.read_layers(keys, desc));
   DLLM_CHECK_OK(refuse_foreign_features(keys, architecture.experts));
   DLLM_CHECK_OK(read_diffusion(metadata, desc));
+  DLLM_CHECK_OK(read_rotation(metadata, desc));
   DLLM_CHECK_OK(read_tokens(architecture, metadata, tokenizer, desc));
   if (desc.canvas.length > 0) desc.mask.reset();  // files have one; the model never reads it
   DLLM_CHECK_OK(check_mask(desc, tokenizer));

@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "dllm/error.h"
@@ -28,6 +29,17 @@ struct TensorFacts {
 /// keys of the architecture are reported to `log`.
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
                              const Tokenizer* tokenizer, const Log& log);
+
+/// `dllm.quantization.rotation`: how the weights were rotated before they were quantized; absent: not at all.
+inline constexpr std::string_view kRotationKey = "dllm.quantization.rotation";
+
+/// The keys of an OnlineRotation, the columns that each one's order divides, and its members.
+struct OnlineRotationKey {
+  std::string_view key;
+  std::int64_t width;
+  std::int64_t OnlineRotation::* order;
+};
+std::vector<OnlineRotationKey> online_rotation_keys(const ModelDesc& desc);
 
 /// `dllm.canvas_length`: the recommended length of the canvas after the prompt, for which answers were trained; 0: not
 /// in the file. Not `diffusion.canvas_length`, because llama.cpp takes a file with that key for one that refines whole

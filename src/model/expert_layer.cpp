@@ -6,6 +6,10 @@
 
 namespace dllm {
 
+std::string down_name(std::string_view part, std::int64_t order) {
+  return std::string(part) + std::string(order == 0 ? "" : kRotatedSuffix);
+}
+
 ValueId build_expert_layer(GraphBuilder& b, const ModelDesc& desc, ValueId x, std::int64_t layer) {
   const ExpertsDesc& e = desc.experts;
   const auto name = [layer](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
@@ -29,13 +33,17 @@ ValueId build_expert_layer(GraphBuilder& b, const ModelDesc& desc, ValueId x, st
                                 name("ffn_route"));
   const WeightId gate = b.weight(name("ffn_gate_exps.weight"), {desc.width, e.width, e.count});
   const WeightId up = b.weight(name("ffn_up_exps.weight"), {desc.width, e.width, e.count});
-  const WeightId down = b.weight(name("ffn_down_exps.weight"), {e.width, desc.width, e.count});
-  const ValueId routed = b.experts(x, route, gate, up, down, name("ffn_exps"));
+  const WeightId down =
+      b.weight(name(down_name("ffn_down_exps", desc.online.down_experts) + ".weight"), {e.width, desc.width, e.count});
+  const ValueId routed =
+      b.experts(x, route, gate, up, down, name("ffn_exps"), Activation::kSilu, desc.online.down_experts);
   if (e.shared_width == 0) return routed;
   const ValueId shared_gate = linear(x, "ffn_gate_shexp", desc.width, e.shared_width);
   const ValueId shared_up = linear(x, "ffn_up_shexp", desc.width, e.shared_width);
-  const ValueId shared =
-      linear(b.glu(shared_gate, shared_up, name("ffn_act_shexp")), "ffn_down_shexp", e.shared_width, desc.width);
+  const std::int64_t order = desc.online.down_shared;
+  const ValueId act =
+      b.hadamard(b.glu(shared_gate, shared_up, name("ffn_act_shexp")), order, name("ffn_hadamard_shexp"));
+  const ValueId shared = linear(act, down_name("ffn_down_shexp", order), e.shared_width, desc.width);
   return b.add(routed, shared, name("ffn_experts"));
 }
 

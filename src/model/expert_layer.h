@@ -12,6 +12,9 @@ namespace dllm {
 /// The feed-forward part of a layer with experts, between its norm and the residual addition: router, experts, and the
 /// shared expert if the model has one. Tensors in llama.cpp's names: ffn_gate_inp, exp_probs_b (bias), ffn_*_exps,
 /// ffn_*_shexp.
+/// "ffn_down", or as the matrix is called whose input the graph rotates with that order (OnlineRotation).
+std::string down_name(std::string_view part, std::int64_t order);
+
 ValueId build_expert_layer(GraphBuilder& builder, const ModelDesc& desc, ValueId x, std::int64_t layer);
 
 /// The `{arch}.expert_*` keys of a model.

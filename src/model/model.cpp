@@ -110,6 +110,9 @@ Expected<void> Model::check() const {
 Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
   DLLM_TRY(Adapter own, take_draft_adapter(metadata(), source_.tensors));
   if (!own.parts.empty()) adapters_.push_back(std::move(own));
+  if (const MetaValue* rotation = metadata().find(kRotationKey); rotation != nullptr && !requests.empty())
+    return Error{ErrorCode::kUnsupported, "the weights of the model are rotated, those of the adapter are not",
+                 requests.front().path, "use it with a file that was quantized without --rotate"};
   for (const AdapterRequest& request : requests) {
     if (request.drafts_only && desc_.modes.empty())
       return Error{ErrorCode::kUsage, "the model makes no drafts", "--lora-draft", "give --lora"};

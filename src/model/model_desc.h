@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -40,6 +41,19 @@ struct SlidingDesc {
 
   bool has(std::int64_t layer) const { return window > 0 && layers[static_cast<std::size_t>(layer)]; }
 };
+
+/// Rotations that the graph computes in every step, because they cannot be folded into weights (QuaRot, arXiv
+/// 2404.00456): orders of the Hadamard matrix of op::Hadamard; 0: none. The matrix that reads a rotated activation
+/// contains the inverse and has kRotatedSuffix in its name, so that programs that do not compute the rotation miss it.
+struct OnlineRotation {
+  std::int64_t query_key = 0;     ///< of slices of each head of queries and keys, after RoPE
+  std::int64_t down = 0;          ///< of ffn_down's input
+  std::int64_t down_shared = 0;   ///< ffn_down_shexp
+  std::int64_t down_experts = 0;  ///< ffn_down_exps
+
+  bool any() const { return query_key != 0 || down != 0 || down_shared != 0 || down_experts != 0; }
+};
+inline constexpr std::string_view kRotatedSuffix = "_hadamard";
 
 /// Recommendations of models that refine whole canvases of random tokens (DiffusionGemma) instead of filling masks.
 struct CanvasDesc {
@@ -79,6 +93,7 @@ struct ModelDesc {
   ExpertsDesc experts;
   SlidingDesc sliding;  ///< head_dim, kv_heads and rope_* below are those of the other layers
   CanvasDesc canvas;
+  OnlineRotation online;
   float logit_softcap = 0.f;  ///< 0: none
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;

@@ -299,6 +299,7 @@ Expected<WriteReport> write_turned(const ModelSource& source, WriteOptions optio
                                    const CalibrationOptions& calibration, const std::string& path) {
   DLLM_TRY(const auto choices, plan_types(source, options, path));
   RotationOptions rotation{.rotation = std::exchange(options.rotation, Rotation::kNone),
+                           .order = options.rotation_order,
                            .threads = options.threads,
                            .cancelled = options.cancelled};
   for (const TypeChoice& choice : choices) rotation.types.push_back(choice.type);

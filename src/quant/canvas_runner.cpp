@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "graph/rope.h"
+#include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -147,6 +148,17 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Rope& o) const {
         }
       }
     }
+}
+
+void CanvasRunner::run(CanvasChunk& chunk, const op::Hadamard& o) const {
+  const ActivationRows& x = chunk.values.at(o.x);
+  ActivationRows& out = add(chunk, o.out, x.rows());
+  out.values = x.values;
+  const Hadamard matrix = *Hadamard::online(o.order);  // of a valid graph
+  parallel_items(pool_, out.rows(), 16 * out.width, [&](std::int64_t r, int) {
+    for (std::int64_t i = 0; i < out.width; i += o.order)
+      matrix.apply(std::span(out.row(r) + i, static_cast<std::size_t>(o.order)));
+  });
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::StoreKv& o) const { chunk.stored[o.layer] = {o.k, o.v}; }

@@ -56,6 +56,7 @@ class CanvasRunner {
   void run(CanvasChunk& chunk, const op::RmsNorm& o) const;
   void run(CanvasChunk& chunk, const op::Linear& o) const;
   void run(CanvasChunk& chunk, const op::Rope& o) const;
+  void run(CanvasChunk& chunk, const op::Hadamard& o) const;
   void run(CanvasChunk& chunk, const op::StoreKv& o) const;
   void run(CanvasChunk& chunk, const op::Attention& o) const;
   void run(CanvasChunk& chunk, const op::Glu& o) const;

@@ -32,6 +32,7 @@ struct WriteOptions {
   /// Set in the file in addition to the source's metadata.
   std::vector<std::pair<std::string, MetaValue>> metadata{};
   Rotation rotation = Rotation::kNone;  ///< of write_quantized()
+  std::int32_t rotation_order = 0;      ///< RotationOptions::order
   /// Bytes of tensors, by name, that are in their type already; null: none. They are written as they are.
   const std::map<std::string, std::shared_ptr<const MappedFile>>* prepared = nullptr;
 };

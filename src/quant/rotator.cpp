@@ -29,15 +29,15 @@ constexpr RotationRule kRules[] = {
     {"attn_output.bias", RotationRule::kWrites},
     {"ffn_gate.weight", RotationRule::kReads, "ffn_norm.weight"},
     {"ffn_up.weight", RotationRule::kReads, "ffn_norm.weight"},
-    {"ffn_down.weight", RotationRule::kWrites},
+    {"ffn_down.weight", RotationRule::kWrites, {}, &OnlineRotation::down},
     {"ffn_gate_inp.weight", RotationRule::kReads, "ffn_norm.weight"},
     {"ffn_gate_exps.weight", RotationRule::kReads, "ffn_norm.weight"},
     {"ffn_up_exps.weight", RotationRule::kReads, "ffn_norm.weight"},
     {"ffn_gate_up_exps.weight", RotationRule::kReads, "ffn_norm.weight"},
-    {"ffn_down_exps.weight", RotationRule::kWrites},
+    {"ffn_down_exps.weight", RotationRule::kWrites, {}, &OnlineRotation::down_experts},
     {"ffn_gate_shexp.weight", RotationRule::kReads, "ffn_norm.weight"},
     {"ffn_up_shexp.weight", RotationRule::kReads, "ffn_norm.weight"},
-    {"ffn_down_shexp.weight", RotationRule::kWrites},
+    {"ffn_down_shexp.weight", RotationRule::kWrites, {}, &OnlineRotation::down_shared},
     {"attn_q.bias"},
     {"attn_k.bias"},
     {"attn_q_norm.weight"},
@@ -81,15 +81,22 @@ std::size_t layer_of(const SourceTensor& tensor) {
 Expected<Rotator> Rotator::create(const ModelSource& source, const ModelDesc& desc, RotationPlan plan, int threads) {
   DLLM_TRY(Hadamard residual, Hadamard::create(plan.residual ? desc.width : 1, kResidualSeed));
   DLLM_TRY(Hadamard heads, Hadamard::create(desc.head_dim, 0));
-  return Rotator(source, desc, std::move(residual), std::move(heads), std::move(plan), threads);
+  std::vector<Hadamard> online;
+  for (const std::int64_t order : {plan.online.down, plan.online.down_shared, plan.online.down_experts}) {
+    if (order == 0) continue;
+    DLLM_TRY(Hadamard matrix, Hadamard::online(order));
+    online.push_back(std::move(matrix));
+  }
+  return Rotator(source, desc, std::move(residual), std::move(heads), std::move(online), std::move(plan), threads);
 }
 
-Rotator::Rotator(const ModelSource& source, const ModelDesc& desc, Hadamard residual, Hadamard heads, RotationPlan plan,
-                 int threads)
+Rotator::Rotator(const ModelSource& source, const ModelDesc& desc, Hadamard residual, Hadamard heads,
+                 std::vector<Hadamard> online, RotationPlan plan, int threads)
     : source_(&source),
       desc_(&desc),
       residual_(std::move(residual)),
       heads_(std::move(heads)),
+      online_(std::move(online)),
       plan_(std::move(plan)),
       pool_(std::make_unique<ThreadPool>(threads)) {}
 
@@ -101,7 +108,7 @@ bool Rotator::rotates_heads(const SourceTensor& tensor) const {
 bool Rotator::changes(const SourceTensor& tensor, const RotationRule& rule) const {
   const bool values = (rule.parts & (RotationRule::kMakesValues | RotationRule::kReadsValues)) != 0;
   const bool stream = (rule.parts & (RotationRule::kGain | RotationRule::kReads | RotationRule::kWrites)) != 0;
-  return (values && rotates_heads(tensor)) || (stream && plan_.residual);
+  return (values && rotates_heads(tensor)) || (stream && plan_.residual) || online_order(rule) != 0;
 }
 
 Expected<std::span<const float>> Rotator::rotate(const SourceTensor& tensor, const RotationRule& rule) {
@@ -119,6 +126,9 @@ Expected<std::span<const float>> Rotator::rotate(const SourceTensor& tensor, con
     // Of a fused projection only the last rows are values.
     rotate_outputs(heads_, vector ? 1 : row, kept, outputs);
   }
+  // W x = (W H) (H^T x): the rows are transformed as the input is.
+  if (const std::int64_t order = online_order(rule); order != 0)
+    rotate_rows(*std::ranges::find(online_, order, &Hadamard::order), row, rows, row);
   if (plan_.residual && (rule.parts & RotationRule::kWrites) != 0)
     rotate_outputs(residual_, vector ? 1 : row, 0, vector ? row : rows);
   return std::span<const float>(values_);

@@ -44,15 +44,17 @@ inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
   }
 }
 
+inline bool rotates_queries(const AttentionArgs& args) { return args.type == TensorType::kQ4_0 && !args.plain_keys; }
+
 /// The factor of the queries. Rotated ones and the keys of encode_key() are 32 times too large together; the keys have
 /// an eighth of it already.
 inline float query_scale(const AttentionArgs& args) {
-  return args.scale * 1.44269504f * (args.type == TensorType::kQ4_0 ? 0.25f : 1.f);
+  return args.scale * 1.44269504f * (rotates_queries(args) ? 0.25f : 1.f);
 }
 
 /// Rotates laid out queries ([dim][16]) as encode_key() rotates the keys of a cache of this type.
 void rotate_queries(const AttentionArgs& args, float* plane) {
-  if (args.type != TensorType::kQ4_0) return;
+  if (!rotates_queries(args)) return;
   for (std::int64_t dim = 0; dim < args.head_dim; dim += 32, plane += 32 * 16)
     for (int step = 1; step < 32; step *= 2)
       for (int i = 0; i < 32; ++i) {

@@ -135,6 +135,14 @@ struct RopeArgs {
   const float* sin = nullptr;
 };
 
+/// Hadamard, as its apply() for float32 needs it.
+struct HadamardArgs {
+  std::int64_t order = 0;
+  std::int64_t core = 1;         ///< at most Hadamard::kMostCore
+  const float* signs = nullptr;  ///< [core][core]
+  float scale = 1.f;
+};
+
 /// Half-open range of cached positions.
 struct KeyRange {
   std::int64_t begin = 0;
@@ -150,6 +158,7 @@ struct AttentionArgs {
   std::int64_t head_dim = 0;
   std::int64_t group = 1;  ///< query heads per kv head
   float scale = 1.f;
+  bool plain_keys = false;           ///< Q4_0: keys were stored by encode(), not encode_key()
   const KeyRange* ranges = nullptr;  ///< visible positions: sorted, disjoint
   std::int64_t range_count = 0;
   const std::int32_t* limits = nullptr;  ///< per row: of these, it sees the positions below its limit
@@ -219,6 +228,8 @@ struct KernelSet {
 
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* out);
   void (*rope)(const RopeArgs& args, const float* x, float* out);
+  /// Hadamard::apply() of each `order` of n values, a multiple; `out` may be `x`.
+  void (*hadamard)(const HadamardArgs& args, const float* x, std::int64_t n, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
   /// GELU (tanh form) of gate, times up.
   void (*geglu)(const float* gate, const float* up, std::int64_t n, float* out);

@@ -44,6 +44,7 @@ constinit const KernelSet kKernels = {
     .linear = linear,
     .rms_norm = rms_norm,
     .rope = rope,
+    .hadamard = hadamard,
     .swiglu = swiglu,
     .geglu = geglu,
     .softcap = softcap,

@@ -36,6 +36,57 @@ void rope(const RopeArgs& args, const float* x, float* out) {
   }
 }
 
+/// The sums and differences of a run of 16 values at distances 1, 2, 4 and 8, which are within a register: loops of
+/// fixed length, for the compiler.
+inline void hadamard_16(float* x) {
+  float y[16];
+  for (int i = 0; i < 8; ++i) y[2 * i] = x[2 * i] + x[2 * i + 1], y[2 * i + 1] = x[2 * i] - x[2 * i + 1];
+  for (int i = 0; i < 16; i += 4)
+    for (int j = i; j < i + 2; ++j) x[j] = y[j] + y[j + 2], x[j + 2] = y[j] - y[j + 2];
+  for (int i = 0; i < 16; i += 8)
+    for (int j = i; j < i + 4; ++j) y[j] = x[j] + x[j + 4], y[j + 4] = x[j] - x[j + 4];
+  for (int j = 0; j < 8; ++j) x[j] = y[j] + y[j + 8], x[j + 8] = y[j] - y[j + 8];
+}
+
+void hadamard_core(const HadamardArgs& args, float* x) {
+  float in[64];
+  __builtin_memcpy(in, x, static_cast<std::size_t>(args.core) * sizeof(float));
+  for (std::int64_t c = 0; c < args.core; c += 16) {
+    const int count = count_of(c, args.core);
+    F32 sum = set1(0.f);
+    // A product with 1 or -1 is exact, so that fused or not does not matter.
+    for (std::int64_t r = 0; r < args.core; ++r)
+      sum = fma(set1(in[r]), load_n(args.signs + r * args.core + c, count), sum);
+    store_n(x + c, sum, count);
+  }
+}
+
+void hadamard(const HadamardArgs& args, const float* x, std::int64_t n, float* out) {
+  if (out != x) __builtin_memcpy(out, x, static_cast<std::size_t>(n) * sizeof(float));
+  const F32 scale = set1(args.scale);
+  for (float* y = out; y < out + n; y += args.order) {
+    std::int64_t step = args.core;
+    if (step == 1 && args.order >= 16) {
+      for (std::int64_t i = 0; i < args.order; i += 16) hadamard_16(y + i);
+      step = 16;
+    }
+    for (; step < args.order; step *= 2)
+      for (std::int64_t base = 0; base < args.order; base += 2 * step)
+        for (std::int64_t i = base; i < base + step; i += 16) {
+          const int count = count_of(i, base + step);
+          const F32 a = load_n(y + i, count), b = load_n(y + i + step, count);
+          store_n(y + i, add(a, b), count);
+          store_n(y + i + step, sub(a, b), count);
+        }
+    if (args.core > 1)
+      for (std::int64_t i = 0; i < args.order; i += args.core) hadamard_core(args, y + i);
+    for (std::int64_t i = 0; i < args.order; i += 16) {
+      const int count = count_of(i, args.order);
+      store_n(y + i, mul(load_n(y + i, count), scale), count);
+    }
+  }
+}
+
 void swiglu(const float* gate, const float* up, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const int count = count_of(i, n);

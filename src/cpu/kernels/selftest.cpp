@@ -69,6 +69,13 @@ class Check : public AgainstOracle {
   void rows(std::int64_t n) {
     const std::vector<float> a = random_floats(random_, n, 3.f), b = random_floats(random_, n, 3.f);
     compare("rms_norm", n, [&](const KernelSet& s, float* out) { s.rms_norm(a.data(), b.data(), 1e-5f, n, out); });
+    std::vector<float> signs;
+    for (int i = 0; i < 12 * 12; ++i) signs.push_back((i * i / 5) % 2 == 0 ? 1.f : -1.f);
+    for (const HadamardArgs& args :
+         {HadamardArgs{128, 1, nullptr, 0.3f}, {4, 1, nullptr, 0.5f}, {48, 12, signs.data(), 0.7f}}) {
+      const std::int64_t whole = n / args.order * args.order;
+      compare("hadamard", whole, [&](const KernelSet& s, float* out) { s.hadamard(args, a.data(), whole, out); });
+    }
     compare("swiglu", n, [&](const KernelSet& s, float* out) { s.swiglu(a.data(), b.data(), n, out); });
     compare("geglu", n, [&](const KernelSet& s, float* out) { s.geglu(a.data(), b.data(), n, out); });
     compare("softcap", n, [&](const KernelSet& s, float* out) { s.softcap(a.data(), 2.f, n, out); });

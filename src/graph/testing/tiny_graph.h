@@ -11,7 +11,8 @@ namespace dllm {
 /// A small dense transformer with every operator, for tests of code that reads graphs. Shape: dimensions vocab, width,
 /// layers, heads, kv_heads, head_dim, ffn, rope_dims; layout; head_norms (norms of q and k by head); and bias(builder,
 /// name, n), which declares the bias of q, k or the head, or returns that there is none. A shape may have
-/// experts(builder, x, layer): a layer of experts, or kNoId for a dense layer.
+/// experts(builder, x, layer): a layer of experts, or kNoId for a dense layer; and orders of Hadamard transforms,
+/// `turns` of queries and keys and `down_turns` of the input of the down projection (0: none).
 template <class Shape>
 Graph tiny_transformer(const Shape& m, StepShape shape) {
   GraphBuilder b(shape);
@@ -40,6 +41,12 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
     }
     q = rope(q, m.heads, factors, p + "qr");
     k = rope(k, m.kv_heads, factors, p + "kr");
+    std::int64_t down_turns = 0;
+    if constexpr (requires { m.turns; }) {
+      q = b.hadamard(q, m.turns, p + "qh");
+      k = b.hadamard(k, m.turns, p + "kh");
+      down_turns = m.down_turns;
+    }
     b.store_kv(k, v, static_cast<std::int32_t>(l));
     op::Attention spec{};
     spec.layer = static_cast<std::int32_t>(l), spec.heads = static_cast<std::int32_t>(m.heads);
@@ -56,7 +63,8 @@ Graph tiny_transformer(const Shape& m, StepShape shape) {
     }
     const ValueId gate = b.linear(f, b.weight(p + "gate", {m.width, m.ffn}), p + "gate");
     const ValueId up = b.linear(f, b.weight(p + "up", {m.width, m.ffn}), p + "up");
-    const ValueId down = b.linear(b.glu(gate, up, p + "act"), b.weight(p + "down", {m.ffn, m.width}), p + "down");
+    const ValueId act = b.hadamard(b.glu(gate, up, p + "act"), down_turns, p + "turned");
+    const ValueId down = b.linear(act, b.weight(p + "down", {m.ffn, m.width}), p + "down");
     x = b.add(x, down, p + "res2");
   }
   x = b.gather_scored(x, "scored");

@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "graph/rope.h"
+#include "numerics/hadamard.h"
 
 namespace dllm::npu::accuracy {
 
@@ -215,6 +216,28 @@ void Executor::run(const op::Rope& o) {
       }
     }
   }
+}
+
+void Executor::hadamard_lanes(std::int32_t order, std::span<float> lanes) const {
+  const Hadamard matrix = *Hadamard::online(order);  // of a valid graph
+  const auto n = static_cast<std::size_t>(order);
+  for (std::size_t at = 0; at + n <= lanes.size(); at += n) matrix.apply(lanes.subspan(at, n));
+  round_lanes(profile_.vector, lanes);
+}
+
+/// Of heads in the order of their lanes, in which interleaved RoPE's pairs are apart: any orthonormal matrix will do,
+/// if it is the same for queries and keys.
+void Executor::run(const op::Hadamard& o) {
+  const LaneMap& lanes_of = map(o.out);
+  value(o.out).clear();
+  parallel_items(pool_, value(o.x).rows, 16 * lanes_of.width, [&](std::int64_t r, int) {
+    const std::int64_t slice = lanes_of.heads() ? lanes_of.head_dim : lanes_of.width;
+    for (std::int64_t first = 0; first < lanes_of.width; first += slice) {
+      const std::int64_t lane = lanes_of.lane(first);
+      std::copy_n(value(o.x).row(r) + lane, slice, value(o.out).row(r) + lane);
+      hadamard_lanes(o.order, {value(o.out).row(r) + lane, static_cast<std::size_t>(slice)});
+    }
+  });
 }
 
 void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {

@@ -61,6 +61,7 @@ class Executor {
   void run(const op::RmsNorm& o);
   void run(const op::Linear& o);
   void run(const op::Rope& o);
+  void run(const op::Hadamard& o);
   void run(const op::StoreKv& o);
   void run(const op::Attention& o);
   void run(const op::Glu& o);
@@ -72,6 +73,8 @@ class Executor {
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
+  /// C_HADAMARD_TRANSFORM, and the transforms that the machine does not have.
+  void hadamard_lanes(std::int32_t order, std::span<float> lanes) const;
   void glu_row(const float* gate, const float* up, std::int64_t n, float* out) const;
   std::vector<QuerySegment> query_segments(const op::Attention& o, std::size_t sequence, std::int64_t head);
   const RopeRow& rope_row(const op::Rope& o, Position position);

@@ -121,6 +121,7 @@ void Executor::run(const op::Experts& o) {
     Operand row;
     for (std::int64_t r = 0; r < count; ++r) {
       glu_row(gate.row(r), up.row(r), inner, act.row(r));
+      if (o.hadamard != 0) hadamard_lanes(o.hadamard, act.lanes(r).first(static_cast<std::size_t>(inner)));
       quantize(profile_.activation, product_.rule.integers(), act.lanes(r), row);
       downs[e].contraction().gather(row, profile_.activation.block(), middle.a.data() + r * middle.terms,
                                     middle.exponents.data() + r * middle.groups);

@@ -160,6 +160,8 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           gemm(value(o.x).rows, value(o.out).width, value(o.x).width);
         } else if constexpr (std::is_same_v<O, op::Rope>) {
           elementwise(rope_work(t), o.x);
+        } else if constexpr (std::is_same_v<O, op::Hadamard>) {
+          elementwise({1, 1, std::log2(static_cast<double>(o.order)) + 1}, o.x);
         } else if constexpr (std::is_same_v<O, op::StoreKv>) {
           c.write_bytes =
               static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;

@@ -226,12 +226,12 @@ class Scheduler {
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(value(o->x).rows)), o->x, 4);
     if (const auto* o = at<op::Rope>(i)) return rope(*o);
+    if (const auto* o = at<op::Hadamard>(i)) return alone(hadamard_kernel(), o->x, 1);
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
     if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
     if (const auto* o = at<op::GatherScored>(i)) {
       settle();
-      if (value(o->out).rows == value(o->x).rows) return true;
-      now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
+      if (value(o->out).rows != value(o->x).rows) now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
       return true;
     }
     if (const auto* o = at<op::Route>(i)) return route(*o);

@@ -36,6 +36,7 @@ void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
   lanes_[static_cast<std::size_t>(id)] = lanes;
   for (const Op& any : graph_.ops) {
     if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+    if (const auto* o = std::get_if<op::Hadamard>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
     if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
   }
 }

@@ -45,6 +45,7 @@ inline RowKernel part_rope_kernel(const Device::Latency& t) {
 }
 /// For heads whose halves are slabs: six instructions for two slabs.
 inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
+inline RowKernel hadamard_kernel() { return {.accesses = 2, .vector = 1, .integer = 2, .scalar = 0, .fixed = 0}; }
 /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
 inline RowKernel swiglu_kernel(const Device::Latency& t) {
   constexpr double kInstructions = 6;

@@ -1,6 +1,7 @@
 #include "npu/answers/host_cpu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "npu/analytic/routing.h"
@@ -37,6 +38,7 @@ class HostOperator {
   void add(const op::RmsNorm& o) { f32_ += kNormFlops * elements(o.x); }
   void add(const op::Linear& o) { product(value(o.x).rows, value(o.out).width, value(o.x).width); }
   void add(const op::Rope& o) { f32_ += kRopeFlops * elements(o.x); }
+  void add(const op::Hadamard& o) { f32_ += std::log2(static_cast<double>(o.order)) * elements(o.x); }
   void add(const op::StoreKv& o) { bytes_ += (elements(o.k) + elements(o.v)) * device_.numerics.kv_bytes; }
   void add(const op::Attention& o) {
     const auto pairs = static_cast<double>(value(o.q).rows * o.heads * keys_);

@@ -202,6 +202,7 @@ Expected<void> lower(StepContext& c, const GatedProducts& o);
 /// The addition and the norm run as vector work, block by block.
 Expected<void> lower(StepContext& c, const ResidualProduct& o);
 Expected<void> lower(StepContext& c, const op::Rope& o);
+Expected<void> lower(StepContext& c, const op::Hadamard& o);
 Expected<void> lower(StepContext& c, const op::StoreKv& o);
 Expected<void> lower(StepContext& c, const op::Attention& o);
 Expected<void> lower(StepContext& c, const op::Glu& o);

@@ -1,7 +1,10 @@
 // Operators that process each row independently, slab by slab.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 
 #include "base/try.h"
@@ -147,6 +150,24 @@ static void copy_unrotated(StepContext& c, const ValuePlace& x, const ValuePlace
       for (const Gp* p : {&from, &to}) c.e.add(*p, *p, c.vlen());
     });
   }
+}
+
+Expected<void> lower(StepContext& c, const op::Hadamard& o) {
+  const LaneMap& lanes = c.map(o.out);
+  const auto order = static_cast<std::uint32_t>(o.order);
+  if (!std::has_single_bit(order) || o.order > c.vlen() || (lanes.heads() && lanes.hlen % o.order != 0))
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("a Hadamard transform of order {} is not compiled: C_HADAMARD_TRANSFORM has powers of two up "
+                    "to VLEN {}, of heads up to HLEN {}",
+                    o.order, c.vlen(), c.machine.hlen),
+        "npu compiler", "dllm quantize --rotate-order N, or --rotate offline"};
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
+  c.e.set_csr(Csr::kSegmentLength, order);
+  c.for_rows(c.value_rows(o.out), std::array{x, out}, {},
+             [&](std::span<const Gp> p) { c.e.vector_v(Op::C_HADAMARD_TRANSFORM, p[1], p[0]); });
+  return {};
 }
 
 /// out = x cos + rotated x sin, with the signs in the tables; see RopePlace.

@@ -261,6 +261,11 @@ class ExpertLayer {
 
 }  // namespace
 
-Expected<void> lower(StepContext& c, const op::Experts& o) { return ExpertLayer(c, o).run(); }
+Expected<void> lower(StepContext& c, const op::Experts& o) {
+  if (o.hadamard != 0)
+    return Error{ErrorCode::kUnsupported, "Hadamard transforms within experts are not compiled", "npu compiler",
+                 "dllm quantize --rotate offline"};
+  return ExpertLayer(c, o).run();
+}
 
 }  // namespace dllm::npu

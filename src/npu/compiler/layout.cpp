@@ -317,19 +317,21 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     if (const auto* o = std::get_if<op::Attention>(&*any)) {
       DLLM_TRY(at(o->q), head_map(o->heads, o->head_dim, o->heads / o->kv_heads, machine));
       at(o->out) = at(o->q);
-      at(o->q).interleaved = interleaved[o->q];
+      at(o->q).interleaved = interleaved[untransformed(graph, o->q)];
     } else if (const auto* kv = std::get_if<op::StoreKv>(&*any)) {
       const auto found = attention.find(kv->layer);
       if (found == attention.end())
         return unsupported(fmt::format("K and V of layer {} that no attention reads", kv->layer));
       DLLM_TRY(at(kv->k), head_map(found->second->kv_heads, found->second->head_dim, 1, machine));
       at(kv->v) = at(kv->k);
-      at(kv->k).interleaved = of_keys[kv->layer] = interleaved[kv->k];
+      at(kv->k).interleaved = of_keys[kv->layer] = interleaved[untransformed(graph, kv->k)];
     } else if (const auto* sum = std::get_if<op::Add>(&*any); sum != nullptr && at(sum->out).heads()) {
       at(sum->a) = at(sum->b) = at(sum->out);  // a product that attention reads, and what an adapter adds to it
     } else if (const auto* rope = std::get_if<op::Rope>(&*any)) {
       at(rope->x) = at(rope->out);
       if (!at(rope->x).heads()) return unsupported("RoPE on a value that is not made of heads");
+    } else if (const auto* transform = std::get_if<op::Hadamard>(&*any)) {
+      at(transform->x) = at(transform->out);
     } else if (const auto* norm = std::get_if<op::RmsNorm>(&*any); norm != nullptr && norm->groups > 1) {
       at(norm->x) = at(norm->out);
       if (!at(norm->x).heads() || at(norm->x).width != norm->groups * at(norm->x).head_dim)

@@ -70,6 +70,12 @@ std::vector<Case> cases() {
       {"long_heads_rotate_a_part",
        {.heads = 2, .kv_heads = 2, .head_dim = 64, .rope_dims = 24, .head_norms = true},
        half_slab},
+      {"turned", {.ffn = 96, .turns = 16, .down_turns = 32}, small},
+      {"turned_short_heads", {.head_dim = 12, .ffn = 80, .rope_dims = 12, .turns = 4, .down_turns = 16}, small},
+      {"turned_pairs", {.heads = 6, .ffn = 96, .layout = RopeLayout::kInterleaved, .turns = 8, .down_turns = 4}, small},
+      {"turned_long_heads",
+       {.heads = 4, .kv_heads = 2, .head_dim = 32, .ffn = 64, .rope_dims = 32, .turns = 16, .down_turns = 8},
+       machine([](MachineConfig& m) { m.mlen = m.vlen = m.hlen = 16; })},
       {"larger_blocks", {}, machine([](MachineConfig& m) { m.blen = 16, m.mlen = 64, m.vlen = 64; })},
       {"int4", {}, machine([](MachineConfig& m) { m.weight = m.matrix_kv = m.vector_kv = format("mxint4:16:plena"); })},
       {"fp8", {}, machine([](MachineConfig& m) {
@@ -118,6 +124,22 @@ TEST(CompiledSteps, LongHeadsNeedAFittingArray) {
   EXPECT_NE(refusal(16, 64, 16, shape).find("array.vlen=16"), std::string::npos);
   EXPECT_EQ(refusal(16, 16, 16, {.head_dim = 32, .rope_dims = 16}), "");
   EXPECT_NE(refusal(16, 16, 16, {.head_dim = 64, .rope_dims = 24}).find("array.hlen holds"), std::string::npos);
+}
+
+/// What the device's instruction does not compute, with what to do.
+TEST(CompiledSteps, OtherHadamardTransformsAreRefused) {
+  for (const auto& [turns, down_turns] : {std::pair{12, 0}, {0, 24}, {0, 128}}) {
+    const TinyShape shape{.head_dim = 12, .ffn = 384, .rope_dims = 12, .turns = turns, .down_turns = down_turns};
+    const Graph graph = test::tiny_graph(shape, {1, 1});
+    const auto layout = make_layout(graph, std::vector<bool>(graph.weights.size(), true), small_machine(), 64);
+    ASSERT_TRUE(layout) << layout.error().message();
+    StepSpec spec;
+    spec.sequences.push_back({.positions = {0}, .visible = {{0, 1}}, .scored = {0}, .capacity = 16});
+    const auto program = compile_step(graph, *layout, spec, {});
+    ASSERT_FALSE(program) << turns << ' ' << down_turns;
+    EXPECT_EQ(program.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(program.error().message().find("--rotate-order"), std::string::npos) << program.error().message();
+  }
 }
 
 /// Logits never leave the chip.

@@ -5,6 +5,7 @@
 
 #include "graph/rope.h"
 #include "npu/compiler/stored_codes.h"
+#include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu::reference {
@@ -182,6 +183,23 @@ void Executor::run(const op::Rope& o) {
         out[b] = bf16_add(bf16_mul(x[b], cos), bf16_mul(x[a], sin));
       }
     }
+}
+
+void Executor::turn(std::vector<Bf16>& lanes, std::int64_t first, std::int32_t order) {
+  const auto begin = lanes.begin() + first;
+  std::vector<float> x = widen({begin, begin + order});
+  Hadamard::online(order)->apply(std::span(x));
+  std::ranges::transform(x, begin, round);
+}
+
+/// Of lanes, so that interleaved pairs are apart.
+void Executor::run(const op::Hadamard& o) {
+  const LaneMap& lanes_of = map(o.out);
+  const std::int64_t slice = lanes_of.heads() ? lanes_of.head_dim : lanes_of.width;
+  value(o.out) = value(o.x);
+  for (std::vector<Bf16>& row : value(o.out))
+    for (std::int64_t first = 0; first < lanes_of.width; first += o.order)
+      turn(row, lanes_of.lane(first - first % slice) + first % slice, o.order);
 }
 
 void Executor::run(const op::StoreKv& o) {

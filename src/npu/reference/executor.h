@@ -59,10 +59,13 @@ class Executor {
   std::vector<Bf16> product(const std::vector<Bf16>& x, WeightId weight, WeightId bias, const LaneMap& in,
                             std::size_t expert = 0);
 
+  /// op::Hadamard of one slice.
+  static void turn(std::vector<Bf16>& lanes, std::int64_t first, std::int32_t order);
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
   void run(const op::Linear& o);
   void run(const op::Rope& o);
+  void run(const op::Hadamard& o);
   void run(const op::StoreKv& o);
   void run(const op::Attention& o);
   void run(const op::Glu& o);

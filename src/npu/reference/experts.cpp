@@ -103,6 +103,7 @@ void Executor::run(const op::Experts& o) {
         const Bf16 sigmoid = bf16_reciprocal(bf16_add(bf16_exp(bf16_sub(0, gate[i])), kBf16One));
         act[i] = bf16_mul(bf16_mul(sigmoid, gate[i]), up[i]);
       }
+      for (std::int64_t i = 0; o.hadamard != 0 && i < inner.width; i += o.hadamard) turn(act, i, o.hadamard);
       const std::vector<Bf16> y = product(act, o.down, kNoId, inner, e);
       for (std::size_t i = 0; i < y.size(); ++i) {
         Bf16& sum = value(o.out)[r][i];

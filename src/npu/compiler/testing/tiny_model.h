@@ -23,6 +23,7 @@ struct TinyExperts {
   std::int32_t groups = 0, groups_used = 0, capacity = 0, block = 0;
   bool normalize = false;
   float scale = 1.f;
+  std::int64_t turns = 0;  ///< order of the Hadamard transform of down's input
 };
 
 struct TinyShape {
@@ -31,6 +32,7 @@ struct TinyShape {
   RopeLayout layout = RopeLayout::kHalfSplit;
   bool head_norms = false, biases = true;
   TinyExperts routed = {};
+  std::int64_t turns = 0, down_turns = 0;  ///< orders of Hadamard transforms
 
   ValueId experts(GraphBuilder& b, ValueId x, std::int64_t layer) const {
     if (routed.count == 0 || layer < routed.leading_dense) return kNoId;
@@ -49,7 +51,7 @@ struct TinyShape {
     const WeightId gate = b.weight(p + "gate_exps", {width, routed.width, routed.count}),
                    up = b.weight(p + "up_exps", {width, routed.width, routed.count}),
                    down = b.weight(p + "down_exps", {routed.width, width, routed.count});
-    const ValueId sum = b.experts(x, route, gate, up, down, p + "exps");
+    const ValueId sum = b.experts(x, route, gate, up, down, p + "exps", Activation::kSilu, routed.turns);
     if (routed.shared_width == 0) return sum;
     const ValueId act = b.glu(linear(x, "gate_shexp", width, routed.shared_width),
                               linear(x, "up_shexp", width, routed.shared_width), p + "act_shexp");

@@ -1,11 +1,12 @@
-#include "quant/hadamard.h"
+#include "numerics/hadamard.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "base/rng.h"
+#include "base/hash.h"
 
 namespace dllm {
 namespace {
@@ -80,7 +81,7 @@ Expected<Hadamard> Hadamard::create(std::int64_t order, std::uint64_t seed) {
       if (order % core != 0) continue;
       if (auto signs = paley(core)) {
         result.core_ = core;
-        result.core_signs_ = *std::move(signs);
+        result.core_signs_.assign(signs->begin(), signs->end());
         break;
       }
     }
@@ -94,27 +95,59 @@ Expected<Hadamard> Hadamard::create(std::int64_t order, std::uint64_t seed) {
   return result;
 }
 
-void Hadamard::apply(std::span<double> x) const {
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= signs_[i] * scale_;
-  // Sylvester's factor acts on the slow index, Paley's on the fast one.
-  const auto n = x.size(), core = static_cast<std::size_t>(core_);
+Expected<Hadamard> Hadamard::online(std::int64_t order) {
+  auto result = create(order, 0);
+  if (result && result->core_ > kMostCore)
+    return Error{ErrorCode::kUnsupported, fmt::format("no fast Hadamard transform of order {} is known here", order),
+                 "", "known: powers of two, times 12, 20, 28 or another order of Paley's up to 64"};
+  return result;
+}
+
+std::int64_t Hadamard::largest_online(std::int64_t width, std::int64_t limit) {
+  std::int64_t order = width;
+  if (limit > 0) {
+    for (order = 1; 2 * order <= limit && width % (2 * order) == 0;) order *= 2;
+    return order;
+  }
+  while (order > 1 && (width % order != 0 || !online(order))) --order;
+  return order;
+}
+
+namespace {
+
+/// Sylvester's factor acts on the slow index, Paley's on the fast one.
+template <class T>
+void apply_factors(std::span<T> x, std::size_t core, std::span<const float> core_signs) {
+  const std::size_t n = x.size();
   for (std::size_t step = core; step < n; step *= 2)
     for (std::size_t base = 0; base < n; base += 2 * step)
       for (std::size_t i = base; i < base + step; ++i) {
-        const double a = x[i], b = x[i + step];
+        const T a = x[i], b = x[i + step];
         x[i] = a + b;
         x[i + step] = a - b;
       }
   if (core == 1) return;
-  std::vector<double> in(core);
+  std::vector<T> in(core);
   for (std::size_t base = 0; base < n; base += core) {
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(base), core, in.begin());
     for (std::size_t c = 0; c < core; ++c) {
-      double sum = 0;
-      for (std::size_t r = 0; r < core; ++r) sum += in[r] * core_signs_[r * core + c];
+      T sum = 0;
+      for (std::size_t r = 0; r < core; ++r) sum += in[r] * static_cast<T>(core_signs[r * core + c]);
       x[base + c] = sum;
     }
   }
+}
+
+}  // namespace
+
+void Hadamard::apply(std::span<double> x) const {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= signs_[i] * scale_;
+  apply_factors(x, static_cast<std::size_t>(core_), core_signs_);
+}
+
+void Hadamard::apply(std::span<float> x) const {
+  apply_factors(x, static_cast<std::size_t>(core_), core_signs_);
+  for (float& value : x) value *= scale();
 }
 
 }  // namespace dllm
