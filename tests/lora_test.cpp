@@ -12,6 +12,7 @@
 #include "format/test_files.h"
 #include "golden_model.h"
 #include "model/model.h"
+#include "quant/calibrated.h"
 
 namespace dllm {
 namespace {
@@ -263,6 +264,22 @@ TEST(Lora, WhatDoesNotFitIsRefused) {
   write_peft(directory.file("peft"));
   drafts.lora_draft = {directory.file("peft")};
   says(load_error("", drafts), "makes no drafts");
+}
+
+TEST(Lora, RotatedModelsTakeNoAdapters) {
+  const GoldenModel golden("nemotron");
+  const TempDirectory directory;
+  const auto source = open_source(golden.path());
+  ASSERT_TRUE(source);
+  WriteOptions rotated;
+  rotated.type = "F32";
+  rotated.rotation = Rotation::kHeads;
+  ASSERT_TRUE(write_quantized(*source, rotated, {}, directory.file("rotated.gguf")));
+  write_peft(directory.file("peft"));
+  LoadOptions options;
+  options.lora = {directory.file("peft")};
+  const std::string message = load_error(directory.file("rotated.gguf"), options);
+  EXPECT_NE(message.find("the weights of the model are rotated"), std::string::npos) << message;
 }
 
 }  // namespace

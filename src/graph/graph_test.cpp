@@ -86,5 +86,24 @@ TEST(Graph, AnActivationMayBeAlone) {
   }
 }
 
+TEST(Graph, HadamardTransformsFitTheirValues) {
+  const auto made = [](std::int64_t order) {
+    GraphBuilder b({4, 2});
+    const WeightId table = b.weight("token_embd.weight", {24, 16});
+    b.score_head(b.gather_scored(b.hadamard(b.embed(table, "x"), order, "turned"), "scored"), table);
+    return b.take();
+  };
+  for (const std::int64_t order : {2, 4, 8, 12, 24}) EXPECT_EQ(validate(made(order)), "") << order;
+  EXPECT_NE(validate(made(16)), "") << "no divisor of 24";
+  EXPECT_NE(validate(made(3)), "") << "no Hadamard matrix";
+  EXPECT_NE(validate(made(1)), "");
+  const Graph graph = made(8);
+  EXPECT_EQ(op_name(graph.ops[1]), "hadamard");
+  EXPECT_EQ(beyond_plain(graph.ops[1]), "");
+  EXPECT_EQ(untransformed(graph, outputs(graph.ops[1])[0]), inputs(graph.ops[1])[0]);
+  EXPECT_EQ(untransformed(graph, 0), 0);
+  EXPECT_EQ(made(0).ops.size(), 3U) << "order 0: none";
+}
+
 }  // namespace
 }  // namespace dllm

@@ -49,7 +49,7 @@ std::vector<QuantRow> quant_rows() {
           {"nearest", "fp16-q4_0", "", "", kNo, "fp16-q4_0", true},
           {"nearest", "mxfp4", "", "", kNo, "mxfp4", false},
           {"nearest", "w4a8kv4", "", "", kNo, "w4a8kv4", true},
-          {"nearest, rotated", "rotated", "rtn", "", Rotation::kQuarot, "w4a8kv4", false},
+          {"nearest, rotated", "rotated", "rtn", "", Rotation::kOffline, "w4a8kv4", false},
           {"gptq, no masks", "gptq, none", "gptq", "none", kNo, "w4a8kv4", false},
           {"gptq, random masks", "gptq, random", "gptq", "random", kNo, "w4a8kv4", false},
           {"gptq, masks of runs", "gptq, runs", "gptq", "decoding", kNo, "w4a8kv4", false},

@@ -216,8 +216,6 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           c.lower_bound = std::max(c.matrix, bound);
           if (device_.host.dequantize_gbps > 0)
             c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
-        } else if constexpr (std::is_same_v<O, op::GatherScored>) {
-          // Only addressing: the rows are not moved.
         } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
           const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
           const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
@@ -230,7 +228,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
             c.write_bytes += bytes;
             c.read_bytes += bytes;
           }
-        } else {
+        } else if constexpr (!std::is_same_v<O, op::GatherScored>) {  // which moves no rows
           return false;
         }
         return true;

@@ -64,12 +64,7 @@ class Scheduler {
   }
 
  private:
-  /// Vector code that unpacks weights is a stage after the memory.
-  double cycles_per_weight() const {
-    const double unpacked = d_.host.dequantize_gbps / d_.clock.ghz;  // bytes per cycle; 0: at no cost
-    const double bytes = unpacked > 0 ? std::min(bytes_per_cycle_, unpacked) : bytes_per_cycle_;
-    return d_.numerics.weight_bytes / bytes;
-  }
+  double cycles_per_weight() const { return npu::cycles_per_weight(d_, bytes_per_cycle_); }
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
   const Value& value(ValueId id) const { return shapes_.value(id); }
   const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }
@@ -127,11 +122,7 @@ class Scheduler {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
       const std::int64_t lanes = shape.lanes(index);
       const auto columns = static_cast<double>(lanes / a_.blen);
-      const double tiles = columns * k_tiles;
-      // With one port of matrix SRAM, arriving rows and the array alternate.
-      const double arriving =
-          d_.sram.matrix_ports > 1 ? 0 : static_cast<double>(lanes * shape.k_tiles) / static_cast<double>(count);
-      const double array = tiles * a_.tile_cycles + arriving;
+      const double tiles = columns * k_tiles, array = block_cycles(d_, tiles, lanes * shape.k_tiles, count);
       const double own =
           tiles * operand_rows + static_cast<double>(lanes + (p.stored ? ceil_div(lanes * a_.blen, a_.vlen) : 0));
       free_ports_ = std::max(0.0, 1 - own / (array * ports()));
@@ -252,11 +243,8 @@ class Scheduler {
 
   bool rope(const op::Rope& o) {
     if (wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
-    // Of a head of several slabs only the first one rotates.
-    const double turned =
-        wide(o.head_dim) ? slabs(o.x) * static_cast<double>(a_.vlen) / static_cast<double>(o.head_dim) : slabs(o.x);
-    return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, turned)
-                                       : alone(part_rope_kernel(t_), o.x, 1, turned);
+    return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, shapes_.turned_slabs(o))
+                                       : alone(part_rope_kernel(t_), o.x, 1, shapes_.turned_slabs(o));
   }
 
   /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.

@@ -17,6 +17,20 @@ inline std::int64_t weight_buffer_rows(const Device& device) {
   return device.sram.matrix_tiles * a.mlen * 3 / 8 / unit * unit;
 }
 
+/// Vector code that unpacks weights is a stage after the memory.
+inline double cycles_per_weight(const Device& device, double bytes_per_cycle) {
+  const double unpacked = device.host.dequantize_gbps / device.clock.ghz;  // bytes per cycle; 0: at no cost
+  return device.numerics.weight_bytes / (unpacked > 0 ? std::min(bytes_per_cycle, unpacked) : bytes_per_cycle);
+}
+
+/// Cycles of the array on a block of rows of a panel. With one port of matrix SRAM, it alternates with the rows that
+/// arrive for the next panel, `panel_rows` in `blocks` blocks.
+inline double block_cycles(const Device& device, double tiles, std::int64_t panel_rows, std::int64_t blocks) {
+  const double arriving =
+      device.sram.matrix_ports > 1 ? 0 : static_cast<double>(panel_rows) / static_cast<double>(blocks);
+  return tiles * device.array.tile_cycles + arriving;
+}
+
 /// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
 struct Panels {
   Panels(const Device::Array& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)

@@ -63,6 +63,11 @@ std::int64_t ScheduleShapes::rope_tables(const op::Rope& o) const {
   return o.dims == segment || o.dims > array_.vlen ? 2 : 3;
 }
 
+double ScheduleShapes::turned_slabs(const op::Rope& o) const {
+  return wide(o.head_dim) ? slabs(o.x) * static_cast<double>(array_.vlen) / static_cast<double>(o.head_dim)
+                          : slabs(o.x);
+}
+
 double ScheduleShapes::constant_bytes() const {
   double rows = 0;
   bool roped = false;

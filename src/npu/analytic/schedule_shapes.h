@@ -28,6 +28,8 @@ class ScheduleShapes {
   bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
   /// Tables of factors that RopePlace has.
   std::int64_t rope_tables(const op::Rope& o) const;
+  /// Slabs of a row that rotate: of a head of several slabs only the first one.
+  double turned_slabs(const op::Rope& o) const;
 
   /// The operator, if it is an O.
   template <class O>

@@ -15,13 +15,14 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-std::vector<Case> cases() {
-  const auto machine = [](auto change) {
-    MachineConfig m = small_machine();
-    change(m);
-    return m;
-  };
-  const MachineConfig small = small_machine();
+template <class Change>
+MachineConfig machine(const Change& change) {
+  MachineConfig m = small_machine();
+  change(m);
+  return m;
+}
+
+std::vector<Case> long_head_cases() {
   // As phones: MLEN and HLEN are half of VLEN.
   const MachineConfig half_slab = machine([](MachineConfig& m) {
     m.mlen = m.hlen = 16, m.vlen = 32;
@@ -29,22 +30,6 @@ std::vector<Case> cases() {
     m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("mxint8:8:ocp");
   });
   return {
-      {"dense", {.heads = 4, .kv_heads = 4}, small},
-      {"no_biases", {.heads = 4, .kv_heads = 4, .biases = false}, small, false},
-      {"grouped", {}, small},
-      {"three_heads_per_key", {.heads = 6, .kv_heads = 2}, small},
-      {"one_key_head", {.heads = 5, .kv_heads = 1}, small},
-      {"many_heads", {.heads = 9, .kv_heads = 3}, small},
-      {"short_heads", {.head_dim = 12, .rope_dims = 12}, small},
-      {"partial_rotation", {.rope_dims = 12}, small},
-      {"interleaved", {.layout = RopeLayout::kInterleaved}, small},
-      {"head_norms_of_two_slabs",
-       {.heads = 8, .kv_heads = 8, .head_dim = 12, .rope_dims = 8, .head_norms = true},
-       small},
-      {"head_norms", {.head_dim = 12, .rope_dims = 8, .head_norms = true}, small},
-      {"wide", {.vocab = 200, .width = 160, .ffn = 224}, small},
-      {"one_row_is_one_tile", {}, machine([](MachineConfig& m) { m.vlen = 32; })},
-      {"array_of_one_head", {}, machine([](MachineConfig& m) { m.mlen = 16; })},
       {"long_heads", {.heads = 4, .kv_heads = 2, .head_dim = 32, .rope_dims = 32}, machine([](MachineConfig& m) {
          m.mlen = m.vlen = m.hlen = 16;
        })},
@@ -70,12 +55,40 @@ std::vector<Case> cases() {
       {"long_heads_rotate_a_part",
        {.heads = 2, .kv_heads = 2, .head_dim = 64, .rope_dims = 24, .head_norms = true},
        half_slab},
+  };
+}
+
+std::vector<Case> turned_cases() {
+  const MachineConfig small = small_machine();
+  return {
       {"turned", {.ffn = 96, .turns = 16, .down_turns = 32}, small},
       {"turned_short_heads", {.head_dim = 12, .ffn = 80, .rope_dims = 12, .turns = 4, .down_turns = 16}, small},
       {"turned_pairs", {.heads = 6, .ffn = 96, .layout = RopeLayout::kInterleaved, .turns = 8, .down_turns = 4}, small},
       {"turned_long_heads",
        {.heads = 4, .kv_heads = 2, .head_dim = 32, .ffn = 64, .rope_dims = 32, .turns = 16, .down_turns = 8},
        machine([](MachineConfig& m) { m.mlen = m.vlen = m.hlen = 16; })},
+  };
+}
+
+std::vector<Case> cases() {
+  const MachineConfig small = small_machine();
+  std::vector<Case> all = {
+      {"dense", {.heads = 4, .kv_heads = 4}, small},
+      {"no_biases", {.heads = 4, .kv_heads = 4, .biases = false}, small, false},
+      {"grouped", {}, small},
+      {"three_heads_per_key", {.heads = 6, .kv_heads = 2}, small},
+      {"one_key_head", {.heads = 5, .kv_heads = 1}, small},
+      {"many_heads", {.heads = 9, .kv_heads = 3}, small},
+      {"short_heads", {.head_dim = 12, .rope_dims = 12}, small},
+      {"partial_rotation", {.rope_dims = 12}, small},
+      {"interleaved", {.layout = RopeLayout::kInterleaved}, small},
+      {"head_norms_of_two_slabs",
+       {.heads = 8, .kv_heads = 8, .head_dim = 12, .rope_dims = 8, .head_norms = true},
+       small},
+      {"head_norms", {.head_dim = 12, .rope_dims = 8, .head_norms = true}, small},
+      {"wide", {.vocab = 200, .width = 160, .ffn = 224}, small},
+      {"one_row_is_one_tile", {}, machine([](MachineConfig& m) { m.vlen = 32; })},
+      {"array_of_one_head", {}, machine([](MachineConfig& m) { m.mlen = 16; })},
       {"larger_blocks", {}, machine([](MachineConfig& m) { m.blen = 16, m.mlen = 64, m.vlen = 64; })},
       {"int4", {}, machine([](MachineConfig& m) { m.weight = m.matrix_kv = m.vector_kv = format("mxint4:16:plena"); })},
       {"fp8", {}, machine([](MachineConfig& m) {
@@ -91,6 +104,9 @@ std::vector<Case> cases() {
          m.mram_elements = std::uint64_t{32 * 32} * 16;
        })},
   };
+  for (const std::vector<Case>& more : {long_head_cases(), turned_cases()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 class CompiledSteps : public testing::TestWithParam<Case> {};
