@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "cpu/kernels/test_data.h"
+#include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
@@ -50,6 +53,9 @@ class Layer {
     }
   }
 
+  /// From now on, inputs of `down` are transformed.
+  void turn(std::int64_t order) { hadamard_ = *Hadamard::online(order); }
+
   /// Rows [first, first + count) in a separate run.
   std::vector<float> run(int threads, std::int64_t first, std::int64_t count, bool exact = false,
                          const char* isa = nullptr, bool super = false) {
@@ -71,7 +77,8 @@ class Layer {
                           .rows = count,
                           .value = 1,
                           .route = route_.data() + first * 2 * used_,
-                          .used = used_};
+                          .used = used_,
+                          .hadamard = transform()};
     std::vector<float> out(static_cast<std::size_t>(count * k_), -1.f);
     runner.run(args, out.data());
     return out;
@@ -87,6 +94,9 @@ class Layer {
         const double g = dot(gate_, e * inner_ + n, k_, row), u = dot(up_, e * inner_ + n, k_, row);
         act.push_back(g / (1 + std::exp(-g)) * u);
       }
+      for (std::int64_t i = 0; hadamard_ && i < inner_; i += hadamard_->order())
+        hadamard_->apply(
+            std::span(act).subspan(static_cast<std::size_t>(i), static_cast<std::size_t>(hadamard_->order())));
       for (std::int64_t n = 0; n < k_; ++n)
         for (std::int64_t i = 0; i < inner_; ++i)
           out[static_cast<std::size_t>(n)] +=
@@ -97,6 +107,11 @@ class Layer {
   }
 
  private:
+  HadamardArgs transform() const {
+    if (!hadamard_) return {};
+    return {hadamard_->order(), hadamard_->core(), hadamard_->core_signs().data(), hadamard_->scale()};
+  }
+
   double dot(const Stack& stack, std::int64_t output, std::int64_t k, std::int64_t row) const {
     double sum = 0;
     for (std::int64_t i = 0; i < k; ++i)
@@ -106,6 +121,7 @@ class Layer {
   }
 
   std::int64_t k_, inner_, used_;
+  std::optional<Hadamard> hadamard_;
   test::Random random_;
   Stack gate_, up_, down_;
   std::vector<float> x_, route_;
@@ -167,6 +183,28 @@ TEST(Experts, ARowIsTheSameInEveryCompanyOnEveryThread) {
           << codec(types.gate).name << " rows " << first << " to " << first + count;
     }
   }
+}
+
+TEST(Experts, TransformedInputsOfDownInEveryForm) {
+  for (const Types& types : {Types{kF32, kF32, kF32},
+                             {kF16, kF16, kF16},
+                             {kQ4_0, kQ4_0, kQ4_0},
+                             {kQ8_0, kQ4_0, kF32},
+                             {kQ4_K, kQ4_K, kQ6_K}})
+    for (const std::int64_t order : {256, 24, 768})
+      for (const bool super : {false, true}) {
+        if (super && types.down != kQ4_0) continue;
+        Layer layer(types, 256, 768, 5, 3, 20);
+        const auto plain = layer.run(2, 0, 20, false, nullptr, super);
+        layer.turn(order);
+        const auto all = layer.run(2, 0, 20, false, nullptr, super), part = layer.run(1, 3, 9, false, nullptr, super);
+        EXPECT_NE(all, plain);
+        EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 3 * 256)) << codec(types.down).name;
+        for (const std::int64_t row : {0, 7})
+          EXPECT_LT(worst_error({all.begin() + row * 256, all.begin() + (row + 1) * 256}, layer.definition(row)),
+                    types.down == kF32 && types.gate == kF32 ? 1e-5 : 0.03)
+              << codec(types.down).name << " order " << order << (super ? " super" : "");
+      }
 }
 
 TEST(Experts, LongRowsOfCodesAreTheSameInEveryCompany) {
