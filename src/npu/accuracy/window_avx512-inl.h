@@ -76,14 +76,15 @@ const T* converted(const WindowProduct& p, std::int64_t first, std::int64_t rows
   return buffer.data();
 }
 
+/// [k][16], [k + 1][16] to [16][2]
+alignas(64) constexpr std::int16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                               8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+
 template <int kRows>
 void add_narrow_rows(const WindowRule& rule, const WindowProduct& p, std::int64_t first, double* sums) {
   const std::int64_t stride = p.a_stride + p.a_stride % 2;
   const std::int16_t* a = converted<std::int16_t>(p, first, kRows, stride);
   const std::int16_t* ea = p.a_exponents + first * p.a_exponents_stride;
-  // [k][16], [k + 1][16] to [16][2]
-  alignas(64) static constexpr std::int16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i zip = _mm512_load_si512(kZip), guard = _mm512_set1_epi32(rule.guard);
   __m512i value[kRows], reference[kRows];
   for (int r = 0; r < kRows; ++r) value[r] = _mm512_setzero_si512(), reference[r] = _mm512_set1_epi32(kNone);
