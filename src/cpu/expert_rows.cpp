@@ -7,6 +7,7 @@
 #include "base/integers.h"
 #include "base/parallel.h"
 #include "cpu/activations.h"
+#include "cpu/row_groups.h"
 #include "cpu/super_rows.h"
 
 namespace dllm::cpu {
@@ -99,13 +100,13 @@ void PairRows::each_group(std::int64_t size, std::int64_t k, const float* x, std
 
 bool PairRows::fill(const KernelSet& kernels, RowForm form, std::int64_t k, const float* x,
                     std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool) {
-  const std::int64_t stride = row_group_stride(k);
-  memory_.reserve(bytes_of<float>(pairs.sixes * stride));
+  const std::int64_t size = rows_of_group(form), stride = group_stride(form, k);
+  memory_.reserve(bytes_of<float>((size == kRowGroup ? pairs.sixes : pairs.sixteens) * stride));
   auto* const to = memory_.as<float>();
   std::atomic<bool> regular{true};
-  each_group(kRowGroup, k, x, row_of, pairs, pool,
+  each_group(size, k, x, row_of, pairs, pool,
              [&](const ExpertGroup& group, std::int64_t index, const float* rows, std::int64_t count) {
-               if (!kernels.interleave(form, rows, k, count, to + (group.six + index) * stride))
+               if (!kernels.interleave(form, rows, k, count, to + (group.first_of(form) + index) * stride))
                  regular.store(false, std::memory_order_relaxed);
              });
   return regular;
@@ -125,13 +126,10 @@ void PairRows::quantize_super(const KernelSet& kernels, const float* x, std::spa
 void PairRows::interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,
                           std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool,
                           LinearArgs& args) {
-  const bool bf16 = weight.format->type == TensorType::kBF16;
-  args.grouped.form = bf16 ? RowForm::kRounded : RowForm::kFloats;
   args.rows = pairs.count();
-  if (bf16 && weight.regular && weight.k % 2 == 0 && kernels.bf16_dots() &&
-      fill(kernels, RowForm::kPairs, weight.k, x, row_of, pairs, pool)) {
-    args.grouped.form = RowForm::kPairs;
-  } else {
+  args.grouped.form = fast_form(kernels, weight);
+  if (args.grouped.form == RowForm::kFloats || !fill(kernels, args.grouped.form, weight.k, x, row_of, pairs, pool)) {
+    args.grouped.form = any_form(weight);
     fill(kernels, args.grouped.form, weight.k, x, row_of, pairs, pool);
   }
   args.grouped.groups = memory_.as<float>();

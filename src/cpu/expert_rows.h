@@ -16,6 +16,8 @@ struct ExpertGroup {
   std::int64_t expert, first, last;
   // Its first group of rows, if rows are stored in groups of kRowGroup or kSuperRows: every expert begins a new one.
   std::int64_t six, sixteen;
+
+  std::int64_t first_of(RowForm form) const { return rows_of_group(form) == kRowGroup ? six : sixteen; }
 };
 
 /// The (row, expert) pairs of a step, sorted by expert, then by row.
@@ -39,7 +41,7 @@ class PairRows {
   /// Copies rows row_of of `from`: codes, or plain floats. Throws std::bad_alloc.
   LinearArgs gather(const LinearArgs& from, std::span<const std::int32_t> row_of, ThreadPool& pool);
 
-  /// The rows x[..][k] in groups of six for packed floats; groups do not span experts. `row_of` gives the row of a
+  /// The rows x[..][k] in groups for packed floats; groups do not span experts. `row_of` gives the row of a
   /// pair, and is empty if x holds a row per pair. `args` gets the groups and their form. Throws std::bad_alloc.
   void interleave(const KernelSet& kernels, const PackedWeight& weight, const float* x,
                   std::span<const std::int32_t> row_of, const ExpertPairs& pairs, ThreadPool& pool, LinearArgs& args);

@@ -28,7 +28,7 @@ LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const E
                      std::int64_t count) {
   LinearArgs own = rows_in_groups(args.operands) ? args : from_row(args, pair);
   if (args.operands == LinearOperands::kPackedFloats) {
-    own.grouped.groups += group.six * row_group_stride(args.k);
+    own.grouped.groups += group.first_of(args.grouped.form) * group_stride(args.grouped.form, args.k);
     own.grouped.first_row = pair - group.first;
   }
   if (args.operands == LinearOperands::kSuper)
@@ -46,14 +46,15 @@ LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const E
 bool same_rows(const PackedWeight* a, const PackedWeight* b) {
   if (a == nullptr || b == nullptr) return a == b;
   if (a->super || b->super) return a->super && b->super;
-  if (packs_floats(*a->format) || packs_floats(*b->format)) return a->format == b->format && a->regular == b->regular;
+  if (packs_floats(*a->format) || packs_floats(*b->format))
+    return a->format == b->format && a->regular == b->regular && a->in_steps == b->in_steps;
   return a->format->exact_rows == b->format->exact_rows && a->format->zero == b->format->zero &&
          a->format->group == b->format->group && a->format->has_min == b->format->has_min;
 }
 
 /// Rows of a tile of products: whole groups.
 std::int64_t rows_of_tile(const LinearArgs& args, std::int64_t columns) {
-  const std::int64_t group = args.operands == LinearOperands::kSuper ? kSuperRows : kRowGroup;
+  const std::int64_t group = on_tiles(args) ? kSuperRows : kRowGroup;
   return kTileFloats / columns / group * group;
 }
 

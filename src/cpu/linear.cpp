@@ -26,7 +26,7 @@ LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) {
     return args;
   }
   args.operands = packs_floats(*packed->format) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
-  args.panels = {packed->format, &packed->layout, packed->panels, packed->regular};
+  args.panels = {packed->format, &packed->layout, packed->panels, packed->regular, packed->in_steps};
   return args;
 }
 
@@ -86,8 +86,8 @@ std::int64_t grain(const LinearArgs& args) {
   const std::int64_t pairs = (std::int64_t{1} << 20) / (args.rows * args.k * kPanelPair) + 1;
   const std::int64_t rows = args.rows * args.k;
   std::int64_t shared = 1;
-  if (args.operands == LinearOperands::kPackedFloats && rows > std::int64_t{1} << 17) shared = 4;
-  if (args.operands == LinearOperands::kSuper && rows > std::int64_t{1} << 19) shared = kSuperPairs;
+  if (args.operands == LinearOperands::kPackedFloats && !on_tiles(args) && rows > std::int64_t{1} << 17) shared = 4;
+  if (on_tiles(args) && rows > std::int64_t{1} << 19) shared = kSuperPairs;
   return std::max(pairs, shared);
 }
 
@@ -119,9 +119,9 @@ void LinearRunner::run_gated(const Product& gate, const Product& up, const Combi
   if (gate.args.rows == 0) return;
   parallel_ranges(pool_, pairs_of(gate), grain(gate.args), [&](std::int64_t begin, std::int64_t end, int worker) {
     // In a pool of one, the range is everything.
-    const std::int64_t step = gate.args.operands == LinearOperands::kPackedFloats ? end - begin
-                              : gate.args.operands == LinearOperands::kSuper      ? kSuperPairs
-                                                                                  : 1;
+    const std::int64_t step = on_tiles(gate.args)                                   ? kSuperPairs
+                              : gate.args.operands == LinearOperands::kPackedFloats ? end - begin
+                                                                                    : 1;
     for (std::int64_t pair = begin; pair < end; pair += step) {
       const std::int64_t last = std::min(end, pair + step);
       multiply(gate, pair, last, worker);

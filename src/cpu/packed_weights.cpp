@@ -22,6 +22,7 @@ PackedWeight describe(const WeightView& view, bool super) {
   weight.experts = view.shape.size() > 2 ? view.shape[2] : 1;
   weight.layout = packed_layout(*weight.format, weight.k);
   if (super && runs_super(view.type)) weight.super = super_layout(view.type, weight.k);
+  weight.in_steps = super && runs_in_steps(view.type, weight.k);
   return weight;
 }
 
@@ -129,10 +130,11 @@ std::string PackedWeights::arithmetic() const {
   bool super = false;
   for (const PackedWeight& weight : by_id_) {
     if (weight.format == nullptr) continue;
-    super = super || weight.super;
+    const bool own = weight.super || weight.in_steps;
+    super = super || own;
     std::string name(codec(weight.format->type).name);
     if (weight.experts > 1) name += " experts";
-    if (!weight.super && std::find(exact.begin(), exact.end(), name) == exact.end()) exact.push_back(name);
+    if (!own && std::find(exact.begin(), exact.end(), name) == exact.end()) exact.push_back(name);
   }
   if (!super) return "exact";
   std::string text = "super";

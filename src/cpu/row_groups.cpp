@@ -7,17 +7,27 @@
 
 namespace dllm::cpu {
 
+RowForm fast_form(const KernelSet& kernels, const PackedWeight& weight) {
+  if (weight.format->type != TensorType::kBF16 || !weight.regular) return RowForm::kFloats;
+  if (weight.in_steps) return kernels.bf16_tiles ? RowForm::kTiles : RowForm::kFloats;
+  return weight.k % 2 == 0 && kernels.bf16_dots() ? RowForm::kPairs : RowForm::kFloats;
+}
+
+RowForm any_form(const PackedWeight& weight) {
+  return weight.format->type == TensorType::kBF16 ? RowForm::kRounded : RowForm::kFloats;
+}
+
 RowGroups::Slot& RowGroups::group(const KernelSet& kernels, ThreadPool& pool, RowForm form, std::int64_t value,
                                   const float* x, std::int64_t rows, std::int64_t k) {
   Slot& slot = slots_[static_cast<std::size_t>(form)];
   if (slot.value == value) return slot;
-  const std::int64_t groups = (rows + kRowGroup - 1) / kRowGroup, stride = row_group_stride(k);
+  const std::int64_t size = rows_of_group(form), groups = (rows + size - 1) / size, stride = group_stride(form, k);
   slot.memory.reserve(bytes_of<float>(groups * stride));
   slot.value = value;
   auto* const to = slot.memory.as<float>();
   std::atomic<bool> regular{true};
-  parallel_items(pool, groups, k * kRowGroup, [&](std::int64_t g, int) {
-    const std::int64_t first = g * kRowGroup, count = std::min(kRowGroup, rows - first);
+  parallel_items(pool, groups, k * size, [&](std::int64_t g, int) {
+    const std::int64_t first = g * size, count = std::min(size, rows - first);
     if (!kernels.interleave(form, x + first * k, k, count, to + g * stride))
       regular.store(false, std::memory_order_relaxed);
   });
@@ -27,12 +37,11 @@ RowGroups::Slot& RowGroups::group(const KernelSet& kernels, ThreadPool& pool, Ro
 
 GroupedRows RowGroups::of(const KernelSet& kernels, ThreadPool& pool, const PackedWeight& weight, std::int64_t value,
                           const float* x, std::int64_t rows) {
-  const bool bf16 = weight.format->type == TensorType::kBF16;
-  if (bf16 && weight.regular && weight.k % 2 == 0 && kernels.bf16_dots()) {
-    Slot& pairs = group(kernels, pool, RowForm::kPairs, value, x, rows, weight.k);
-    if (pairs.regular) return {pairs.memory.as<float>(), RowForm::kPairs};
+  if (const RowForm fast = fast_form(kernels, weight); fast != RowForm::kFloats) {
+    Slot& own = group(kernels, pool, fast, value, x, rows, weight.k);
+    if (own.regular) return {own.memory.as<float>(), fast};
   }
-  const RowForm form = bf16 ? RowForm::kRounded : RowForm::kFloats;
+  const RowForm form = any_form(weight);
   return {group(kernels, pool, form, value, x, rows, weight.k).memory.as<float>(), form};
 }
 

@@ -219,7 +219,7 @@ void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::
 
 void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
   softcap_ = softcap;
-  tile_rows_ = args.operands == LinearOperands::kSuper ? kSuperHeadRows : kHeadRows;
+  tile_rows_ = on_tiles(args) ? kSuperHeadRows : kHeadRows;
   group_units();
   for (const Unit& unit : units_) {
     Scores& out = scores[static_cast<std::size_t>(unit.sequence)];

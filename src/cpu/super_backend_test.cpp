@@ -51,8 +51,8 @@ std::vector<float> logits_of(CpuBackend& backend, KvCache& cache, Position begin
 std::vector<float> logits_of(CpuBackend& backend) { return logits_of(backend, *cache_of(backend), 0, 33); }
 
 TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
-  for (const TensorType type :
-       {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ8_0, TensorType::kMXFP4}) {
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ8_0,
+                                TensorType::kMXFP4, TensorType::kBF16}) {
     const TinyModel model = model_of(type);
     CpuOptions options;
     options.isa = "scalar";

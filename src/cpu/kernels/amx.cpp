@@ -1,9 +1,14 @@
 // AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`.
 #define DLLM_ISA amx
 
+#include <cpuid.h>
+
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_avx512.h"
-// the policy must precede the kernels based on it
+// the policy and the tiles must precede the kernels based on them
+#include "cpu/kernels/tiles-inl.h"
+// after tiles-inl.h
+#include "cpu/kernels/bf16-tiles-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu {
@@ -15,7 +20,14 @@ namespace {
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
+  if (on_tiles(args)) return bf16_tiles_linear(args, n_begin, n_end, scratch);
   avx512::kKernels.linear(args, n_begin, n_end, scratch);
+}
+
+/// Tiles of BF16: CPUID leaf 7, EDX bit 22.
+bool has_bf16_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
 }
 
 }  // namespace
@@ -26,6 +38,7 @@ const KernelSet& kernels() {
     KernelSet own = avx512::kKernels;
     own.name = "amx";
     own.prefers_super = true;
+    own.bf16_tiles = has_bf16_tiles();
     own.linear = linear;
     return own;
   }();

@@ -5,15 +5,27 @@
 #include "cpu/kernels/simd_scalar.h"
 #include "cpu/kernels/tile_emulation.h"
 // the policy and the tiles must precede the kernels based on them
+#include "cpu/kernels/tiles-inl.h"
+// after tiles-inl.h
+#include "cpu/kernels/bf16-tiles-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu::amx_emulated {
+namespace {
+
+void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
+  if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
+  bf16_tiles_linear(args, n_begin, n_end, scratch);
+}
+
+}  // namespace
 
 KernelSet kernels();
 KernelSet kernels() {
   KernelSet set = *find_kernel_set("scalar");
   set.name = "amx-emulated";
-  set.linear = super_tiles_linear;
+  set.linear = linear;
+  set.bf16_tiles = true;
   return set;
 }
 

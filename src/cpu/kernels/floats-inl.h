@@ -331,7 +331,20 @@ inline void round_words(RowForm form, Rounding& rounding, const float* x, std::u
   __builtin_memcpy(words, pairs, sizeof pairs);
 }
 
+/// kTiles.
+bool tile_rows(const float* x, std::int64_t k, std::int64_t count, float* out) {
+  Rounding rounding;
+  for (std::int64_t i = 0; i < k; i += kBf16Step)
+    for (std::int64_t r = 0; r < kSuperRows; ++r, out += 16) {
+      alignas(64) std::uint32_t words[16] = {};
+      if (r < count) round_words(RowForm::kPairs, rounding, x + r * k + i, words);
+      __builtin_memcpy(out, words, 64);
+    }
+  return rounding.regular();
+}
+
 bool interleave(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out) {
+  if (form == RowForm::kTiles) return tile_rows(x, k, count, out);
   const std::int64_t step = form == RowForm::kPairs ? 32 : 16;
   alignas(64) std::uint32_t rows[16 * 16] = {};
   float tail[32] = {};

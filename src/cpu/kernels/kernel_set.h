@@ -57,8 +57,16 @@ enum class RowForm : std::uint8_t {
   kFloats,   ///< [k][6], for F32 and F16 weights
   kRounded,  ///< [k][6] of floats that are BF16 numbers
   kPairs,  ///< [k / 2][6] of words, k below k + 1: for sets that say bf16_dots(), regular weights and rows, and even k
+  /// [k / 32][16 rows][32 k] of BF16, the layout of a tile: for sets that say bf16_tiles, regular weights and rows, and
+  /// WeightPanels::in_steps.
+  kTiles,
 };
 constexpr std::int64_t row_group_stride(std::int64_t k) { return (k + 15) / 16 * 16 * kRowGroup + 32; }
+/// Rows of a group, and floats from a group to the next.
+constexpr std::int64_t rows_of_group(RowForm form) { return form == RowForm::kTiles ? kSuperRows : kRowGroup; }
+constexpr std::int64_t group_stride(RowForm form, std::int64_t k) {
+  return form == RowForm::kTiles ? k / 2 * kSuperRows : row_group_stride(k);
+}
 
 /// The kind of operands of a product: each has its own kernels, and its own operands in LinearArgs.
 enum class LinearOperands : std::uint8_t {
@@ -86,12 +94,13 @@ struct WeightPanels {
   const PackedLayout* layout = nullptr;  ///< all but kSuper
   const std::uint8_t* data = nullptr;
   bool regular = false;                ///< pack_panel() was true for every panel: exponents may be added
+  bool in_steps = false;               ///< BF16: products are summed as the arithmetic `super` says (kBf16Step)
   const SuperLayout* super = nullptr;  ///< kSuper
 };
 
 /// The rows of kPackedFloats.
 struct GroupedRows {
-  const float* groups = nullptr;  ///< [groups of rows][row_group_stride(k)], from interleave()
+  const float* groups = nullptr;  ///< [groups of rows][group_stride(form, k)], from interleave()
   RowForm form = RowForm::kFloats;
   std::int64_t first_row = 0;  ///< of the product's rows in `groups`
 };
@@ -118,6 +127,12 @@ struct LinearArgs {
   std::int64_t out_stride = 0;
   std::int64_t out_origin = 0;  ///< the n of column 0 of `out`
 };
+
+/// Whether rows are stored as tiles read them.
+inline bool on_tiles(const LinearArgs& args) {
+  return args.operands == LinearOperands::kSuper ||
+         (args.operands == LinearOperands::kPackedFloats && args.grouped.form == RowForm::kTiles);
+}
 
 /// The same product for the rows from `row` on (the caller sets `rows`).
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
@@ -202,6 +217,8 @@ struct KernelSet {
   const char* name;
   /// Whether products of the arithmetic `super` are faster here than exact ones.
   bool prefers_super = false;
+  /// Whether this processor runs products with rows in tiles.
+  bool bf16_tiles = false;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:
@@ -215,8 +232,8 @@ struct KernelSet {
   /// 16256; q and X are zero where max|x| < 2^-100. X is not finite if a value is not, so that the result shows it.
   void (*quantize_super)(const float* x, std::int64_t k, std::int64_t count, std::int64_t group, std::int64_t s,
                          const SuperRows& to);
-  /// One group of `count` <= 6 rows of k values, k apart, with zeros for missing rows of the six. Writes at most
-  /// row_group_stride(k) floats. Returns whether rows that were rounded are regular (RowForm).
+  /// One group of `count` <= rows_of_group() rows of k values, k apart, with zeros for missing rows. Writes at most
+  /// group_stride() floats. Returns whether rows that were rounded are regular (RowForm).
   bool (*interleave)(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out);
   /// Whether this processor runs products with rows in pairs.
   bool (*bf16_dots)();

@@ -52,6 +52,10 @@ class Check : public AgainstOracle {
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
     all_super();
+    // BF16 tiles: several groups of rows and blocks of K; at last more than a chunk, whose rows exceed L2.
+    for (std::int64_t k : {32, 256, 544})
+      for (std::int64_t m : {1, 15, 17, 32, 33, 70}) float_linear(k, m, TensorType::kBF16);
+    if (kEvery == 1) float_linear(2048, 270, TensorType::kBF16);
     special_values();
   }
 
@@ -212,23 +216,24 @@ class Check : public AgainstOracle {
   }
 
   void float_linear(std::int64_t k, std::int64_t m) {
+    for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16}) float_linear(k, m, type);
+  }
+  void float_linear(std::int64_t k, std::int64_t m, TensorType type) {
     const std::vector<float> x = random_floats(random_, m * k);
-    for (TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16}) {
-      const std::int64_t n = 1 + random_.below(40);
-      std::vector<std::byte> weight(static_cast<std::size_t>(n * k) * 4);
-      if (type == TensorType::kF32) {
-        const std::vector<float> w = random_floats(random_, n * k);
-        std::memcpy(weight.data(), w.data(), weight.size());
-      } else {
-        weight = random_words(random_, type, n * k);
-      }
-      LinearArgs args;
-      args.plain.type = type, args.plain.weight = weight.data();
-      args.plain.row_bytes = k * (type == TensorType::kF32 ? 4 : 2), args.plain.x = x.data();
-      args.k = k, args.rows = m;
-      linear(args, n, "linear (float)");
-      packed_floats(args, type, weight, x, n);
+    const std::int64_t n = 1 + random_.below(m == 270 ? 100 : 40);
+    std::vector<std::byte> weight(static_cast<std::size_t>(n * k) * 4);
+    if (type == TensorType::kF32) {
+      const std::vector<float> w = random_floats(random_, n * k);
+      std::memcpy(weight.data(), w.data(), weight.size());
+    } else {
+      weight = random_words(random_, type, n * k);
     }
+    LinearArgs args;
+    args.plain.type = type, args.plain.weight = weight.data();
+    args.plain.row_bytes = k * (type == TensorType::kF32 ? 4 : 2), args.plain.x = x.data();
+    args.k = k, args.rows = m;
+    linear(args, n, "linear (float)");
+    packed_floats(args, type, weight, x, n);
   }
 
   /// Packed weights against the reference. F32 and F16: against its kernel for unpacked weights, since the order of
@@ -253,6 +258,23 @@ class Check : public AgainstOracle {
       if (!bf16 || !tested.set->bf16_dots() || plain.k % 2 != 0 || !pairs.regular || !matrix.regular()) return;
       packed.grouped = {pairs.floats(), RowForm::kPairs};
       check("linear (BF16 pairs)", packed);
+    });
+    if (runs_in_steps(type, plain.k)) bf16_steps(packed, matrix.regular(), x, n);
+  }
+
+  /// BF16 in the arithmetic `super`: rows of floats, and tiles where the set has them.
+  void bf16_steps(LinearArgs packed, bool regular, const std::vector<float>& x, std::int64_t n) {
+    packed.panels.in_steps = true;
+    test::TestGroups expected_rows(oracle_, RowForm::kRounded, x, packed.rows);
+    LinearArgs oracle = packed;
+    oracle.grouped = {expected_rows.floats(), RowForm::kRounded};
+    compare_rows(oracle, n, [&](Tested& tested, auto check) {
+      packed.grouped = {expected_rows.floats(), RowForm::kRounded};
+      if (!tested.only_super) check("linear (BF16 in steps)", packed);
+      test::TestGroups tiles(*tested.set, RowForm::kTiles, x, packed.rows);
+      if (!tested.set->bf16_tiles || !tiles.regular || !regular) return;
+      packed.grouped = {tiles.floats(), RowForm::kTiles};
+      check("linear (BF16 tiles)", packed);
     });
   }
 

@@ -18,7 +18,6 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kTileBytes = 1024, kTileWords = 256;
 constexpr std::int64_t kChunkGroups = 16;            ///< groups of 16 rows of a chunk
 constexpr std::int64_t kChunkPairs = kSuperPairs;    ///< pairs of panels of a chunk: 256 KiB of totals
 constexpr std::int64_t kResidentRows = 1024 * 1024;  ///< bytes of rows that stay in L2 next to weights and totals
@@ -36,21 +35,6 @@ struct TileScratch {
   float totals[kChunkPairs][kChunkGroups][2][kTileWords];  ///< [16 outputs][16 rows]
 };
 static_assert(sizeof(TileScratch) <= kLinearScratchBytes);
-
-/// Palette 1: eight tiles of 16 rows of 64 bytes. Constant, so that no store to it can be delayed or omitted (GCC 12
-/// treats _tile_loadconfig as a read of eight bytes).
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-constexpr TileConfig kTileConfig;
-
-/// GCC's tile loads and stores do not declare that they access memory.
-inline void tile_barrier() { asm volatile("" ::: "memory"); }
 
 /// One super-block of a pair of panels.
 struct TileUnit {

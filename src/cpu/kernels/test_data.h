@@ -184,11 +184,12 @@ class TestSuperRows {
 class TestGroups {
  public:
   TestGroups(const KernelSet& set, RowForm form, const std::vector<float>& x, std::int64_t rows)
-      : values_((rows + kRowGroup - 1) / kRowGroup * row_group_stride(static_cast<std::int64_t>(x.size()) / rows) * 4) {
-    const std::int64_t k = static_cast<std::int64_t>(x.size()) / rows;
-    for (std::int64_t row = 0; row < rows; row += kRowGroup)
-      regular = set.interleave(form, x.data() + row * k, k, rows - row < kRowGroup ? rows - row : kRowGroup,
-                               floats() + row / kRowGroup * row_group_stride(k)) &&
+      : values_((rows + rows_of_group(form) - 1) / rows_of_group(form) *
+                group_stride(form, static_cast<std::int64_t>(x.size()) / rows) * 4) {
+    const std::int64_t k = static_cast<std::int64_t>(x.size()) / rows, size = rows_of_group(form);
+    for (std::int64_t row = 0; row < rows; row += size)
+      regular = set.interleave(form, x.data() + row * k, k, rows - row < size ? rows - row : size,
+                               floats() + row / size * group_stride(form, k)) &&
                 regular;
   }
   float* floats() { return reinterpret_cast<float*>(values_.data()); }
