@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dllm/options.h"
+#include "dllm/pass_record.h"
 
 namespace dllm {
 
@@ -107,7 +108,10 @@ struct Generation {
   std::vector<std::int32_t> prompt_ids;
   std::vector<std::int32_t> ids;          ///< whole generated span; undecided positions hold the mask id (or -1)
   std::vector<std::int32_t> commit_step;  ///< forward pass (from 0) that decided each position; -1: none
-  std::vector<double> confidence;         ///< at the commit
+  /// One per forward pass of methods that revise tokens or accept drafts at once, for LanguageModel::replay(); empty:
+  /// commit_step tells it, or the method moves tokens to other positions.
+  std::vector<PassRecord> passes;
+  std::vector<double> confidence;  ///< at the commit
   FinishReason finish = FinishReason::kLength;
   std::vector<std::string> slots;  ///< what was found for each gap of ScheduledRequest::form; empty: no form
   std::string stop_text;           ///< the one of GenerateOptions::stop that ended the answer; empty: none

@@ -36,7 +36,7 @@ class Eval final : public Verb {
     add_output_flag(flags, output_, {"text", "md", "json", "jsonl"});
     flags.add({.names = {"--record"},
                .value = "FILE",
-               .help = "record which pass committed which position, for dllm bench --replay",
+               .help = "record what each pass committed and revised, for dllm bench --replay",
                .takes_path = true,
                .apply = into(record_)});
   }

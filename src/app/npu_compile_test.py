@@ -24,7 +24,8 @@ count = 16
 used = 2
 width = 64
 """
-REPLAY = pathlib.Path(__file__).resolve().parents[2] / "models/recordings/harder-balanced.json"
+RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "models" / "recordings"
+REPLAY = RECORDINGS / "harder-balanced.json"
 DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
 EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mxint8:32:ocp", "--set",
               "numerics.activation=mxint8:32:ocp"]
@@ -258,6 +259,11 @@ class NpuCompile(CliCase):
             self.assertEqual(host["nfe"], record["nfe"])
             times[device] = record["virtual"]["ms"]
             self.assertLess(times[device], host["virtual"]["ms"])
+        system = RECORDINGS / "harder-system.json"
+        record = json.loads(self.ok(*base[:-3], system, "-o", "json", "--device", "mobile-sm8750").stdout)[0]
+        self.assertGreater(record["second_passes"], 0)
+        self.assertEqual(record["second_passes"], sum(len(one["refreshes"]) for one in record["answers"]))
+        self.assertIn("no host processor", self.fails(3, *base[:-3], system, "--device", "dart-2048"))
         self.assertIn("mapping failed: the activations",
                       self.fails(4, *base[:-2], "--device", "mobile-sm8750", "--no-somr"))
         self.assertIn("--replay", self.fails(2, *base[:-4], "--device", "mobile-sm8750"))

@@ -100,6 +100,9 @@ class Decoder {
   /// True if a step's edits depend on its candidates only, so that positions may move between steps (AnswerGrowth).
   virtual bool stateless() const { return false; }
 
+  /// True if the decoder repeats a recorded answer: drafts are then accepted where it commits them.
+  virtual bool replays() const { return false; }
+
   /// True if the decoder is defined for arg-max predictions only (temperature 0).
   virtual bool greedy() const { return false; }
 };

@@ -1,18 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/step_plan.h"
 #include "decode/canvas.h"
+#include "dllm/pass_record.h"
 
 namespace dllm {
 
 /// The result of one step.
 struct DenoiseStep {
   PositionRange window;
-  std::vector<Edit> edits;  ///< that changed the canvas, including merges from the second path
-  bool forced = false;      ///< only the progress rule found a position to commit
+  std::vector<Edit> edits;             ///< that changed the canvas, including merges from the second path
+  bool forced = false;                 ///< only the progress rule found a position to commit
+  std::optional<PassRecord> record{};  ///< of methods whose commits alone do not tell what their passes did
 };
 
 struct DenoiseCounters {

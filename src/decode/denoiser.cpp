@@ -45,11 +45,12 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       front_(planner_.keeps_front() && !options_.constraint.automaton && !options_.penalties.penalizes()
                  ? desc.logit_shift
                  : 0),
-      drafts_(cursor_.drafts()),
+      drafts_(cursor_.drafts(), decoder_->replays()),
       soft_masks_(options_.smooth),
       guide_(options_.constraint),
       refresh_(options_.second, rules_),
-      growth_(options_.suffix, canvas_, options_.stop_ids) {
+      growth_(options_.suffix, canvas_, options_.stop_ids),
+      recorder_(decoder_->revises() || drafts_.acceptance() == DraftAcceptance::kInstant, options_.stop_ids) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -221,7 +222,11 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   const auto candidates = std::span(all).first(pass_.decided);
   DenoiseStep step;
   step.window = window;
+  recorder_.begin(canvas_, pass_, window);
+  recorder_.refresh(refresh_.take_launched());
   DLLM_TRY(step.edits, refresh_.take_early());
+  recorder_.merge(step.edits);
+  const std::size_t early = step.edits.size();
   WindowFeedback feedback{window, {}, {}};
   DLLM_CHECK_OK(decide(candidates, feedback, step));
   if (growth_.on())
@@ -231,6 +236,7 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kInstant && canvas_.masked_count(window) == 0)
     if (const auto next = cursor_.next(canvas_))
       apply(drafts_.accept(canvas_, {window.end, next->end}, feedback.drafts), step);
+  recorder_.change(std::span(step.edits).subspan(early));
   cursor_.observe(feedback);
   soft_masks_.learn(pass_, canvas_, scores[0]);
   cursor_.end_step();
@@ -240,11 +246,13 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   if (refresh_.due(counters_.steps, ending)) {
     DLLM_TRY(const auto merged, refresh_.merge(context(), *decoder_->reviser(), canvas_, cache_, counters_));
     step.edits.insert(step.edits.end(), merged.begin(), merged.end());
+    recorder_.merge(merged);
   }
   // A finished window's tokens count as final here: later edits from the next window do not keep the answer open.
   const bool finished = decoder_->reviser() == nullptr && window_finished();
   const Position end = finished ? canvas_.first_masked(canvas_.prompt_end()) : settled();
   if (const auto stop = stop_rule_.first(canvas_, end)) stop_ = stop;
+  step.record = recorder_.end(settled());
   return step;
 }
 

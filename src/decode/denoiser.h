@@ -17,6 +17,7 @@
 #include "decode/drafts.h"
 #include "decode/kept_front.h"
 #include "decode/pass_planner.h"
+#include "decode/pass_recorder.h"
 #include "decode/refresh_path.h"
 #include "decode/stop_rule.h"
 #include "decode/window_cursor.h"
@@ -39,8 +40,8 @@ struct Method {
 /// many masks as before: decoders may also revise or mask again.
 ///
 /// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
-/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath and AnswerGrowth do nothing unless an option enables
-/// them.
+/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath, AnswerGrowth and PassRecorder do nothing unless an
+/// option enables them.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
@@ -99,6 +100,7 @@ class Denoiser {
   ConstraintGuide guide_;
   RefreshPath refresh_;
   AnswerGrowth growth_;
+  PassRecorder recorder_;
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps

@@ -52,7 +52,7 @@ std::vector<Edit> Drafts::recheck(const Canvas& canvas, std::span<const Candidat
     const auto found = drafts_.find(candidate.position);
     if (found == drafts_.end()) continue;
     const bool same = candidate.eligible && candidate.token == found->second.token;
-    const bool sure = same && candidate.confidence >= config_.threshold;
+    const bool sure = !replays_ && same && candidate.confidence >= config_.threshold;
     // Positions that the decoder has just committed count as accepted, with whatever token they got.
     looks.push_back({found->second.offset, sure || !canvas.masked(candidate.position)});
     if (sure && canvas.masked(candidate.position)) edits.push_back(commit(candidate));
@@ -66,8 +66,8 @@ std::vector<Edit> Drafts::accept(const Canvas& canvas, PositionRange range, std:
   for (auto it = drafts_.lower_bound(range.begin); it != drafts_.end() && it->first < range.end;
        it = drafts_.erase(it)) {
     const Draft& draft = it->second;
-    const bool sure = draft.confidence >= config_.threshold && canvas.masked(it->first);
-    looks.push_back({draft.offset, sure});
+    const bool sure = !replays_ && draft.confidence >= config_.threshold && canvas.masked(it->first);
+    looks.push_back({draft.offset, replays_ ? !canvas.masked(it->first) : sure});
     if (sure) edits.push_back({it->first, draft.token, EditKind::kCommit, draft.confidence});
   }
   return edits;

@@ -13,7 +13,8 @@ namespace dllm {
 /// returned as commits of the window that has become current.
 class Drafts {
  public:
-  explicit Drafts(const DraftConfig& config) : config_(config) {}
+  /// `replays`: the decoder commits recorded drafts by itself (Decoder::replays()), and no other is accepted.
+  Drafts(const DraftConfig& config, bool replays) : config_(config), replays_(replays) {}
 
   /// Replaces the drafts of these positions. `window_end`: of the pass that predicted them.
   void record(std::span<const Candidate> candidates, Position window_end);
@@ -48,6 +49,7 @@ class Drafts {
     Position offset = 0;
   };
   DraftConfig config_;
+  bool replays_;
   std::map<Position, Draft> drafts_;
 };
 

@@ -60,6 +60,7 @@ void RefreshPath::launch(const DecodeContext& context, Reviser& reviser, const P
   launch.step.request.step = context.step;
   launch.step.request.rules = rules_;
   path_.launch(std::move(launch), canvas, cache, context.step);
+  launched_ = refresh.positions;
   if (path_.delay() == 0) early_ = merge(context, reviser, canvas, cache, counters);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "decode/denoise_step.h"
@@ -21,6 +22,9 @@ class RefreshPath {
   void launch(const DecodeContext& context, Reviser& reviser, const PassPlanner& planner, Position end, Canvas& canvas,
               KvCache& cache, DenoiseCounters& counters);
 
+  /// The positions of the refresh launched since the last call; empty: none was.
+  std::vector<Position> take_launched() { return std::exchange(launched_, {}); }
+
   /// Edits merged since the last call, before the pass. Errors: those of the second path's pass.
   Expected<std::vector<Edit>> take_early();
 
@@ -34,6 +38,7 @@ class RefreshPath {
  private:
   SecondPath path_;
   std::vector<TokenRule> rules_;
+  std::vector<Position> launched_;
   Expected<std::vector<Edit>> early_{std::vector<Edit>()};
 };
 

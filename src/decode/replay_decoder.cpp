@@ -18,6 +18,7 @@ class ReplayDecoder final : public Decoder {
   std::vector<Position> wanted(const DecodeContext& context) override { return own_->wanted(context); }
   std::vector<TokenQuery> queries(const DecodeContext& context) override { return own_->queries(context); }
   bool greedy() const override { return own_->greedy(); }
+  bool replays() const override { return true; }
   bool commits_candidates() const override { return false; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
@@ -43,18 +44,16 @@ class ReplayDecoder final : public Decoder {
 }  // namespace
 
 ScheduledCommits::ScheduledCommits(CommitSchedule schedule, const ModelDesc& desc)
-    : schedule_(std::move(schedule)), stop_ids_(desc.stop_ids), mask_(desc.mask) {
+    : schedule_(std::move(schedule)), stop_ids_(desc.stop_ids), tokens_(desc) {
   assert(!schedule_.stop || !stop_ids_.empty());
   if (!schedule_.pass_of.empty()) last_ = *std::max_element(schedule_.pass_of.begin(), schedule_.pass_of.end());
-  while (other_ == mask_ || std::find(stop_ids_.begin(), stop_ids_.end(), other_) != stop_ids_.end()) ++other_;
 }
 
 /// The predicted token, unless it would end the answer at another place or not at all. Free after the end.
 TokenId ScheduledCommits::token_at(Position p, TokenId predicted) const {
   const bool ends = std::find(stop_ids_.begin(), stop_ids_.end(), predicted) != stop_ids_.end();
-  if (schedule_.stop == p) return ends ? predicted : stop_ids_.front();
   const bool after = schedule_.stop && p > *schedule_.stop;
-  return predicted < 0 || predicted == mask_ || (ends && !after) ? other_ : predicted;
+  return tokens_.choose(predicted, after ? ends : schedule_.stop == p);
 }
 
 std::vector<Edit> ScheduledCommits::edits(std::int32_t pass, Position prompt_end,
@@ -71,6 +70,7 @@ std::vector<Edit> ScheduledCommits::edits(std::int32_t pass, Position prompt_end
 
 std::unique_ptr<Decoder> make_replay_decoder(std::unique_ptr<Decoder> own, CommitSchedule schedule,
                                              const ModelDesc& desc) {
+  if (!schedule.passes.empty()) return make_pass_replay(std::move(own), std::move(schedule.passes), desc);
   return std::make_unique<ReplayDecoder>(std::move(own), std::move(schedule), desc);
 }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "decode/decoder.h"
+#include "decode/pass_replay.h"
+#include "dllm/pass_record.h"
 #include "model/model_desc.h"
 
 namespace dllm {
@@ -15,6 +17,8 @@ namespace dllm {
 struct CommitSchedule {
   std::vector<std::int32_t> pass_of;  ///< by position of the answer: forward pass from 0; -1: never committed
   std::optional<Position> stop{};     ///< position of the answer that gets a stop token
+  /// All that the passes did, of methods that do more than commit each position once; empty: the rest tells it.
+  std::vector<PassRecord> passes{};
   friend bool operator==(const CommitSchedule&, const CommitSchedule&) = default;
 };
 
@@ -38,15 +42,15 @@ class ScheduledCommits {
  private:
   CommitSchedule schedule_;
   std::vector<TokenId> stop_ids_;
-  std::optional<TokenId> mask_;
-  TokenId other_ = 0;  ///< the first token that is neither the mask nor a stop token
+  ReplayTokens tokens_;
   std::int32_t last_ = -1;
 };
 
 /// A decoder that wants what `own` wants and commits what the schedule says, whatever is predicted. So every pass
 /// has the rows, the scored rows and the reduction of the method; only the choice is not the model's. A scheduled
 /// position that is not wanted is left to the progress rule, so that the loop ends; the schedule of the finished
-/// answer then differs. Preconditions: `own` does not revise; that of ScheduledCommits.
+/// answer then differs. With CommitSchedule::passes, make_pass_replay()'s. Preconditions: `own` does not revise, or
+/// there are passes; that of ScheduledCommits.
 std::unique_ptr<Decoder> make_replay_decoder(std::unique_ptr<Decoder> own, CommitSchedule schedule,
                                              const ModelDesc& desc);
 

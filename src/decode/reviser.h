@@ -21,6 +21,9 @@ class Reviser {
   /// The token that the model reads at a wanted position in the next pass; nullopt: the canvas's.
   virtual std::optional<TokenId> shown(Position position) const = 0;
 
+  /// True if rows of tokens that are reviewed before the window, or when no mask is left, show the mask: shown().
+  virtual bool hides_reviewed() const = 0;
+
   /// Called when the answer [prompt, end) has no mask left, before each further pass. Positions that need another
   /// review before it is accepted; empty: none.
   virtual std::vector<Position> drain(const DecodeContext& context, Position end) = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/nearest.h"
+#include "base/try.h"
+#include "engine/method.h"
 
 namespace dllm {
 
@@ -12,6 +14,18 @@ BackendEntry npu_backend();
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> all = {cpu_backend(), npu_backend()};
   return all;
+}
+
+Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
+                                                       const ModelDesc& desc) {
+  if (desc.canvas.length > 0) return std::unique_ptr<PassRunner>();
+  DLLM_TRY(const Method method, make_method(resolved, desc));
+  const auto wanted = second_path_of(*method.decoder);
+  if (!wanted) return std::unique_ptr<PassRunner>();
+  if (!running.second_path)
+    return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
+                 "leave the option out"};
+  return running.second_path(wanted->refresh_threads);
 }
 
 Expected<const BackendEntry*> find_backend(const std::string& name) {

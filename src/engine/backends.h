@@ -36,6 +36,11 @@ struct RunningBackend {
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
 };
 
+/// The runner of the second path that these options ask for, with its own threads; null: they ask for none. Errors:
+/// kUnsupported, kUsage, kResource.
+Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
+                                                       const ModelDesc& desc);
+
 /// A kind of backend. `make` reads its settings from `options` and refuses the others. The model must outlive the
 /// result; `path` is where it was loaded from.
 struct BackendEntry {

@@ -75,9 +75,10 @@ struct LanguageModel::Impl {
     DLLM_TRY(const CommitSchedule schedule, schedule_of(recorded));
     const std::lock_guard lock(mutex);
     DLLM_TRY(const LatencyTable* const latency, latency_table(recorded.options, stop));
+    DLLM_TRY(PassRunner* const second, second_path(recorded.options));
     DLLM_TRY(Generation again,
              checked(dllm::generate(*running.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
-                                    latency, {}, std::move(stop), nullptr, &schedule)));
+                                    latency, {}, std::move(stop), second, &schedule)));
     if (again.finish == FinishReason::kCancelled) return again;
     DLLM_CHECK_OK(check_replayed(again, schedule));
     DLLM_CHECK_OK(check_same_work(again, recorded));

@@ -13,6 +13,32 @@
 #include "engine/replay.h"
 
 namespace dllm {
+namespace {
+
+/// By position, the pass that first filled it; -1: none.
+std::vector<std::int32_t> first_commits(const std::vector<PassRecord>& passes, std::int32_t length) {
+  std::vector<std::int32_t> first(static_cast<std::size_t>(length), -1);
+  for (std::size_t pass = passes.size(); pass-- > 0;)
+    for (const PassChange& change : passes[pass].changes)
+      if (change.kind == PassChange::Kind::kCommit)
+        first[static_cast<std::size_t>(change.position)] = static_cast<std::int32_t>(pass);
+  return first;
+}
+
+/// Keeps the first `count` passes, and what they did to the first `positions` positions.
+void cut_passes(std::vector<PassRecord>& passes, std::size_t count, std::int32_t positions) {
+  passes.resize(count);
+  for (PassRecord& pass : passes) {
+    for (auto* const list : {&pass.reviewed, &pass.refreshed})
+      std::erase_if(*list, [positions](std::int32_t p) { return p >= positions; });
+    for (auto* const changes : {&pass.changes, &pass.merged})
+      std::erase_if(*changes, [positions](const PassChange& change) { return change.position >= positions; });
+    pass.settled = std::min(pass.settled, positions);
+  }
+  passes.back().settled = positions;
+}
+
+}  // namespace
 
 GenerateOptions Recording::replay_options(std::int32_t positions) const {
   GenerateOptions result = options;
@@ -43,9 +69,10 @@ std::vector<std::size_t> Recording::spread(std::size_t count) const {
 
 Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t positions) const {
   const RecordedAnswer& recorded = answers[answer];
-  CommitSchedule schedule{recorded.commit_step};
+  CommitSchedule schedule{.pass_of = recorded.commit_step, .passes = recorded.passes};
   if (recorded.stops) schedule.stop = recorded.answer_tokens - 1;
   if (positions == length) return schedule;
+  if (!schedule.passes.empty()) schedule.pass_of = first_commits(schedule.passes, length);
   const auto cut = schedule.pass_of.begin() + std::min(positions, length);
   if (positions > length || (!in_order() && positions % block_length != 0))
     return Error{ErrorCode::kUsage, fmt::format("a recording of {} positions is not one of {}", length, positions),
@@ -58,6 +85,11 @@ Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t po
                              answer, positions),
                  "--predict", fmt::format("leave it out: the recorded length is {}", length)};
   schedule.pass_of.erase(cut, schedule.pass_of.end());
+  if (!schedule.passes.empty()) {
+    const bool ends_before = schedule.stop && *schedule.stop < positions;
+    cut_passes(schedule.passes, ends_before ? schedule.passes.size() : static_cast<std::size_t>(last) + 1, positions);
+    schedule.pass_of = commit_steps(schedule.passes, positions);
+  }
   // One position that is left is not drafted: its pass follows the one before at once.
   auto& passes = schedule.pass_of;
   if (in_order() && passes.size() > 1 && passes.back() == last && passes[passes.size() - 2] < last)
@@ -90,6 +122,8 @@ Expected<void> add_answer(Recording& recording, const Generation& generation) {
     recording.block_length = options.block_length;
   } else if (options.length != recording.length || options.block_length != recording.block_length) {
     return Error{ErrorCode::kUsage, "answers of one recording have one length and one block length", "", ""};
+  } else if (schedule.passes.empty() != recording.answers.front().passes.empty()) {
+    return Error{ErrorCode::kUsage, "answers of one recording are all of methods that revise tokens, or none", "", ""};
   }
   recording.answers.push_back({.prompt_tokens = generation.stats.prompt_tokens,
                                .answer_tokens = generation.stats.answer_tokens,
@@ -97,8 +131,18 @@ Expected<void> add_answer(Recording& recording, const Generation& generation) {
                                .nfe = generation.stats.nfe,
                                .rows_forwarded = generation.stats.rows_forwarded,
                                .rows_scored = generation.stats.rows_scored,
-                               .commit_step = std::move(schedule.pass_of)});
+                               .commit_step = std::move(schedule.pass_of),
+                               .passes = std::move(schedule.passes)});
   return {};
+}
+
+std::vector<std::int32_t> commit_steps(const std::vector<PassRecord>& passes, std::int32_t length) {
+  std::vector<std::int32_t> steps(static_cast<std::size_t>(length), -1);
+  for (std::size_t pass = 0; pass < passes.size(); ++pass)
+    for (const auto* const changes : {&passes[pass].changes, &passes[pass].merged})
+      for (const PassChange& change : *changes)
+        steps[static_cast<std::size_t>(change.position)] = static_cast<std::int32_t>(pass);
+  return steps;
 }
 
 }  // namespace dllm

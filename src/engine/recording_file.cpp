@@ -9,9 +9,10 @@
 #include <span>
 
 #include "base/input_file.h"
-#include "base/nearest.h"
 #include "base/try.h"
 #include "engine/recording.h"
+#include "engine/recording_passes.h"
+#include "engine/strict_object.h"
 #include "format/strict_json.h"
 
 namespace dllm {
@@ -20,69 +21,18 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kRecordingFormat = "dllm-recording";
-constexpr std::int64_t kVersion = 1;
+// Version 1 has the pass of each commit, version 2 all that passes did.
+constexpr std::int64_t kCommitsVersion = 1, kPassesVersion = 2;
 constexpr std::int64_t kMostLength = 1 << 20;  // as --predict
+constexpr std::int64_t kMostListed = 1 << 24;
 constexpr std::int64_t kMostCount = std::numeric_limits<std::int32_t>::max();
-constexpr const char* kHint = "`dllm eval --record` writes such files; docs/guide/benchmarking.md describes them";
 
-/// An object all of whose keys must be read. `place`: "file, answers[2]".
-class StrictObject {
- public:
-  static Expected<StrictObject> of(const Json& json, std::string place) {
-    if (!json.is_object()) return Error{ErrorCode::kInvalidFile, "not an object", std::move(place), kHint};
-    return StrictObject(json, std::move(place));
-  }
-
-  Error error(std::string what, const std::string& key, std::string hint = kHint) const {
-    return {ErrorCode::kInvalidFile, std::move(what), place_ + ", " + key, std::move(hint)};
-  }
-  const std::string& place() const { return place_; }
-
-  Expected<const Json*> value(const std::string& key) {
-    read_.push_back(key);
-    const auto found = json_->find(key);
-    if (found == json_->end()) return error("is missing", key);
-    return &*found;
-  }
-
-  Expected<std::int64_t> integer(const std::string& key, std::int64_t least, std::int64_t most) {
-    DLLM_TRY(const Json* const value, this->value(key));
-    return in_range(*value, key, least, most);
-  }
-
-  Expected<std::int64_t> in_range(const Json& value, const std::string& key, std::int64_t least,
-                                  std::int64_t most) const {
-    const bool small = !value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most);
-    if (!value.is_number_integer() || !small || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
-      return error(fmt::format("not an integer from {} to {}", least, most), key);
-    return value.get<std::int64_t>();
-  }
-
-  Expected<std::string> text(const std::string& key) {
-    DLLM_TRY(const Json* const value, this->value(key));
-    if (!value->is_string()) return error("not a string", key);
-    return value->get<std::string>();
-  }
-
-  Expected<void> finish() const {
-    for (const auto& [key, value] : json_->items())
-      if (std::find(read_.begin(), read_.end(), key) == read_.end())
-        return error("the key is unknown", key, choice_hint(key, read_));
-    return {};
-  }
-
- private:
-  StrictObject(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
-
-  const Json* json_;
-  std::string place_;
-  std::vector<std::string> read_;
+/// The kind of a file's answers.
+struct Format {
+  std::int32_t length;
+  bool passes;
+  std::int64_t& left;  ///< as in read_passes()
 };
-
-Expected<std::int32_t> count(StrictObject& object, const std::string& key, std::int64_t least, std::int64_t most) {
-  DLLM_TRY(const std::int64_t value, object.integer(key, least, most));
-  return static_cast<std::int32_t>(value);
-}
 
 Expected<void> read_commits(StrictObject& object, std::int32_t length, RecordedAnswer& answer) {
   const std::string key = "commit_step";
@@ -93,27 +43,41 @@ Expected<void> read_commits(StrictObject& object, std::int32_t length, RecordedA
     DLLM_TRY(const std::int64_t pass, object.in_range((*list)[i], fmt::format("{}[{}]", key, i), -1, answer.nfe - 1));
     answer.commit_step.push_back(static_cast<std::int32_t>(pass));
   }
-  const auto end = answer.commit_step.begin() + answer.answer_tokens;
-  if (const auto open = std::find(answer.commit_step.begin(), end, -1); open != end)
-    return object.error("a position of the answer is never committed",
-                        fmt::format("{}[{}]", key, open - answer.commit_step.begin()));
   return {};
 }
 
-Expected<RecordedAnswer> read_answer(const Json& json, std::int32_t length, std::string place) {
+Expected<void> check_committed(const StrictObject& object, const RecordedAnswer& answer) {
+  const auto end = answer.commit_step.begin() + answer.answer_tokens;
+  const auto open = std::find(answer.commit_step.begin(), end, -1);
+  if (open == end) return {};
+  const auto at = open - answer.commit_step.begin();
+  return object.error("a position of the answer is never committed", answer.passes.empty()
+                                                                         ? fmt::format("commit_step[{}]", at)
+                                                                         : fmt::format("passes, position {}", at));
+}
+
+Expected<RecordedAnswer> read_answer(const Json& json, const Format& format, std::string place) {
   DLLM_TRY(StrictObject object, StrictObject::of(json, std::move(place)));
   RecordedAnswer answer;
-  DLLM_TRY(answer.prompt_tokens, count(object, "prompt_tokens", 0, kMostLength));
-  DLLM_TRY(answer.answer_tokens, count(object, "answer_tokens", 1, length));
+  DLLM_TRY(answer.prompt_tokens, object.count("prompt_tokens", 0, kMostLength));
+  DLLM_TRY(answer.answer_tokens, object.count("answer_tokens", 1, format.length));
   DLLM_TRY(const std::string finish, object.text("finish"));
   if (finish != "stop" && finish != "length") return object.error("neither stop nor length", "finish");
   answer.stops = finish == "stop";
-  if (!answer.stops && answer.answer_tokens != length)
+  if (!answer.stops && answer.answer_tokens != format.length)
     return object.error("an answer without a stop has every position", "answer_tokens");
-  DLLM_TRY(answer.nfe, count(object, "nfe", 1, kMostCount));
+  DLLM_TRY(answer.nfe, object.count("nfe", 1, kMostCount));
   DLLM_TRY(answer.rows_forwarded, object.integer("rows_forwarded", 1, std::int64_t{1} << 52));
   DLLM_TRY(answer.rows_scored, object.integer("rows_scored", 1, answer.rows_forwarded));
-  DLLM_CHECK_OK(read_commits(object, length, answer));
+  if (format.passes) {
+    DLLM_TRY(answer.passes, read_passes(object, format.length, format.left));
+    if (answer.passes.size() != static_cast<std::size_t>(answer.nfe))
+      return object.error(fmt::format("not a list of {} passes", answer.nfe), "passes");
+    answer.commit_step = commit_steps(answer.passes, format.length);
+  } else {
+    DLLM_CHECK_OK(read_commits(object, format.length, answer));
+  }
+  DLLM_CHECK_OK(check_committed(object, answer));
   DLLM_CHECK_OK(object.finish());
   return answer;
 }
@@ -125,7 +89,7 @@ Expected<GenerateOptions> read_options(const Json& json, const std::string& plac
     if (value.is_structured() || value.is_null()) return object.error("not the value of an option", key);
     if (auto set = options.set(key, value.is_string() ? value.get<std::string>() : value.dump()); !set) {
       const Error& error = set.error();
-      return object.error(error.what, key, error.hint.empty() ? kHint : error.hint);
+      return object.error(error.what, key, error.hint.empty() ? StrictObject::kHint : error.hint);
     }
   }
   const OptionMap kept = given_options(options);
@@ -140,8 +104,8 @@ Expected<void> read_origin(StrictObject& root, Recording& recording) {
   DLLM_TRY(recording.program, object.text("program"));
   DLLM_TRY(recording.command, object.text("command"));
   DLLM_TRY(recording.model, object.text("model"));
-  DLLM_TRY(recording.items, count(object, "items", 0, kMostCount));
-  DLLM_TRY(recording.correct, count(object, "correct", 0, recording.items));
+  DLLM_TRY(recording.items, object.count("items", 0, kMostCount));
+  DLLM_TRY(recording.correct, object.count("correct", 0, recording.items));
   return object.finish();
 }
 
@@ -165,20 +129,22 @@ Expected<Recording> parse_recording(std::string_view text, const std::string& fi
   DLLM_TRY(const std::string format, root.text("format"));
   if (format != kRecordingFormat) return root.error(fmt::format("not {}", kRecordingFormat), "format");
   DLLM_TRY(const std::int64_t version, root.integer("version", 1, kMostCount));
-  if (version != kVersion)
-    return root.error(fmt::format("version {}, and this program reads {}", version, kVersion), "version",
-                      "record again, or get the program that wrote it");
+  if (version > kPassesVersion)
+    return root.error(
+        fmt::format("version {}, and this program reads {} and {}", version, kCommitsVersion, kPassesVersion),
+        "version", "record again, or get the program that wrote it");
   Recording recording;
   DLLM_CHECK_OK(read_origin(root, recording));
-  DLLM_TRY(recording.length, count(root, "length", 1, kMostLength));
-  DLLM_TRY(recording.block_length, count(root, "block_length", 1, recording.length));
+  DLLM_TRY(recording.length, root.count("length", 1, kMostLength));
+  DLLM_TRY(recording.block_length, root.count("block_length", 1, recording.length));
   DLLM_TRY(const Json* const options, root.value("options"));
   DLLM_TRY(recording.options, read_options(*options, file + ", options"));
   DLLM_TRY(const Json* const answers, root.value("answers"));
   if (!answers->is_array() || answers->empty()) return root.error("not a list of answers", "answers");
+  std::int64_t left = kMostListed;
   for (std::size_t i = 0; i < answers->size(); ++i) {
-    DLLM_TRY(RecordedAnswer answer,
-             read_answer((*answers)[i], recording.length, fmt::format("{}, answers[{}]", file, i)));
+    DLLM_TRY(RecordedAnswer answer, read_answer((*answers)[i], {recording.length, version == kPassesVersion, left},
+                                                fmt::format("{}, answers[{}]", file, i)));
     recording.answers.push_back(std::move(answer));
   }
   DLLM_CHECK_OK(root.finish());
@@ -196,19 +162,21 @@ std::string recording_text(const Recording& recording) {
                                            {"model", recording.model},
                                            {"items", recording.items},
                                            {"correct", recording.correct}};
+  const bool passes = !recording.answers.empty() && !recording.answers.front().passes.empty();
   std::string text = fmt::format(
       "{{\"format\": \"{}\", \"version\": {},\n \"recorded\": {},\n \"length\": {}, \"block_length\": {},\n"
       " \"options\": {},\n \"answers\": [",
-      kRecordingFormat, kVersion, compact(recorded), recording.length, recording.block_length,
-      compact(options_of(recording)));
+      kRecordingFormat, passes ? kPassesVersion : kCommitsVersion, compact(recorded), recording.length,
+      recording.block_length, compact(options_of(recording)));
   // A line per answer: the files are kept under version control.
   const char* separator = "\n";
   for (const RecordedAnswer& answer : recording.answers) {
     text += fmt::format(
         "{}  {{\"prompt_tokens\": {}, \"answer_tokens\": {}, \"finish\": \"{}\", \"nfe\": {}, \"rows_forwarded\": {}, "
-        "\"rows_scored\": {}, \"commit_step\": [{}]}}",
+        "\"rows_scored\": {}, \"{}\": [{}]}}",
         separator, answer.prompt_tokens, answer.answer_tokens, answer.stops ? "stop" : "length", answer.nfe,
-        answer.rows_forwarded, answer.rows_scored, fmt::join(answer.commit_step, ","));
+        answer.rows_forwarded, answer.rows_scored, passes ? "passes" : "commit_step",
+        passes ? passes_text(answer.passes) : fmt::format("{}", fmt::join(answer.commit_step, ",")));
     separator = ",\n";
   }
   return text + "\n]}\n";

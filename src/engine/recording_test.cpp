@@ -74,7 +74,8 @@ TEST(Recording, RefusesDamageWithItsPlace) {
   };
   for (const Case& c : std::initializer_list<Case>{
            {"dllm-recording", "another", "r.json, format", "not dllm-recording"},
-           {"\"version\": 1", "\"version\": 2", "r.json, version", "version 2"},
+           {"\"version\": 1", "\"version\": 3", "r.json, version", "version 3"},
+           {"\"version\": 1", "\"version\": 2", "r.json, answers[0], passes", "missing"},
            {"\"length\": 4", "\"lenght\": 4", "r.json, length", "missing"},
            {"\"length\": 4", "\"length\": 4, \"seed\": 4", "r.json, seed", "unknown"},
            {"\"length\": 4", "\"length\": 5", "r.json, answers[0], commit_step", "5 passes"},
@@ -104,6 +105,93 @@ TEST(Recording, RefusesDamageWithItsPlace) {
   }
   EXPECT_FALSE(parse_recording("[]", "r.json"));
   EXPECT_FALSE(parse_recording(sample().substr(0, 300), "r.json"));
+}
+
+/// An answer whose third pass reviews two tokens, revises one, and merges what the second path found.
+std::string revised_sample() {
+  return R"({"format": "dllm-recording", "version": 2,
+ "recorded": {"program": "dllm 1", "command": "dllm eval", "model": "m", "items": 1, "correct": 1},
+ "length": 8, "block_length": 4, "options": {"preset": "fast"},
+ "answers": [
+  {"prompt_tokens": 3, "answer_tokens": 6, "finish": "stop", "nfe": 4, "rows_forwarded": 20, "rows_scored": 6,
+   "passes": [{"commit": "0-3"}, {"commit": "4,5", "ends": "5", "refresh": "1", "settled": 1},
+    {"review": "4,5", "commit": "6,7", "revise": "4", "merge_revise": "1"}, {"review": "0,4", "held": true, "settled": 6}]}
+ ]})";
+}
+
+TEST(Recording, PassesAreReadAsWritten) {
+  const auto one = parse_recording(revised_sample(), "r.json");
+  ASSERT_TRUE(one) << one.error().message();
+  const RecordedAnswer& answer = one->answers[0];
+  EXPECT_EQ(answer.commit_step, (std::vector<std::int32_t>{0, 2, 0, 0, 2, 1, 2, 2}));
+  ASSERT_EQ(answer.passes.size(), 4u);
+  EXPECT_EQ(answer.passes[1].changes[1], (PassChange{5, PassChange::Kind::kCommit, true}));
+  EXPECT_EQ(answer.passes[2].merged, (std::vector<PassChange>{{1, PassChange::Kind::kRevise, false}}));
+  EXPECT_EQ(answer.passes[2].settled, 1);
+  EXPECT_EQ(answer.passes[3].reviewed, (std::vector<std::int32_t>{0, 4}));
+  EXPECT_TRUE(answer.passes[3].held);
+  const std::string written = recording_text(*one);
+  EXPECT_NE(written.find("\"version\": 2"), std::string::npos);
+  const auto two = parse_recording(written, "again");
+  ASSERT_TRUE(two) << two.error().message();
+  EXPECT_EQ(two->answers[0].passes, answer.passes);
+  EXPECT_EQ(recording_text(*two), written);
+}
+
+TEST(Recording, RefusesDamagedPassesWithTheirPlace) {
+  struct Case {
+    const char *from, *to, *place, *what;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"\"0-3\"", "\"0-8\"", "answers[0], passes[0], commit", "below 8"},
+           {"\"0-3\"", "\"3-0\"", "answers[0], passes[0], commit", "ascending"},
+           {"\"0-3\"", "\"0-2,2\"", "answers[0], passes[0], commit", "ascending"},
+           {"\"0-3\"", "\"0-\"", "answers[0], passes[0], commit", "ascending"},
+           {"\"0-3\"", "\"0,\"", "answers[0], passes[0], commit", "ascending"},
+           {"\"0-3\"", "\"-1\"", "answers[0], passes[0], commit", "ascending"},
+           {"\"0-3\"", "3", "answers[0], passes[0], commit", "not a string"},
+           {"\"0-3\"", "\"0-2\"", "answers[0], passes, position 3", "never committed"},
+           {"\"ends\": \"5\"", "\"ends\": \"3\"", "answers[0], passes[1], ends", "no token"},
+           {"\"commit\": \"6,7\"", "\"remask\": \"6,7\"", "answers[0], passes[2]", "position 6 has no token yet"},
+           {"\"commit\": \"6,7\"", "\"commit\": \"4,7\"", "answers[0], passes[2], revise", "changes twice"},
+           {"\"review\": \"4,5\"", "\"review\": \"4-6\"", "answers[0], passes[2]", "position 6"},
+           {"\"refresh\": \"1\"", "\"refresh\": \"7\"", "answers[0], passes[1]", "position 7"},
+           {"merge_revise", "merge_commit", "answers[0], passes[2], merge_commit", "unknown"},
+           {"true", "1", "answers[0], passes[3], held", "true nor false"},
+           {"\"settled\": 6", "\"settled\": 9", "answers[0], passes[3], settled", "from 0 to 8"},
+           {"\"nfe\": 4", "\"nfe\": 3", "answers[0], passes", "3 passes"},
+           {"\"version\": 2", "\"version\": 1", "answers[0], commit_step", "missing"}}) {
+    std::string text = revised_sample();
+    const std::size_t at = text.find(c.from);
+    ASSERT_NE(at, std::string::npos) << c.from;
+    const auto result = parse_recording(text.replace(at, std::string(c.from).size(), c.to), "r.json");
+    ASSERT_FALSE(result) << c.to;
+    EXPECT_EQ(result.error().where, std::string("r.json, ") + c.place) << c.to;
+    EXPECT_NE(result.error().what.find(c.what), std::string::npos) << result.error().message();
+  }
+}
+
+TEST(Recording, ListsOfPositionsDoNotExhaustMemory) {
+  std::string many = "{\"commit\": \"0-1048575\"}";
+  for (int i = 0; i < 40; ++i) many += ", {\"review\": \"0-1048575\"}";
+  const std::string text =
+      R"({"format": "dllm-recording", "version": 2, "recorded": {"program": "", "command": "", "model": "", "items": 1,
+ "correct": 1}, "length": 1048576, "block_length": 4, "options": {}, "answers": [{"prompt_tokens": 3,
+ "answer_tokens": 1048576, "finish": "length", "nfe": 41, "rows_forwarded": 20, "rows_scored": 6, "passes": [)" +
+      many + "]}]}";
+  const auto result = parse_recording(text, "r.json");
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().what.find("too many positions"), std::string::npos) << result.error().message();
+}
+
+TEST(Recording, PassesAreCutToWholeBlocks) {
+  const Recording recording = *parse_recording(revised_sample(), "r.json");
+  EXPECT_EQ(recording.schedule(0, 8)->passes, recording.answers[0].passes);
+  const CommitSchedule cut = *recording.schedule(0, 4);
+  EXPECT_FALSE(cut.stop);
+  ASSERT_EQ(cut.passes.size(), 1u) << "the later reviews are left out";
+  EXPECT_EQ(cut.passes[0].settled, 4);
+  EXPECT_EQ(cut.pass_of, (std::vector<std::int32_t>{0, 0, 0, 0}));
 }
 
 TEST(Recording, IsCutToWholeBlocks) {
@@ -178,6 +266,31 @@ TEST(Replay, KeepsPassesThatCommitNothing) {
   EXPECT_TRUE(again) << again.error().message();
 }
 
+TEST(Replay, RepeatsWhatRevises) {
+  GenerateOptions fast = recorded_with("fast"), masked = fast, ahead = fast, system = fast, edits = fast;
+  masked.decoder.options["leave_one_out"] = true;
+  masked.decoder.options["visible_threshold"] = 0.3;
+  ahead.window = {"lookahead", {{"draft_acceptance", std::string("instant")}}};
+  system.window.name = "lookahead";
+  system.decoder.options["refresh_path"] = std::string("second");
+  edits.decoder = {"draft-edit", {}};
+  for (const GenerateOptions& options : {fast, masked, ahead, system, edits}) {
+    const auto answer = embedded().generate(kQuestion, options);
+    ASSERT_TRUE(answer) << answer.error().message();
+    EXPECT_EQ(answer->passes.size(), static_cast<std::size_t>(answer->stats.nfe));
+    const auto again = embedded().replay(*answer);
+    ASSERT_TRUE(again) << answer->options.decoder.name << ": " << again.error().message();
+    EXPECT_EQ(again->ids, answer->ids);
+    const auto other = embedded().replay(with_other_prompt(*answer));
+    ASSERT_TRUE(other) << other.error().message();
+    EXPECT_NE(other->ids, answer->ids);
+    EXPECT_EQ(other->passes, answer->passes);
+    EXPECT_EQ(other->commit_step, answer->commit_step);
+    EXPECT_EQ(other->stats.answer_tokens, answer->stats.answer_tokens);
+  }
+  EXPECT_TRUE(embedded().generate(kQuestion, recorded_with("exact"))->passes.empty());
+}
+
 TEST(Replay, RefusesWhatDoesNotFit) {
   const Generation answer = *embedded().generate(kQuestion, recorded_with("exact"));
   Generation early = answer;
@@ -189,10 +302,12 @@ TEST(Replay, RefusesWhatDoesNotFit) {
   fewer.stats.rows_forwarded -= 1;
   EXPECT_EQ(embedded().replay(fewer).error().code, ErrorCode::kMismatch);
 
-  GenerateOptions guided = recorded_with("exact"), stopped = recorded_with("exact"), revising = recorded_with("fast");
+  GenerateOptions guided = recorded_with("exact"), stopped = recorded_with("exact"), hasty = recorded_with("fast");
   guided.cfg_scale = 0.5;
   stopped.stop = {"12"};
-  for (const GenerateOptions& options : {guided, stopped, revising}) {
+  hasty.decoder.options["refresh_merge"] = std::string("ready");
+  hasty.decoder.options["refresh_path"] = std::string("second");
+  for (const GenerateOptions& options : {guided, stopped, hasty}) {
     const Generation other = *embedded().generate(kQuestion, options);
     const auto refused = embedded().replay(other);
     ASSERT_FALSE(refused);
@@ -210,6 +325,16 @@ TEST(Recording, TakesFinishedAnswersOfOneShape) {
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->answers[0].commit_step, answer.commit_step);
   EXPECT_EQ(read->answers[0].nfe, answer.stats.nfe);
+  const Generation revised = *embedded().generate(kQuestion, recorded_with("fast"));
+  EXPECT_FALSE(add_answer(recording, revised)) << "recorded in another way";
+  Recording passes;
+  passes.options = recorded_with("fast");
+  ASSERT_TRUE(add_answer(passes, revised));
+  passes.items = 1;
+  const auto read_passes = parse_recording(recording_text(passes), "r.json");
+  ASSERT_TRUE(read_passes) << read_passes.error().message();
+  EXPECT_EQ(read_passes->answers[0].passes, revised.passes);
+  EXPECT_EQ(read_passes->answers[0].commit_step, revised.commit_step);
   GenerateOptions longer = recorded_with("exact");
   longer.length = 32;
   EXPECT_FALSE(add_answer(recording, *embedded().generate(kQuestion, longer)));

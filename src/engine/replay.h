@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "decode/decoder.h"
 #include "decode/mode.h"
 #include "decode/replay_decoder.h"
@@ -18,7 +20,12 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
                             const CommitSchedule& schedule);
 
 /// Whether rounds of this mode can: a draft of several passes depends on predictions. Errors: kUsage.
-Expected<void> check_mode_replay(const ModeConfig& mode);
+Expected<void> check_mode_replay(const ModeConfig& mode, const CommitSchedule& schedule);
+
+/// Replaces a decoder by the one that repeats what it did. `second`: there is a second path. Errors: those of
+/// check_replay(); kUsage, kUnsupported for a second path that cannot be repeated.
+Expected<void> begin_replay(const ModelDesc& desc, const ResolvedOptions& resolved, const CommitSchedule& schedule,
+                            bool second, std::unique_ptr<Decoder>& decoder);
 
 /// Whether a replay followed its schedule. Errors: kMismatch, with the first position that differs.
 Expected<void> check_replayed(const Generation& replayed, const CommitSchedule& schedule);

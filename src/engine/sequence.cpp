@@ -116,7 +116,7 @@ Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas ca
   DLLM_TRY(ModeLoopOptions options, mode_options(start.resolved, start.desc, start.latency));
   if (start.replay != nullptr) {
     DLLM_CHECK_OK(check_replay(start.desc, start.resolved, *method.decoder, *start.replay));
-    DLLM_CHECK_OK(check_mode_replay(options.mode));
+    DLLM_CHECK_OK(check_mode_replay(options.mode, *start.replay));
     options.replay = *start.replay;
   }
   if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
@@ -180,10 +180,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     DLLM_TRY(sequence->loop_, start_mode(start, std::move(canvas), std::move(method), *sequence->cache_));
     return sequence;
   }
-  if (replay != nullptr) {
-    DLLM_CHECK_OK(check_replay(desc, resolved, *method.decoder, *replay));
-    method.decoder = make_replay_decoder(std::move(method.decoder), *replay, desc);
-  }
+  if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, second != nullptr, method.decoder));
   DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency));
   DLLM_TRY(denoise.constraint, constraint_config(resolved, given.constraint, replay != nullptr));
   // Text may be given after any token.
@@ -217,6 +214,10 @@ Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
     result_.commit_step[i] = pass_;
     result_.confidence[i] = edit.confidence;
   }
+  if (step.record)
+    result_.passes.push_back(*std::move(step.record));
+  else
+    result_.passes.clear();  // of an answer that cannot be recorded
   if (!stop_texts_.empty())
     stopped_ = find_stop_text(in_loop([](const auto& loop) { return loop.settled(); })).has_value();
   return step;

@@ -108,10 +108,11 @@ class Against {
     if (const std::string name = latency_name(contest.work.options); !name.empty()) {
       DLLM_TRY(latency, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
     }
+    DLLM_TRY(const auto second, make_second_path(model_.running, contest.work.options, desc()));
     Played played;
     std::vector<double> firsts;
     const auto body = [&]() -> Expected<void> {
-      DLLM_TRY(played, play(contest.work, backend, latency ? &*latency : nullptr));
+      DLLM_TRY(played, play(contest.work, backend, latency ? &*latency : nullptr, second.get()));
       firsts.push_back(played.first_seconds);
       return {};
     };
@@ -120,7 +121,7 @@ class Against {
     return {};
   }
 
-  Expected<Played> play(const Workload& work, Backend& backend, const LatencyTable* latency) const {
+  Expected<Played> play(const Workload& work, Backend& backend, const LatencyTable* latency, PassRunner* second) const {
     Played sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       const CommitSchedule* const replay = work.replays.empty() ? nullptr : &work.replays[i];
@@ -129,7 +130,7 @@ class Against {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       };
       DLLM_TRY(const auto sequence,
-               Sequence::start(backend, nullptr, work.prompts[i], work.options, latency, nullptr, {}, replay));
+               Sequence::start(backend, nullptr, work.prompts[i], work.options, latency, second, {}, replay));
       std::optional<double> first;
       for (auto steps = sequence->prepare(); !steps.empty(); steps = sequence->prepare()) {
         if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};

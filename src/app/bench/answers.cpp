@@ -11,7 +11,9 @@
 #include "base/try.h"
 #include "engine/backend/npu.h"
 #include "engine/generate.h"
+#include "engine/latency_file.h"
 #include "engine/load.h"
+#include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/trace.h"
 #include "engine/virtual_time.h"
@@ -46,13 +48,22 @@ class AnswerBench {
     RunningBackend running;
     running.timed = timed.get();
     running.device = device_.name;
+    running.second_path = second_path_on_host(device_, *timed, &npu::ValuelessBackend::copy_rows);
+    DLLM_TRY(const auto second, make_second_path(running, work.options, model_.desc));
+    std::optional<LatencyTable> latency;
+    if (const std::string name = latency_name(work.options); name == "auto") {
+      DLLM_TRY(latency, device_latency(running));
+    } else if (!name.empty()) {
+      DLLM_TRY(latency, requested_latency(name, *timed, LatencyKey(), Log(), watch_.stop));
+    }
     const auto start = std::chrono::steady_clock::now();
     Replayed sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       if (watch_.progress) watch_.progress("answers in virtual time");
       reset_clock(running);
-      DLLM_TRY(const Generation answer, generate(*timed, nullptr, work.prompts[i], work.options, nullptr, {},
-                                                 watch_.stop, nullptr, &work.replays[i]));
+      DLLM_TRY(const Generation answer,
+               generate(*timed, nullptr, work.prompts[i], work.options, latency ? &*latency : nullptr, {}, watch_.stop,
+                        second.get(), &work.replays[i]));
       if (answer.finish == FinishReason::kCancelled)
         return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
       DLLM_CHECK_OK(check_replayed(answer, work.replays[i]));
@@ -69,6 +80,7 @@ class AnswerBench {
     sum.first_block += time.first_block_seconds;
     sum.stats.answer_tokens += answer.stats.answer_tokens;
     sum.stats.nfe += answer.stats.nfe;
+    sum.stats.second_passes += answer.stats.second_passes;
     sum.stats.rows_forwarded += answer.stats.rows_forwarded;
     sum.stats.rows_scored += answer.stats.rows_scored;
     sum.stats.prompt_tokens += answer.stats.prompt_tokens;
@@ -98,6 +110,7 @@ class AnswerBench {
             {"prompt_tokens", sum.stats.prompt_tokens / static_cast<std::int32_t>(work.prompts.size())},
             {"answer_tokens", sum.stats.answer_tokens},
             {"nfe", sum.stats.nfe},
+            {"second_passes", sum.stats.second_passes},
             {"passes_simulated", sum.simulated},
             {"unsimulated", sum.unsimulated},
             {"rows_forwarded", sum.stats.rows_forwarded},
@@ -128,7 +141,8 @@ Expected<ShapeModel> ShapeModel::open(const std::string& name, bool warnings) {
     result.name = shape.desc.name;
     result.desc = shape.desc;
     result.desc.mask = static_cast<TokenId>(shape.desc.vocab - 1);
-    result.desc.stop_ids = {static_cast<TokenId>(shape.desc.vocab - 2)};
+    // Two tokens that end answers, as most models have: a recorded answer may exchange one for the other.
+    result.desc.stop_ids = {static_cast<TokenId>(shape.desc.vocab - 2), static_cast<TokenId>(shape.desc.vocab - 3)};
     constexpr std::int64_t kContext = 32768;
     result.desc.context_length = std::max(result.desc.context_length, kContext);
     result.graph = [shape](StepShape step) { return shape.architecture->build(shape.desc, step); };

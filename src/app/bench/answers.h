@@ -16,7 +16,7 @@ struct ShapeModel {
   std::shared_ptr<const Model> model;  ///< of a file; null: a shape without weights
   npu::StepTimer::GraphFactory graph;
 
-  /// `name`: of a shape (`llada-8b`), a shape's file (.toml), or a model's. A shape has a mask and a token that ends
+  /// `name`: of a shape (`llada-8b`), a shape's file (.toml), or a model's. A shape has a mask and tokens that end
   /// answers, and the context of the largest recording. Errors: those of load_model_shape() and Model::load().
   static Expected<ShapeModel> open(const std::string& name, bool warnings);
 };

@@ -125,7 +125,7 @@ class Bench final : public Verb {
                .apply = into_numbers(options_.prompts, 1, kMaxPositions)});
     flags.add({.names = {"--replay"},
                .value = "FILE",
-               .help = "replay the commits of a recording (dllm eval --record); may be repeated",
+               .help = "replay the passes of a recording (dllm eval --record); may be repeated",
                .takes_path = true,
                .apply = into(options_.replays)});
     flags.add({.names = {"--answers"},

@@ -40,6 +40,7 @@ Expected<Answers> sum_up(const std::vector<Generation>& generations) {
     sum.committed_tokens += one.stats.committed_tokens;
     sum.steps += one.stats.steps;
     sum.nfe += one.stats.nfe;
+    sum.second_passes += one.stats.second_passes;
     sum.rows_forwarded += one.stats.rows_forwarded;
     sum.rows_scored += one.stats.rows_scored;
     sum.rounds += one.stats.rounds;
@@ -60,6 +61,7 @@ class GenerateBench {
     if (const std::string name = latency_name(work_.options); !name.empty()) {
       DLLM_TRY(latency, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
     }
+    DLLM_TRY(const auto second, make_second_path(model_.running, work_.options, model_.model->desc()));
     std::optional<Answers> answers;
     for (const std::int32_t batch : options_.batches) {
       if (watch_.progress)
@@ -68,7 +70,7 @@ class GenerateBench {
       const auto body = [&]() -> Expected<void> {
         DLLM_TRY(const auto generations,
                  generate_batch(model_.backend(), nullptr, work_.prompts, work_.options, latency ? &*latency : nullptr,
-                                batch, {}, watch_.stop, nullptr, work_.replays));
+                                batch, {}, watch_.stop, second.get(), work_.replays));
         DLLM_TRY(const Answers these, sum_up(generations));
         for (std::size_t i = 0; i < work_.replays.size(); ++i)
           DLLM_CHECK_OK(check_replayed(generations[i], work_.replays[i]));
@@ -109,6 +111,7 @@ class GenerateBench {
     json["answer_tokens"] = stats.answer_tokens;
     json["steps"] = stats.steps;
     json["nfe"] = stats.nfe;
+    json["second_passes"] = stats.second_passes;
     json["rows_forwarded"] = stats.rows_forwarded;
     json["rows_scored"] = stats.rows_scored;
     json["tokens_per_second"] = stats.answer_tokens / median;

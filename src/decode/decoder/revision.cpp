@@ -146,6 +146,7 @@ class Revision : public Decoder, public Reviser {
   bool greedy() const override { return true; }
   bool revises() const override { return true; }
   Reviser* reviser() override { return this; }
+  bool hides_reviewed() const override { return config_.leave_one_out; }
   bool drains_fully() const override { return config_.drain_full; }
   std::optional<SecondPathOptions> second_path() const override {
     return config_.second() ? std::optional<SecondPathOptions>(config_) : std::nullopt;

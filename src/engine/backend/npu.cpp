@@ -7,8 +7,6 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/second_path_options.h"
-#include "engine/backends.h"
-#include "engine/second_path_runner.h"
 #include "npu/accuracy/accuracy_backend.h"
 #include "npu/answers/timed_backend.h"
 #include "npu/backend/npu_backend.h"
@@ -103,21 +101,6 @@ Expected<void> check_given(const LoadOptions& options) {
   return {};
 }
 
-/// The second path on the device's host, of the same weights in the same formats.
-std::function<Expected<std::unique_ptr<PassRunner>>(int)> host_path(const npu::Device& device,
-                                                                    npu::TimedBackend& timed) {
-  return [&timed, name = device.name, cores = device.host.cores](int threads) -> Expected<std::unique_ptr<PassRunner>> {
-    if (cores == 0)
-      return Error{ErrorCode::kUnsupported, "the profile describes no host processor for the second path",
-                   "device " + name, "choose a phone such as mobile-sm8750, or leave --refresh-path out"};
-    if (threads != SecondPathOptions().refresh_threads)
-      return Error{ErrorCode::kUsage, "the second path runs on all cores of the device's host", "--refresh-threads",
-                   "leave it out, or change host.cores and its rates with --set"};
-    return std::unique_ptr<PassRunner>(
-        std::make_unique<TimedPassRunner>(timed, &npu::accuracy::AccuracyBackend::copy_rows));
-  };
-}
-
 Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
   DLLM_CHECK_OK(check_given(options));
   if (model.adapts_drafts())
@@ -133,7 +116,8 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   RunningBackend running;
   running.timed = timed.get();
   running.device = device.name;
-  if (options.npu_values != "machine") running.second_path = host_path(device, *timed);
+  if (options.npu_values != "machine")
+    running.second_path = second_path_on_host(device, *timed, &npu::accuracy::AccuracyBackend::copy_rows);
   running.backend = std::move(timed);
   return running;
 }
@@ -163,6 +147,21 @@ Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
     return Error{ErrorCode::kUsage, "steps of the host are not simulated", "--npu-timing",
                  "leave it or --npu-processor host out"};
   return timing;
+}
+
+std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(const npu::Device& device,
+                                                                              npu::TimedBackend& timed,
+                                                                              ThreadedPassRunner::CopyRows copy_rows) {
+  return [&timed, copy_rows = std::move(copy_rows), name = device.name,
+          cores = device.host.cores](int threads) -> Expected<std::unique_ptr<PassRunner>> {
+    if (cores == 0)
+      return Error{ErrorCode::kUnsupported, "the profile describes no host processor for the second path",
+                   "device " + name, "choose a phone such as mobile-sm8750, or leave --refresh-path out"};
+    if (threads != SecondPathOptions().refresh_threads)
+      return Error{ErrorCode::kUsage, "the second path runs on all cores of the device's host", "--refresh-threads",
+                   "leave it out, or change host.cores and its rates with --set"};
+    return std::unique_ptr<PassRunner>(std::make_unique<TimedPassRunner>(timed, copy_rows));
+  };
 }
 
 BackendEntry npu_backend() { return {"npu", "a simulated NPU, in its number formats and its virtual time", make_npu}; }

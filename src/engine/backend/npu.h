@@ -2,6 +2,8 @@
 
 #include "dllm/error.h"
 #include "dllm/model.h"
+#include "engine/backends.h"
+#include "engine/second_path_runner.h"
 #include "npu/answers/step_timer.h"
 #include "npu/device/device.h"
 
@@ -12,5 +14,11 @@ Expected<npu::Device> requested_device(const LoadOptions& options);
 
 /// How its steps are timed. Errors: kUsage for an unknown processor.
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options);
+
+/// RunningBackend::second_path on the host next to a device. `timed` is borrowed; `copy_rows`: of the backend that
+/// computes its values.
+std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(const npu::Device& device,
+                                                                              npu::TimedBackend& timed,
+                                                                              ThreadedPassRunner::CopyRows copy_rows);
 
 }  // namespace dllm
