@@ -77,32 +77,44 @@ TEST_P(Numerics, EqualTheFunctionalMachine) {
   }
 }
 
-/// A second path's cache: copied rows are those that a pass wrote.
+using CopyRows = void (*)(const KvCache&, KvCache&, std::span<const Position>);
+
+/// The logits of a pass over rows that were copied, which are those of the pass over the rows themselves.
+std::vector<float> after_copy(Backend* backend, CopyRows copy_rows, const std::string& name) {
+  const auto own = *backend->make_cache(40), side = *backend->make_cache(40);
+  const auto step = [&](KvCache& cache, Position begin, Position end) {
+    SequenceStep one{&cache, {}, {}, std::nullopt};
+    for (Position p = begin; p < end; ++p) one.plan.rows.push_back({p, static_cast<TokenId>((9 + 11 * p) % 80)});
+    one.plan.visible = {{0, 40}};
+    one.plan.scored = {0};
+    one.request.logits = true;
+    return *backend->forward({&one, 1});
+  };
+  step(*own, 0, 40);
+  std::vector<Position> all(40);
+  std::iota(all.begin(), all.end(), 0);
+  copy_rows(*own, *side, all);
+  EXPECT_TRUE(side->holds({0, 40}));
+  EXPECT_EQ(side->token_of(7), own->token_of(7));
+  const auto there = step(*side, 18, 21);
+  EXPECT_EQ(there.front().logits, step(*own, 18, 21).front().logits) << name;
+  // Rows that were not copied are missing: the copy is what makes both equal.
+  const auto bare = *backend->make_cache(40);
+  step(*bare, 0, 3);
+  EXPECT_NE(step(*bare, 18, 21).front().logits, there.front().logits) << name;
+  return there.front().logits;
+}
+
+/// A second path's cache: copied rows are those that a pass wrote, on the executor and on the machine.
 TEST(Numerics, CopiedRows) {
   const std::shared_ptr<const Model> model = *Model::load(test::random_source({.architecture = "llada"}));
   for (const char* name : {"fp16-q4_0", "w4a8kv4", "bf16", "f32"}) {
-    const auto backend = simulate(model, profile_of(name));
-    const auto own = *backend->make_cache(40), side = *backend->make_cache(40);
-    const auto step = [&](KvCache& cache, Position begin, Position end) {
-      SequenceStep one{&cache, {}, {}, std::nullopt};
-      for (Position p = begin; p < end; ++p) one.plan.rows.push_back({p, static_cast<TokenId>((9 + 11 * p) % 80)});
-      one.plan.visible = {{0, 40}};
-      one.plan.scored = {0};
-      one.request.logits = true;
-      return *backend->forward({&one, 1});
-    };
-    step(*own, 0, 40);
-    std::vector<Position> all(40);
-    std::iota(all.begin(), all.end(), 0);
-    AccuracyBackend::copy_rows(*own, *side, all);
-    EXPECT_TRUE(side->holds({0, 40}));
-    EXPECT_EQ(side->token_of(7), own->token_of(7));
-    const auto there = step(*side, 18, 21);
-    EXPECT_EQ(there.front().logits, step(*own, 18, 21).front().logits) << name;
-    // Rows that were not copied are missing: the copy is what makes both equal.
-    const auto bare = *backend->make_cache(40);
-    step(*bare, 0, 3);
-    EXPECT_NE(step(*bare, 18, 21).front().logits, there.front().logits) << name;
+    const NumericsProfile profile = profile_of(name);
+    const auto executor = after_copy(simulate(model, profile).get(), &AccuracyBackend::copy_rows, name);
+    if (!profile.on_machine()) continue;
+    const auto machine = *npu::NpuBackend::create(model->desc(), graph_of(model), model->weights(), *profile.machine(),
+                                                  {.positions = 40});
+    EXPECT_EQ(after_copy(machine.get(), &npu::NpuBackend::copy_rows, name), executor) << name;
   }
 }
 

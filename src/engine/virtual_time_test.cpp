@@ -45,7 +45,7 @@ TEST(VirtualTime, ExecutorAndMachineAgree) {
   EXPECT_EQ(executor.virtual_time->parts.seconds(), machine.virtual_time->parts.seconds());
 }
 
-/// Real text from a phone's formats, which the functional machine does not have, and a clock that adds up.
+/// Real text from a phone's formats, and a clock that adds up.
 TEST(VirtualTime, APhoneAnswers) {
   const LanguageModel model = on_device("mobile-sm8750", "");
   const Generation first = answer(model), second = answer(model);
@@ -150,6 +150,32 @@ TEST(VirtualTime, SecondPathOnTheHost) {
       EXPECT_EQ(time.parts.refresh, 0);
     }
   }
+}
+
+/// The machine runs the passes of both paths, over a cache each, with the executor's bits.
+TEST(VirtualTime, SecondPathOfTheMachine) {
+  const std::vector<std::string> mx = {"numerics.weight=mxint8:32:ocp", "numerics.activation=mxint8:32:ocp",
+                                       "numerics.kv=mxint4:32:ocp"};
+  for (const std::vector<std::string>& changes : {std::vector<std::string>{}, mx}) {
+    GenerateOptions options = merged("fixed");
+    options.length = 32;
+    const auto executor = on_device("mobile-sm8750", "executor", changes).generate(kPens, options);
+    const auto machine = on_device("mobile-sm8750", "machine", changes).generate(kPens, options);
+    ASSERT_TRUE(executor) << executor.error().message();
+    ASSERT_TRUE(machine) << machine.error().message();
+    EXPECT_GT(machine->stats.second_passes, 0);
+    EXPECT_EQ(machine->stats.second_passes, executor->stats.second_passes);
+    EXPECT_EQ(machine->ids, executor->ids);
+    EXPECT_EQ(machine->confidence, executor->confidence);
+    EXPECT_EQ(machine->virtual_time->parts.seconds(), executor->virtual_time->parts.seconds());
+    EXPECT_EQ(machine->virtual_time->energy.joules(), executor->virtual_time->energy.joules());
+  }
+}
+
+TEST(VirtualTime, SecondPathWithoutSmoothing) {
+  const auto answer = on_device("mobile-sm8750", "", {"numerics.smooth_keys=mean"}).generate(kPens, merged("fixed"));
+  ASSERT_FALSE(answer);
+  EXPECT_NE(answer.error().what.find("smoothed"), std::string::npos) << answer.error().message();
 }
 
 /// A slow host: a fixed delay waits for it, merging when ready does not, and the tokens of a fixed delay do not depend

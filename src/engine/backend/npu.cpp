@@ -116,8 +116,9 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   RunningBackend running;
   running.timed = timed.get();
   running.device = device.name;
-  if (options.npu_values != "machine")
-    running.second_path = second_path_on_host(device, *timed, &npu::accuracy::AccuracyBackend::copy_rows);
+  running.second_path = second_path_on_host(
+      device, *timed,
+      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows);
   running.backend = std::move(timed);
   return running;
 }
@@ -152,7 +153,8 @@ Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
 std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(const npu::Device& device,
                                                                               npu::TimedBackend& timed,
                                                                               ThreadedPassRunner::CopyRows copy_rows) {
-  return [&timed, copy_rows = std::move(copy_rows), name = device.name,
+  const bool smooths = device.numerics.smooth_keys != "none" || device.numerics.smooth_values != "none";
+  return [&timed, copy_rows = std::move(copy_rows), smooths, name = device.name,
           cores = device.host.cores](int threads) -> Expected<std::unique_ptr<PassRunner>> {
     if (cores == 0)
       return Error{ErrorCode::kUnsupported, "the profile describes no host processor for the second path",
@@ -160,6 +162,9 @@ std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(co
     if (threads != SecondPathOptions().refresh_threads)
       return Error{ErrorCode::kUsage, "the second path runs on all cores of the device's host", "--refresh-threads",
                    "leave it out, or change host.cores and its rates with --set"};
+    if (smooths)
+      return Error{ErrorCode::kUnsupported, "K and V are smoothed with factors that a copy of some rows does not have",
+                   "device " + name, "leave --refresh-path out, or numerics.smooth_keys and smooth_values"};
     return std::unique_ptr<PassRunner>(std::make_unique<TimedPassRunner>(timed, copy_rows));
   };
 }

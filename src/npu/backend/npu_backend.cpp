@@ -21,15 +21,40 @@ using HbmPool = FreeRanges<std::uint64_t>;
 
 class NpuKvCache final : public KvCache {
  public:
-  NpuKvCache(Position capacity, std::shared_ptr<HbmPool> pool, std::uint64_t base, std::uint64_t bytes)
-      : KvCache(capacity), pool_(std::move(pool)), base_(base), bytes_(bytes) {}
-  ~NpuKvCache() override { pool_->release(base_, bytes_); }
+  /// `hbm`: the machine's memory, which is used while the backend lives.
+  NpuKvCache(Position capacity, std::shared_ptr<HbmPool> pool, std::uint64_t base, KvLayout kv,
+             const MachineConfig& machine, std::byte* hbm)
+      : KvCache(capacity), pool_(std::move(pool)), base_(base), kv_(std::move(kv)), machine_(machine), hbm_(hbm) {}
+  ~NpuKvCache() override { pool_->release(base_, kv_.bytes); }
   std::uint64_t base() const { return base_; }
   using KvCache::record;
 
+  void copy_rows(const NpuKvCache& from, std::span<const Position> positions) {
+    const auto lanes = static_cast<std::size_t>(machine_.vlen);
+    const std::size_t codes = machine_.vector_kv.element_bytes(lanes), scales = machine_.vector_kv.scale_bytes(lanes);
+    for (const KvPlace& place : kv_.layers)
+      for (const std::uint64_t side : {place.k_offset, place.v_offset})
+        for (std::int64_t slab = 0; slab < place.slabs; ++slab)
+          for (const Position p : positions) {
+            const auto row = static_cast<std::uint64_t>(slab * kv_.capacity + p);
+            copy(from, side + row * codes, codes);
+            copy(from, side + place.scale_offset + row * scales, scales);
+          }
+    std::vector<PlanRow> rows;
+    for (const Position p : positions) rows.push_back({p, from.token_of(p)});
+    record(rows);
+  }
+
  private:
+  void copy(const NpuKvCache& from, std::uint64_t offset, std::size_t bytes) {
+    std::memcpy(hbm_ + base_ + offset, hbm_ + from.base_ + offset, bytes);
+  }
+
   std::shared_ptr<HbmPool> pool_;
-  std::uint64_t base_, bytes_;
+  std::uint64_t base_;
+  KvLayout kv_;
+  const MachineConfig& machine_;
+  std::byte* hbm_;
 };
 
 /// Programs read one set of centres and factors per cache: rows that an earlier step stored with others must all be
@@ -84,7 +109,7 @@ class NpuBackend::Impl {
         pool_(std::make_shared<HbmPool>(layout_.weight_bytes, layout_.step_base)) {}
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) {
-    DLLM_TRY(const KvLayout kv, kv_layout(graph_({1, 1}), layout_, capacity));
+    DLLM_TRY(KvLayout kv, kv_layout(graph_({1, 1}), layout_, capacity));
     const auto base = pool_->acquire(kv.bytes);
     if (!base)
       return Error{ErrorCode::kResource,
@@ -92,8 +117,10 @@ class NpuBackend::Impl {
                    "fewer sequences at once, or a shorter context"};
     // Hidden keys have no weight, but their exponents affect the array's alignment: data of an earlier sequence must
     // not change the last bit.
-    std::memset(machine_.state().hbm.data() + *base, 0, kv.bytes);
-    return std::unique_ptr<KvCache>(std::make_unique<NpuKvCache>(capacity, pool_, *base, kv.bytes));
+    std::byte* const hbm = machine_.state().hbm.data();
+    std::memset(hbm + *base, 0, kv.bytes);
+    return std::unique_ptr<KvCache>(
+        std::make_unique<NpuKvCache>(capacity, pool_, *base, std::move(kv), layout_.machine, hbm));
   }
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
@@ -207,6 +234,9 @@ Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFa
 const ModelDesc& NpuBackend::desc() const { return impl_->desc_; }
 Expected<std::unique_ptr<KvCache>> NpuBackend::make_cache(Position capacity) { return impl_->make_cache(capacity); }
 Expected<std::vector<Scores>> NpuBackend::forward(std::span<const SequenceStep> batch) { return impl_->forward(batch); }
+void NpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+  static_cast<NpuKvCache&>(to).copy_rows(static_cast<const NpuKvCache&>(from), positions);
+}
 const ModelLayout& NpuBackend::layout() const { return impl_->layout_; }
 const NpuCounters& NpuBackend::counters() const { return impl_->counters_; }
 

@@ -40,6 +40,9 @@ class NpuBackend final : public Backend {
   /// A batch that does not fit into vector SRAM is split in halves. Errors: kUsage (one sequence's step does not fit).
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 
+  /// For second paths: between caches of one backend with equal capacities. Precondition: the device does not smooth.
+  static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
+
   const ModelLayout& layout() const;
   const NpuCounters& counters() const;
 
