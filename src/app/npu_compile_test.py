@@ -244,6 +244,23 @@ class NpuCompile(CliCase):
         self.assertIn("maps.csv, line 2", self.fails(3, *given))
         self.assertIn("there is nothing to fit", self.fails(2, "npu", "calibrate"))
 
+    def test_calibrated_energy_and_shared_memory(self):
+        """One size of step: a common factor for all energies; a slow step: less bandwidth for both processors."""
+        joules, shared, profile = self.dir / "joules.csv", self.dir / "shared.csv", self.dir / "mine.toml"
+        joules.write_text("rows,keys,watts\n32,1024,9\n")
+        shared.write_text("rows,keys,host_rows,host_keys,us\n32,1024,8,1024,182000\n")
+        given = ("npu", "calibrate", "--step-joules", joules, "--shared-steps", shared)
+        result = json.loads(self.ok(*given, "--profile", profile, "-o", "json").stdout)
+        keys = {one["key"]: one for one in result["keys"]}
+        self.assertLess(keys["host.shared_gbps"]["value"], 68)
+        self.assertIn("energy.mac_pj", keys["host.active_w"]["not_told_from"])
+        self.assertEqual([one["unit"] for one in result["residuals"]], ["us", "J"])
+        self.assertLess(result["worst"], 1e-3)
+        self.assertIn("not told from", profile.read_text())
+        self.ok("npu", "devices", profile)
+        joules.write_text("rows,keys,volts\n32,1024,9\n")
+        self.assertIn("joules.csv, line 1", self.fails(3, *given))
+
     def test_recorded_answers_of_a_shape(self):
         """128 tokens of LLaDA-8B on every phone, without weights."""
         base = ("bench", "generate", "--backend", "npu", "-m", "llada-8b", "-n", 128, "-p", 128, "--replay", REPLAY,

@@ -60,7 +60,7 @@ const char* state_name(npu::FittedParameter::State state) {
 class NpuCalibrate final : public Verb {
  public:
   void declare(Flags& flags) override {
-    flags.group("Measurements (CSV with a header; times in microseconds)");
+    flags.group("Measurements (CSV with a header; times in microseconds, energies in joules or watts)");
     const auto file = [&flags](const char* name, const char* help, std::string& target) {
       flags.add({.names = {name}, .value = "FILE.csv", .help = help, .takes_path = true, .apply = into(target)});
     };
@@ -69,6 +69,11 @@ class NpuCalibrate final : public Verb {
     file("--mappings", "mappings of a buffer: bytes,us", mappings_);
     file("--host-gemms", "products on the host's processor, as --gemms", host_gemms_);
     file("--host-steps", "steps on the host's processor, as --steps", host_steps_);
+    file("--shared-steps", "steps on the device while the host repeats others: rows,keys,host_rows,host_keys,us",
+         shared_steps_);
+    file("--gemm-joules", "energy of products: rows,outputs,inputs and joules or watts", gemm_joules_);
+    file("--step-joules", "energy of steps on the device: rows,keys and joules or watts", step_joules_);
+    file("--host-step-joules", "energy of steps on the host's processor, as --step-joules", host_step_joules_);
     flags.group("Step of a model");
     model_.add(flags);
     flags.group("Device");
@@ -92,6 +97,10 @@ class NpuCalibrate final : public Verb {
     DLLM_CHECK_OK(read_measurements(mappings_, npu::parse_mappings, all.mappings));
     DLLM_CHECK_OK(read_measurements(host_gemms_, npu::parse_gemms, all.host_gemms));
     DLLM_CHECK_OK(read_measurements(host_steps_, npu::parse_steps, all.host_steps));
+    DLLM_CHECK_OK(read_measurements(shared_steps_, npu::parse_shared_steps, all.shared_steps));
+    DLLM_CHECK_OK(read_measurements(gemm_joules_, npu::parse_gemm_energies, all.gemm_energies));
+    DLLM_CHECK_OK(read_measurements(step_joules_, npu::parse_step_energies, all.step_energies));
+    DLLM_CHECK_OK(read_measurements(host_step_joules_, npu::parse_step_energies, all.host_step_energies));
     DLLM_TRY(const npu::ModelShape shape, model_.load());
     const auto graph = [&shape](StepShape step) { return shape.architecture->build(shape.desc, step); };
     DLLM_TRY(const npu::Calibration result, npu::calibrate(device, graph, all));
@@ -113,13 +122,13 @@ class NpuCalibrate final : public Verb {
   }
 
   static void print(const npu::Calibration& result, std::ostream& out) {
-    out << fmt::format("{:44} {:>14} {:>14} {:>9}\n", "measurement", "measured us", "model us", "residual");
+    out << fmt::format("{:52} {:>14} {:>14}    {:>9}\n", "measurement", "measured", "model", "residual");
     for (const npu::CalibrationResidual& one : result.residuals)
-      out << fmt::format("{:44} {:14.2f} {:14.2f} {:+8.2f} %\n", one.what, one.measured_us, one.model_us,
-                         100 * (one.model_us / one.measured_us - 1));
+      out << fmt::format("{:52} {:14.6g} {:14.6g} {:2} {:+8.2f} %\n", one.what, one.measured, one.model, one.unit,
+                         100 * (one.model / one.measured - 1));
     out << fmt::format("{} measurements: relative residuals {:.2f} % (root mean square), at most {:.2f} %\n\n",
                        result.residuals.size(), 100 * result.rms, 100 * result.worst);
-    for (const npu::CalibratedKey& key : result.keys) out << fmt::format("{:24} {}\n", key.key, key_verdict(key));
+    for (const npu::CalibratedKey& key : result.keys) out << fmt::format("{:30} {}\n", key.key, key_verdict(key));
   }
 
   static Json json(const npu::Calibration& result, const std::string& command) {
@@ -136,13 +145,14 @@ class NpuCalibrate final : public Verb {
                              {"not_told_from", key.with}});
     for (const npu::CalibrationResidual& one : result.residuals)
       all["residuals"].push_back(
-          {{"measurement", one.what}, {"measured_us", one.measured_us}, {"model_us", one.model_us}});
+          {{"measurement", one.what}, {"unit", one.unit}, {"measured", one.measured}, {"model", one.model}});
     return all;
   }
 
   NpuModelFlags model_;
   DeviceFlags device_;
   std::string gemms_, steps_, mappings_, host_gemms_, host_steps_;
+  std::string shared_steps_, gemm_joules_, step_joules_, host_step_joules_;
   std::string profile_, name_ = "calibrated", output_;
 };
 

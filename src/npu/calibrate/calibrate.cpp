@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "graph/builder.h"
 #include "npu/answers/host_cpu.h"
+#include "npu/calibrate/further_fits.h"
 
 namespace dllm::npu {
 namespace {
@@ -49,15 +50,6 @@ constexpr ParameterKey kKeys[kParameters] = {
     {"host.f16_gflops", "GFLOP/s", true, [](Device& d) -> double& { return d.host.f16_gflops; }},
     {"host.f32_gflops", "GFLOP/s", true, [](Device& d) -> double& { return d.host.f32_gflops; }},
     {"host.memory_gbps", "GB/s", true, [](Device& d) -> double& { return d.host.memory_gbps; }}};
-
-Graph product_graph(const Measurements::Gemm& m) {
-  GraphBuilder builder({.rows = m.rows, .scored = 1});
-  const ValueId x = builder.embed(builder.weight("table", {m.inputs, 2}), "x");
-  builder.linear(x, builder.weight("weight", {m.inputs, m.outputs}), "y");
-  Graph graph = builder.take();
-  std::erase_if(graph.ops, [](const Op& op) { return std::holds_alternative<op::Embed>(op); });
-  return graph;
-}
 
 bool same(const LinearForm& a, const LinearForm& b) { return a.constant == b.constant && a.terms == b.terms; }
 
@@ -262,21 +254,24 @@ PiecewiseFit fit_groups(const std::vector<TimedGroup>& times, const std::vector<
 
 }  // namespace
 
+Graph product_graph(const Measurements::Gemm& m) {
+  GraphBuilder builder({.rows = m.rows, .scored = 1});
+  const ValueId x = builder.embed(builder.weight("table", {m.inputs, 2}), "x");
+  builder.linear(x, builder.weight("weight", {m.inputs, m.outputs}), "y");
+  Graph graph = builder.take();
+  std::erase_if(graph.ops, [](const Op& op) { return std::holds_alternative<op::Embed>(op); });
+  return graph;
+}
+
 bool determined(const FittedParameter& parameter) {
   return parameter.state == FittedParameter::State::kFitted || parameter.state == FittedParameter::State::kBounded;
 }
 
-Expected<Calibration> calibrate(const Device& device, const StepTimer::GraphFactory& graph,
-                                const Measurements& measurements) {
-  const Measurements& m = measurements;
-  if (m.gemms.empty() && m.host_gemms.empty() && m.steps.empty() && m.host_steps.empty() && m.mappings.empty())
-    return Error{ErrorCode::kUsage, "there is nothing to fit", "",
-                 "give --gemms, --steps, --mappings or those of the host"};
-  if (device.host.cores == 0 && !(m.host_gemms.empty() && m.host_steps.empty()))
-    return Error{ErrorCode::kUnsupported, "the profile describes no host processor", "device " + device.name,
-                 "begin with a phone such as mobile-sm8750"};
-  Calibration result;
-  result.device = device;
+namespace {
+
+/// Times of one processor. Precondition: there are some.
+Expected<void> fit_times(const Device& device, const StepTimer::GraphFactory& graph, const Measurements& m,
+                         Calibration& result) {
   // Waiting for mappings and the host's part of a step follow from the fitted keys, so they are found by repetition.
   for (int round = 0; round < (m.steps.empty() ? 1 : 4); ++round) {
     const Device now = result.device;
@@ -291,14 +286,35 @@ Expected<Calibration> calibrate(const Device& device, const StepTimer::GraphFact
   DLLM_TRY(const TimeModel model, TimeModel::create(fitted, graph));
   DLLM_TRY(const auto times, times_of(model, m, result.residuals));
   const std::vector<double> values = given_values(fitted, model.dram_gbps());
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    const double seconds = model_seconds(times[i].time, values);
-    result.residuals[i].model_us = seconds * 1e6;
-    const double relative = seconds / times[i].time.seconds - 1;
+  for (std::size_t i = 0; i < times.size(); ++i) result.residuals[i].model = model_seconds(times[i].time, values) * 1e6;
+  return {};
+}
+
+}  // namespace
+
+Expected<Calibration> calibrate(const Device& device, const StepTimer::GraphFactory& graph,
+                                const Measurements& measurements) {
+  const Measurements& m = measurements;
+  const bool times =
+      !(m.gemms.empty() && m.host_gemms.empty() && m.steps.empty() && m.host_steps.empty() && m.mappings.empty());
+  const bool energies = !(m.gemm_energies.empty() && m.step_energies.empty() && m.host_step_energies.empty());
+  if (!times && !energies && m.shared_steps.empty())
+    return Error{ErrorCode::kUsage, "there is nothing to fit", "",
+                 "give --gemms, --steps, --mappings, those of the host, --shared-steps, or energies"};
+  if (device.host.cores == 0 && !(m.host_gemms.empty() && m.host_steps.empty() && m.host_step_energies.empty()))
+    return Error{ErrorCode::kUnsupported, "the profile describes no host processor", "device " + device.name,
+                 "begin with a phone such as mobile-sm8750"};
+  Calibration result;
+  result.device = device;
+  if (times) DLLM_CHECK_OK(fit_times(device, graph, m, result));
+  DLLM_CHECK_OK(fit_shared_memory(graph, m.shared_steps, result));
+  DLLM_CHECK_OK(fit_energy(graph, m, result));
+  for (const CalibrationResidual& one : result.residuals) {
+    const double relative = one.model / one.measured - 1;
     result.rms += relative * relative;
     result.worst = std::max(result.worst, std::abs(relative));
   }
-  result.rms = std::sqrt(result.rms / static_cast<double>(times.size()));
+  result.rms = std::sqrt(result.rms / static_cast<double>(result.residuals.size()));
   return result;
 }
 

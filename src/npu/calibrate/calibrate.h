@@ -22,7 +22,8 @@ struct CalibratedKey {
 
 struct CalibrationResidual {
   std::string what;  ///< "gemm 32 x 4096 x 12288"
-  double measured_us = 0, model_us = 0;
+  double measured = 0, model = 0;
+  std::string unit = "us";
 };
 
 struct Calibration {
@@ -35,7 +36,8 @@ struct Calibration {
 /// Whether the measurements say something about it that the profile should have.
 bool determined(const FittedParameter& parameter);
 
-/// Fits a profile to measurements, with the models that time answers (StepTimer): piecewise_fit.h. Keys that the
+/// Fits a profile to measurements, with the models that time answers (StepTimer): piecewise_fit.h for times of one
+/// processor, and with what these gave further_fits.h. Keys that the
 /// measurements do not determine keep the profile's values and say so. `graph` is needed for steps. Errors: kUsage
 /// without measurements; those of StepTimer::create(); kUnsupported for host measurements without a described host.
 Expected<Calibration> calibrate(const Device& device, const StepTimer::GraphFactory& graph,

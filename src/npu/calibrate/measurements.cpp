@@ -28,16 +28,20 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   }
 }
 
-/// Rows of sizes with a time at the end, in the order of `columns`.
+/// Rows of sizes with what was measured at the end, in the order of `columns`.
 struct SizedRow {
   std::vector<std::int64_t> sizes;
-  double us = 0;
+  double measured = 0;
 };
 
 class MeasurementTable {
  public:
-  MeasurementTable(std::string file, std::vector<std::string_view> columns)
-      : file_(std::move(file)), columns_(std::move(columns)) {}
+  /// `other`: a name that the last column may have instead.
+  MeasurementTable(std::string file, std::vector<std::string_view> columns, std::string_view other = {})
+      : file_(std::move(file)), columns_(std::move(columns)), other_(other) {}
+
+  /// Whether it had that name.
+  bool other() const { return !other_.empty() && columns_.back() == other_; }
 
   Expected<std::vector<SizedRow>> read(std::string_view text) {
     std::vector<SizedRow> rows;
@@ -67,6 +71,7 @@ class MeasurementTable {
   }
 
   Expected<void> read_header(const std::vector<std::string_view>& cells) {
+    if (!other_.empty() && std::ranges::find(cells, other_) != cells.end()) columns_.back() = other_;
     std::vector<std::string_view> given = cells, wanted = columns_;
     std::ranges::sort(given), std::ranges::sort(wanted);
     if (given != wanted) return error(fmt::format("the columns are {}", fmt::join(cells, ",")));
@@ -87,14 +92,16 @@ class MeasurementTable {
       row.sizes.push_back(*size);
     }
     const std::string_view cell = cells[order_.back()];
-    const auto us = parse_number<double>(cell);
-    if (!us || !std::isfinite(*us) || *us <= 0) return error(fmt::format("'{}' is not a time above 0", cell));
-    row.us = *us;
+    const auto measured = parse_number<double>(cell);
+    if (!measured || !std::isfinite(*measured) || *measured <= 0)
+      return error(fmt::format("'{}' in {} is not a number above 0", cell, columns_.back()));
+    row.measured = *measured;
     return row;
   }
 
   std::string file_;
   std::vector<std::string_view> columns_;
+  std::string_view other_;
   std::vector<std::size_t> order_;  ///< cell of each column
   std::size_t line_ = 0;
 };
@@ -104,21 +111,46 @@ class MeasurementTable {
 Expected<std::vector<Measurements::Gemm>> parse_gemms(std::string_view text, const std::string& file) {
   DLLM_TRY(const auto rows, MeasurementTable(file, {"rows", "outputs", "inputs", "us"}).read(text));
   std::vector<Measurements::Gemm> result;
-  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], row.sizes[2], row.us});
+  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], row.sizes[2], row.measured});
   return result;
 }
 
 Expected<std::vector<Measurements::Step>> parse_steps(std::string_view text, const std::string& file) {
   DLLM_TRY(const auto rows, MeasurementTable(file, {"rows", "keys", "us"}).read(text));
   std::vector<Measurements::Step> result;
-  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], row.us});
+  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], row.measured});
   return result;
 }
 
 Expected<std::vector<Measurements::Mapping>> parse_mappings(std::string_view text, const std::string& file) {
   DLLM_TRY(const auto rows, MeasurementTable(file, {"bytes", "us"}).read(text));
   std::vector<Measurements::Mapping> result;
-  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.us});
+  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.measured});
+  return result;
+}
+
+Expected<std::vector<Measurements::Shared>> parse_shared_steps(std::string_view text, const std::string& file) {
+  DLLM_TRY(const auto rows, MeasurementTable(file, {"rows", "keys", "host_rows", "host_keys", "us"}).read(text));
+  std::vector<Measurements::Shared> result;
+  for (const SizedRow& row : rows)
+    result.push_back({row.sizes[0], row.sizes[1], row.sizes[2], row.sizes[3], row.measured});
+  return result;
+}
+
+Expected<std::vector<Measurements::GemmEnergy>> parse_gemm_energies(std::string_view text, const std::string& file) {
+  MeasurementTable table(file, {"rows", "outputs", "inputs", "joules"}, "watts");
+  DLLM_TRY(const auto rows, table.read(text));
+  std::vector<Measurements::GemmEnergy> result;
+  for (const SizedRow& row : rows)
+    result.push_back({{row.sizes[0], row.sizes[1], row.sizes[2], 0}, {row.measured, table.other()}});
+  return result;
+}
+
+Expected<std::vector<Measurements::StepEnergy>> parse_step_energies(std::string_view text, const std::string& file) {
+  MeasurementTable table(file, {"rows", "keys", "joules"}, "watts");
+  DLLM_TRY(const auto rows, table.read(text));
+  std::vector<Measurements::StepEnergy> result;
+  for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], {row.measured, table.other()}});
   return result;
 }
 

@@ -9,7 +9,7 @@
 
 namespace dllm::npu {
 
-/// Measured times of a real device. Times are in microseconds.
+/// Measured times and energies of a real device. Times are in microseconds.
 struct Measurements {
   struct Gemm {  ///< rows x inputs by outputs x inputs weights, as one operator
     std::int64_t rows, outputs, inputs;
@@ -23,6 +23,26 @@ struct Measurements {
     std::int64_t bytes;
     double us;
   };
+  struct Shared {  ///< a step on the device while the host repeats steps of `host_rows`, `host_keys` without a pause
+    std::int64_t rows, keys, host_rows, host_keys;
+    double us;
+  };
+  /// Of device, memory and host together, above what they take without work that is not in the model.
+  struct Energy {
+    double value;
+    bool watts;  ///< the mean power; else joules
+  };
+  struct GemmEnergy {
+    Gemm product;  ///< without a time
+    Energy energy;
+  };
+  struct StepEnergy {
+    std::int64_t rows, keys;
+    Energy energy;
+  };
+  std::vector<Shared> shared_steps;
+  std::vector<GemmEnergy> gemm_energies;
+  std::vector<StepEnergy> step_energies, host_step_energies;
   std::vector<Gemm> gemms, host_gemms;  ///< on the device, and on the host's processor alone
   std::vector<Step> steps, host_steps;
   std::vector<Mapping> mappings;
@@ -33,5 +53,9 @@ struct Measurements {
 Expected<std::vector<Measurements::Gemm>> parse_gemms(std::string_view text, const std::string& file);
 Expected<std::vector<Measurements::Step>> parse_steps(std::string_view text, const std::string& file);
 Expected<std::vector<Measurements::Mapping>> parse_mappings(std::string_view text, const std::string& file);
+Expected<std::vector<Measurements::Shared>> parse_shared_steps(std::string_view text, const std::string& file);
+/// The last column is `joules` or `watts`.
+Expected<std::vector<Measurements::GemmEnergy>> parse_gemm_energies(std::string_view text, const std::string& file);
+Expected<std::vector<Measurements::StepEnergy>> parse_step_energies(std::string_view text, const std::string& file);
 
 }  // namespace dllm::npu
