@@ -1,10 +1,13 @@
 #include "npu/accuracy/matrix.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include "base/parallel.h"
 #include "npu/accuracy/vector_unit.h"
 #include "npu/compiler/stored_codes.h"
+#include "numerics/half.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::npu::accuracy {
@@ -57,24 +60,63 @@ Matrix Matrix::pack(const WeightView& weight, std::int64_t first, std::int64_t o
   m.outputs_ = outputs;
   m.rule_ = formats.rule;
   m.contraction_ = Contraction(in, formats);
-  const auto terms = static_cast<std::size_t>(m.panels() * m.contraction_.terms() * kPanel);
-  (formats.rule.kind == WindowRule::Kind::kNarrow ? m.narrow_.resize(terms) : m.wide_.resize(terms));
-  m.exponents_.assign(static_cast<std::size_t>(m.panels() * m.contraction_.groups() * kPanel), kZeroExponent);
   const bool plain = formats.w.ggml() && !formats.w.packed();
   const bool stored = plain ? *formats.w.ggml() == weight.type : keeps_codes(weight, in, formats.w.machine_format());
-  parallel(pool, m.panels(),
-           [&](std::int64_t panel, int) { m.pack_panel(weight, first + panel * kPanel, panel, in, formats, stored); });
+  const Source source{weight, first, in, formats, stored};
+  if (formats.rule.kind == WindowRule::Kind::kNarrow) {
+    m.storage_ = Storage::kNarrow;
+  } else if (formats.rule.kind == WindowRule::Kind::kFloat && formats.w.ggml() != TensorType::kF32) {
+    m.storage_ = formats.w.packed() || formats.w.ggml() == TensorType::kF16 ? Storage::kF16 : Storage::kBF16;
+    if (m.pack_panels(source, pool)) return m;
+    m.storage_ = Storage::kF32;
+  }
+  m.pack_panels(source, pool);
   return m;
 }
 
-void Matrix::pack_panel(const WeightView& weight, std::int64_t first, std::int64_t panel, const LaneMap& in,
-                        const ProductFormats& formats, bool stored) {
+bool Matrix::pack_panels(const Source& source, ThreadPool& pool) {
+  const auto terms = static_cast<std::size_t>(panels() * contraction_.terms() * kPanel);
+  const bool half = storage_ == Storage::kF16 || storage_ == Storage::kBF16;
+  narrow_.resize(storage_ == Storage::kNarrow ? terms : 0);
+  wide_.resize(storage_ == Storage::kF32 ? terms : 0);
+  half_ = std::vector<std::uint16_t>(half ? terms : 0);
+  if (rule_.integers())
+    exponents_.assign(static_cast<std::size_t>(panels() * contraction_.groups() * kPanel), kZeroExponent);
+  std::atomic<bool> exact = true;
+  parallel(pool, panels(), [&](std::int64_t panel, int) {
+    if (!pack_panel(source, panel)) exact = false;
+  });
+  return exact;
+}
+
+bool Matrix::put(std::size_t at, float value) {
+  switch (storage_) {
+    case Storage::kNarrow:
+      narrow_[at] = static_cast<std::int16_t>(value);
+      return true;
+    case Storage::kF32:
+      wide_[at] = value;
+      return true;
+    case Storage::kF16:
+      half_[at] = f32_to_f16(value);
+      return std::bit_cast<std::uint32_t>(f16_to_f32(half_[at])) == std::bit_cast<std::uint32_t>(value);
+    case Storage::kBF16:
+      half_[at] = f32_to_bf16(value);
+      return std::bit_cast<std::uint32_t>(bf16_to_f32(half_[at])) == std::bit_cast<std::uint32_t>(value);
+  }
+  return false;
+}
+
+bool Matrix::pack_panel(const Source& source, std::int64_t panel) {
+  const auto& [weight, first_row, in, formats, stored] = source;
+  const std::int64_t first = first_row + panel * kPanel;
   const std::int64_t count = std::min(kPanel, outputs_ - panel * kPanel), terms = contraction_.terms(),
                      groups = contraction_.groups();
   std::vector<float> laid, gathered(static_cast<std::size_t>(terms));
   std::vector<std::int16_t> exponents(static_cast<std::size_t>(groups), kZeroExponent);
   Operand row;
   LaneCodes codes;
+  bool exact = true;
   for (std::int64_t n = 0; n < count; ++n) {
     if (stored && formats.rule.integers()) {
       codes.reset(formats.w.machine_format(), row_lanes(in));
@@ -94,30 +136,35 @@ void Matrix::pack_panel(const WeightView& weight, std::int64_t first, std::int64
     contraction_.gather(row, formats.w.block(), gathered.data(), exponents.data());
     for (std::int64_t k = 0; k < terms; ++k) {
       const auto at = static_cast<std::size_t>((panel * terms + k) * kPanel + n);
-      const float value = gathered[static_cast<std::size_t>(k)];
-      if (rule_.kind == WindowRule::Kind::kNarrow)
-        narrow_[at] = static_cast<std::int16_t>(value);
-      else
-        wide_[at] = value;
+      exact = put(at, gathered[static_cast<std::size_t>(k)]) && exact;
     }
     if (!rule_.integers()) continue;
     for (std::int64_t g = 0; g < groups; ++g)
       exponents_[static_cast<std::size_t>((panel * groups + g) * kPanel + n)] = exponents[static_cast<std::size_t>(g)];
   }
+  return exact;
+}
+
+const float* Matrix::floats(std::int64_t panel) const {
+  const std::int64_t terms = contraction_.terms(), first = panel * terms * kPanel;
+  if (storage_ == Storage::kF32) return wide_.data() + first;
+  thread_local std::vector<float> values;
+  values.resize(static_cast<std::size_t>(terms * kPanel));
+  widen(half_.data() + first, storage_ == Storage::kBF16, terms, values.data());
+  return values.data();
 }
 
 void Matrix::multiply(const OperandRows& x, std::int64_t panel, double* sums) const {
-  const std::int64_t first = panel * contraction_.terms() * kPanel;
-  const bool narrow = rule_.kind == WindowRule::Kind::kNarrow;
+  const bool narrow = storage_ == Storage::kNarrow;
   add_windows(rule_,
               {.rows = x.rows,
                .a = x.a.data(),
                .a_stride = x.terms,
                .a_exponents = x.exponents.data(),
                .a_exponents_stride = x.groups,
-               .narrow = narrow ? narrow_.data() + first : nullptr,
-               .wide = narrow ? nullptr : wide_.data() + first,
-               .w_exponents = exponents_.data() + panel * contraction_.groups() * kPanel,
+               .narrow = narrow ? narrow_.data() + panel * contraction_.terms() * kPanel : nullptr,
+               .wide = narrow ? nullptr : floats(panel),
+               .w_exponents = rule_.integers() ? exponents_.data() + panel * contraction_.groups() * kPanel : nullptr,
                .group = contraction_.group(),
                .ends = contraction_.ends().data(),
                .instructions = static_cast<std::int64_t>(contraction_.ends().size())},

@@ -85,13 +85,29 @@ class Matrix {
   void multiply(const OperandRows& x, std::int64_t panel, double* sums) const;
 
  private:
-  void pack_panel(const WeightView& weight, std::int64_t first, std::int64_t panel, const LaneMap& in,
-                  const ProductFormats& formats, bool stored);
+  /// What an element takes. An 8B model in float32 would need 30 GB; float formats of weights have 16 bits.
+  enum class Storage : std::uint8_t { kNarrow, kF32, kF16, kBF16 };
+  /// Where a panel of a weight comes from.
+  struct Source {
+    const WeightView& weight;
+    std::int64_t first;  ///< row of the weight
+    const LaneMap& in;
+    const ProductFormats& formats;
+    bool stored;
+  };
+  /// False: an element is not exact in `storage_`.
+  bool pack_panels(const Source& source, ThreadPool& pool);
+  bool pack_panel(const Source& source, std::int64_t panel);
+  bool put(std::size_t at, float value);
+  /// Of kFloat, as float32.
+  const float* floats(std::int64_t panel) const;
 
   std::int64_t outputs_ = 0;
   WindowRule rule_;
   Contraction contraction_;
+  Storage storage_ = Storage::kF32;
   std::vector<std::int16_t> narrow_, exponents_;
+  std::vector<std::uint16_t> half_;
   std::vector<float> wide_;
 };
 

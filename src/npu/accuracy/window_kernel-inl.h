@@ -173,7 +173,31 @@ template <int kMost, class Run>
   }
 }
 
+[[gnu::always_inline]] inline void widen_panel(const std::uint16_t* from, bool bf16, float* to) {
+  using Bits = Panel<std::uint32_t>;
+  Panel<std::uint16_t> codes;
+  load(codes, from);
+  const Bits h = __builtin_convertvector(codes, Bits);
+  if (bf16) {
+    const Bits bits = h << 16;
+    __builtin_memcpy(to, &bits, sizeof bits);
+    return;
+  }
+  // As f16_to_f32(): 2^112 rebiases the exponent, and normalises subnormals; infinity and NaN keep their payload.
+  const Bits magnitude = (h & 0x7fffu) << 13;
+  const Panel<float> rebased = (Panel<float>)magnitude * 0x1.0p112f;
+  const Bits special = magnitude | 0x7f800000u;
+  Bits bits = magnitude >= 0x0f800000u ? special : (Bits)rebased;
+  bits |= (h & 0x8000u) << 16;
+  __builtin_memcpy(to, &bits, sizeof bits);
+}
+
 }  // namespace
+
+// One unit per instruction set includes this file. NOLINTNEXTLINE(misc-definitions-in-headers)
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to) {
+  for (std::int64_t k = 0; k < terms; ++k) widen_panel(from + k * kPanel, bf16, to + k * kPanel);
+}
 
 #ifndef DLLM_WINDOW_OWN_INTEGERS
 // One unit per instruction set includes this file. NOLINTNEXTLINE(misc-definitions-in-headers)

@@ -4,28 +4,32 @@ namespace dllm::npu::accuracy {
 
 namespace plain {
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
-}
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
+}  // namespace plain
 #if defined(__x86_64__)
 namespace avx2 {
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
-}
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
+}  // namespace avx2
 namespace avx512 {
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
-}
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
+}  // namespace avx512
 namespace vnni {
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
-}
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
+}  // namespace vnni
 #endif
 
 const std::vector<WindowKernel>& window_kernels() {
   static const std::vector<WindowKernel> kernels = [] {
-    std::vector<WindowKernel> all = {{"plain", plain::add_windows}};
+    std::vector<WindowKernel> all = {{"plain", plain::add_windows, plain::widen}};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::add_windows});
+    if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::add_windows, avx2::widen});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
-      all.push_back({"avx512", avx512::add_windows});
-      if (__builtin_cpu_supports("avx512vnni")) all.push_back({"vnni", vnni::add_windows});
+      all.push_back({"avx512", avx512::add_windows, avx512::widen});
+      if (__builtin_cpu_supports("avx512vnni")) all.push_back({"vnni", vnni::add_windows, vnni::widen});
     }
 #endif
     return all;
@@ -44,6 +48,11 @@ WindowRule WindowRule::of(const OperandFormat& a, const OperandFormat& w, int co
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums) {
   static const auto best = window_kernels().back().run;
   best(rule, product, sums);
+}
+
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to) {
+  static const auto best = window_kernels().back().widen;
+  best(from, bf16, terms, to);
 }
 
 }  // namespace dllm::npu::accuracy

@@ -48,11 +48,15 @@ struct WindowProduct {
 /// kWide, which does not affect a later rounding to at most 24 bits.
 void add_windows(const WindowRule& rule, const WindowProduct& product, double* sums);
 
-/// The same function for the instruction sets that this processor supports, slowest first; the last one is used. All of
-/// them give the same bits.
+/// `terms` x kPanel elements of 16 bits as float32: BF16, or FP16.
+void widen(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
+
+/// The same functions for the instruction sets that this processor supports, slowest first; the last one is used. All
+/// of them give the same bits.
 struct WindowKernel {
   const char* name;
   void (*run)(const WindowRule& rule, const WindowProduct& product, double* sums);
+  void (*widen)(const std::uint16_t* from, bool bf16, std::int64_t terms, float* to);
 };
 const std::vector<WindowKernel>& window_kernels();
 

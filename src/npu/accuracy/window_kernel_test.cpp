@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "npu/accuracy/vector_unit.h"
 #include "npu/reference/window_sum.h"
+#include "numerics/half.h"
 
 namespace dllm::npu::accuracy {
 namespace {
@@ -131,6 +134,20 @@ TEST_P(WindowProducts, AreTheSameOnEveryInstructionSet) {
   const PanelProduct product(fa, fw, a, w);
   for (const WindowKernel& kernel : window_kernels())
     EXPECT_EQ(product.sums(kernel.run), product.sums(window_kernels().front().run)) << kernel.name;
+}
+
+TEST(WindowKernel, WidensEveryCode) {
+  std::vector<std::uint16_t> codes(1 << 16);
+  std::iota(codes.begin(), codes.end(), std::uint16_t{0});
+  std::vector<float> values(codes.size());
+  for (const WindowKernel& kernel : window_kernels())
+    for (const bool bf16 : {false, true}) {
+      kernel.widen(codes.data(), bf16, static_cast<std::int64_t>(codes.size()) / kPanel, values.data());
+      for (const std::uint16_t code : codes)
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(values[code]),
+                  std::bit_cast<std::uint32_t>(bf16 ? bf16_to_f32(code) : f16_to_f32(code)))
+            << kernel.name << " " << code;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, WindowProducts,
