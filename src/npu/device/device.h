@@ -107,7 +107,7 @@ struct Device {
   struct Window {                    ///< addresses that the device sees at once
     std::int64_t bytes = 0;          ///< 0: all of memory
     std::int64_t staging_bytes = 0;  ///< double buffer for what does not fit
-    double map_us = 0;               ///< per mapping
+    double map_us = 0;               ///< per mapping, with the unmapping of what it replaces
     double map_us_per_page = 0;
     std::int64_t page_bytes = 4096;
     std::int64_t mapping_bytes = 0;  ///< of the largest mapping; 0: any

@@ -120,7 +120,7 @@ std::vector<DeviceField> system_fields() {
       NUMBER(host, idle_w, 0, 1e4, "W", "of all cores when idle"),
       INTEGER(window, bytes, 0, "bytes", "addresses seen at once; 0: all"),
       INTEGER(window, staging_bytes, 0, "bytes", "double buffer for weights outside the window"),
-      NUMBER(window, map_us, 0, 1e6, "us", "per mapping"),
+      NUMBER(window, map_us, 0, 1e6, "us", "per mapping, with the unmapping of what it replaces"),
       NUMBER(window, map_us_per_page, 0, 1e6, "us", "per page mapped"),
       INTEGER(window, page_bytes, 4096, "bytes", "page"),
       INTEGER(window, mapping_bytes, 0, "bytes", "largest mapping; 0: any"),
