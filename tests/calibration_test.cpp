@@ -86,11 +86,12 @@ TEST_P(CalibrationPass, ComputesTheModelsLogits) {
   }
 }
 
-// Plain, with biases of Q, K and V, with norms of heads and a mask of blocks.
-INSTANTIATE_TEST_SUITE_P(Architectures, CalibrationPass, testing::Values("llada", "dream", "sdar"));
+// Plain, with biases of Q, K and V, with norms of heads and a mask of blocks, with experts.
+INSTANTIATE_TEST_SUITE_P(Architectures, CalibrationPass,
+                         testing::Values("llada", "dream", "sdar", "llada-moe", "llada2", "sdar-moe", "rnd1"));
 
-TEST(CalibrationPass, ExpertsAreRefused) {
-  const auto model = *Model::load(test::random_source({.architecture = "llada-moe"}));
+TEST(CalibrationPass, WindowsAreRefused) {
+  const auto model = *Model::load(test::random_source({.architecture = "diffusion-gemma", .kv_heads = 2}));
   const auto checked = CanvasRunner::check(model->build({1, 1}));
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, ErrorCode::kUnsupported);

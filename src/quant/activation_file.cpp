@@ -23,39 +23,56 @@ Expected<void> ActivationWriter::append(const CanvasChunk& chunk, const std::vec
   return {};
 }
 
-Expected<ActivationReader> ActivationReader::open(const std::string& path) {
-  DLLM_TRY(auto file, MappedFile::open(path));
-  return ActivationReader(std::move(file));
+Expected<ActivationFile> ActivationFile::open(const std::string& path) {
+  DLLM_TRY(auto mapped, MappedFile::open(path));
+  ActivationFile file(std::move(mapped));
+  DLLM_CHECK_OK(file.index());
+  return file;
 }
 
-Expected<std::int64_t> ActivationReader::number() {
+Expected<std::int64_t> ActivationFile::number(std::size_t& at) const {
   std::int64_t value = 0;
-  if (file_->bytes().size() - at_ < sizeof(value))
+  if (file_->bytes().size() - at < sizeof(value))
     return Error{ErrorCode::kInvalidFile, "the file of activations is incomplete", file_->name(),
                  "remove its directory to start anew"};
-  std::memcpy(&value, file_->bytes().data() + at_, sizeof(value));
-  at_ += sizeof(value);
+  std::memcpy(&value, file_->bytes().data() + at, sizeof(value));
+  at += sizeof(value);
   return value;
 }
 
-Expected<void> ActivationReader::read(CanvasChunk& chunk) {
-  DLLM_TRY(const std::int64_t count, number());
-  for (std::int64_t i = 0; i < count; ++i) {
-    DLLM_TRY(const std::int64_t id, number());
-    DLLM_TRY(const std::int64_t rows, number());
-    DLLM_TRY(const std::int64_t width, number());
-    const std::size_t left = (file_->bytes().size() - at_) / sizeof(float);
-    if (rows < 0 || width <= 0 || static_cast<std::size_t>(rows) > left / static_cast<std::size_t>(width))
-      return Error{ErrorCode::kInvalidFile, "the file of activations is damaged", file_->name(),
-                   "remove its directory to start anew"};
-    ActivationRows& values = chunk.values[static_cast<ValueId>(id)];
-    values.width = width;
-    values.values.resize(static_cast<std::size_t>(rows * width));
-    const std::size_t bytes = values.values.size() * sizeof(float);
-    if (bytes > 0) std::memcpy(values.values.data(), file_->bytes().data() + at_, bytes);
-    at_ += bytes;
+Expected<void> ActivationFile::index() {
+  const std::span<const std::byte> bytes = file_->bytes();
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::map<ValueId, StoredRows> chunk;
+    DLLM_TRY(const std::int64_t count, number(at));
+    for (std::int64_t i = 0; i < count; ++i) {
+      DLLM_TRY(const std::int64_t id, number(at));
+      DLLM_TRY(const std::int64_t rows, number(at));
+      DLLM_TRY(const std::int64_t width, number(at));
+      const std::size_t left = (bytes.size() - at) / sizeof(float);
+      if (rows < 0 || width <= 0 || static_cast<std::size_t>(rows) > left / static_cast<std::size_t>(width))
+        return Error{ErrorCode::kInvalidFile, "the file of activations is damaged", file_->name(),
+                     "remove its directory to start anew"};
+      const auto size = static_cast<std::size_t>(rows * width);
+      // Everything before is of 4 or 8 bytes, so floats are aligned.
+      chunk[static_cast<ValueId>(id)] = {width, {reinterpret_cast<const float*>(bytes.data() + at), size}};
+      at += size * sizeof(float);
+    }
+    chunks_.push_back(std::move(chunk));
   }
   return {};
+}
+
+void ActivationFile::copy(std::size_t chunk, CanvasChunk& to) const {
+  for (const auto& [id, stored] : chunks_[chunk]) {
+    ActivationRows& values = to.values[id];
+    values.width = stored.width;
+    values.values.assign(stored.values.begin(), stored.values.end());
+  }
+}
+
+void ActivationFile::drop(std::size_t chunk) const {
+  for (const auto& [id, stored] : chunks_[chunk]) MappedFile::drop_pages(std::as_bytes(stored.values));
 }
 
 }  // namespace dllm

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,19 +27,39 @@ class ActivationWriter {
   OutputFile file_;
 };
 
-/// Reads what ActivationWriter wrote. Errors: kIo, kInvalidFile (not such a file, or incomplete).
-class ActivationReader {
+/// A value of a chunk, in the mapped file.
+struct StoredRows {
+  std::int64_t width = 0;
+  std::span<const float> values;  ///< [rows][width]
+  std::int64_t rows() const { return width > 0 ? static_cast<std::int64_t>(values.size()) / width : 0; }
+  std::span<const float> row(std::int64_t r) const {
+    return values.subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width));
+  }
+};
+
+/// Reads what ActivationWriter wrote.
+class ActivationFile {
  public:
-  static Expected<ActivationReader> open(const std::string& path);
-  /// The next chunk's values.
-  Expected<void> read(CanvasChunk& chunk);
+  /// Errors: kIo, kInvalidFile (not such a file, or incomplete).
+  static Expected<ActivationFile> open(const std::string& path);
+
+  std::size_t chunks() const { return chunks_.size(); }
+  /// Precondition: the chunk has the value.
+  const StoredRows& rows(std::size_t chunk, ValueId value) const { return chunks_[chunk].at(value); }
+  /// Copies all values of a chunk.
+  void copy(std::size_t chunk, CanvasChunk& to) const;
+  /// Releases the memory of the chunk's pages, which are read again on access.
+  void drop(std::size_t chunk) const;
+  /// Errors: kIo, the file changed while it was read.
+  Expected<void> check() const { return file_->check(); }
 
  private:
-  explicit ActivationReader(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
-  Expected<std::int64_t> number();
+  explicit ActivationFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
+  Expected<void> index();
+  Expected<std::int64_t> number(std::size_t& at) const;
 
   std::shared_ptr<const MappedFile> file_;
-  std::size_t at_ = 0;
+  std::vector<std::map<ValueId, StoredRows>> chunks_;
 };
 
 }  // namespace dllm

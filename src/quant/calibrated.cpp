@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -12,12 +10,13 @@
 #include <optional>
 
 #include "base/hash.h"
-#include "base/parallel.h"
 #include "base/try.h"
 #include "model/model.h"
-#include "numerics/mx_tensor.h"
 #include "quant/activation_file.h"
+#include "quant/canvas_experts.h"
 #include "quant/canvas_runner.h"
+#include "quant/product_quantizer.h"
+#include "quant/stage_inputs.h"
 #include "quant/stages.h"
 
 namespace dllm {
@@ -25,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kChunkRows = 512, kPanelRows = 16;
+constexpr std::int64_t kChunkRows = 128;
 
 /// Words of a tensor that its identity depends on: all of a small one, evenly spaced ones of a large one.
 std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
@@ -42,7 +41,7 @@ std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
 std::uint64_t identity_of(const ModelSource& source, const std::vector<TypeChoice>& choices,
                           const CalibrationOptions& options, const std::vector<CalibrationCanvas>& canvases) {
   Fnv1a text;
-  text.add(options.method).add(fmt::format("|{}|", options.damping));
+  text.add("stored inputs").add(options.method).add(fmt::format("|{}|", options.damping));
   for (const SourceTensor& tensor : source.tensors) text.add(tensor.name).add("|");
   std::uint64_t hash = text.value();
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -67,7 +66,8 @@ class MatrixQuantizer {
         options_(options),
         calibration_(calibration),
         method_(method),
-        pool_(options.threads) {}
+        pool_(options.threads),
+        products_(method, calibration.damping, pool_) {}
 
   /// Everything up to prepared().
   Expected<void> run(const std::string& target) {
@@ -131,7 +131,10 @@ class MatrixQuantizer {
   Expected<void> quantize_all() {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       DLLM_CHECK_OK(tell(s, 0));
-      DLLM_CHECK_OK(quantize_stage(stages_[s], std::nullopt));
+      for (const WeightId id : stages_[s].weights) {
+        DLLM_CHECK_OK(quantize({&id, 1}, nullptr));
+        DLLM_CHECK_OK(take(id));
+      }
     }
     return {};
   }
@@ -146,107 +149,131 @@ class MatrixQuantizer {
         rows += static_cast<std::int64_t>(canvases[end++].tokens.size());
       chunks.emplace_back(std::span(canvases).subspan(first, end - first));
     }
-    std::size_t done = stages_.size();  // stages that an earlier call has finished
-    while (done > 0 && !fs::exists(state_path(done - 1))) --done;
-    for (std::size_t s = 0; s < done; ++s)
+    std::size_t begun = stages_.size();  // stages whose inputs an earlier call has computed
+    while (begun > 0 && !fs::exists(state_path(begun - 1))) --begun;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      if (s >= begun) DLLM_CHECK_OK(compute_inputs(s, chunks));
+      if (s + 1 >= begun) DLLM_CHECK_OK(quantize_stage(s));
       for (const WeightId id : stages_[s].weights) DLLM_CHECK_OK(take(id));
-    for (std::size_t s = done; s < stages_.size(); ++s) DLLM_CHECK_OK(run_stage(s, chunks));
+    }
     return {};
   }
 
-  Expected<void> run_stage(std::size_t s, std::vector<CanvasChunk>& chunks) {
+  /// Runs the operators before a stage's products and stores what is read later, the products' input among it.
+  Expected<void> compute_inputs(std::size_t s, const std::vector<CanvasChunk>& chunks) {
     const CalibrationStage& stage = stages_[s];
     const std::int32_t mask = model_->desc().causal_block;
     const CanvasRunner runner(graph_, views_, mask, pool_), original(graph_, model_->weights(), mask, pool_);
-    const std::int64_t width = graph_.values[static_cast<std::size_t>(stage.input)].width;
-    Triangle hessian(width);
-    cross_.assign(method_.correct ? static_cast<std::size_t>(width * width) : 0, 0.0);
-    const std::int64_t outputs =
-        method_.correct && stage.residual != kNoId ? graph_.values[static_cast<std::size_t>(stage.residual)].width : 0;
-    lost_.assign(static_cast<std::size_t>(width * outputs), 0.0);
-    std::optional<ActivationReader> before;
+    std::optional<ActivationFile> before;
     if (s > 0) {
-      DLLM_TRY(before, ActivationReader::open(state_path(s - 1)));
+      DLLM_TRY(before, ActivationFile::open(state_path(s - 1)));
     }
     DLLM_TRY(ActivationWriter after, ActivationWriter::create(state_path(s)));
+    const std::size_t step = method_.correct ? 2 : 1;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-      DLLM_CHECK_OK(tell(s, static_cast<double>(c) / static_cast<double>(chunks.size())));
-      CanvasChunk chunk(chunks[c].canvases);
-      if (before) DLLM_CHECK_OK(before->read(chunk));
-      runner.run(chunk, stage.first, stage.end);
-      const ActivationRows& input = chunk.values.at(stage.input);
-      add_products(hessian, input.values.data(), input.rows(), pool_);
-      DLLM_CHECK_OK(after.append(chunk, stage.live));
-      if (!method_.correct) continue;
-      CanvasChunk exact(chunks[c].canvases);
-      if (before) DLLM_CHECK_OK(before->read(exact));
-      original.run(exact, stage.first, stage.end);
-      add_differences(cross_, input.values.data(), width, input.values.data(),
-                      exact.values.at(stage.input).values.data(), width, input.rows(), pool_);
-      if (outputs > 0)
-        add_differences(lost_, input.values.data(), width, chunk.values.at(stage.residual).values.data(),
-                        exact.values.at(stage.residual).values.data(), outputs, input.rows(), pool_);
-      DLLM_CHECK_OK(after.append(exact, stage.live));
+      DLLM_CHECK_OK(tell(s, 0.5 * static_cast<double>(c) / static_cast<double>(chunks.size())));
+      for (std::size_t i = 0; i < step; ++i) {
+        CanvasChunk chunk(chunks[c].canvases);
+        if (before) before->copy(step * c + i, chunk);
+        (i == 0 ? runner : original).run(chunk, stage.first, stage.end);
+        DLLM_CHECK_OK(after.append(chunk, stage.live));
+        if (before) before->drop(step * c + i);
+      }
     }
-    DLLM_CHECK_OK(quantize_stage(stage, std::move(hessian)));
+    if (before) DLLM_CHECK_OK(before->check());
     DLLM_CHECK_OK(after.commit());
     std::error_code ignored;
     if (s > 0) fs::remove(state_path(s - 1), ignored);
     return {};
   }
 
-  Expected<void> quantize_stage(const CalibrationStage& stage, std::optional<Triangle> hessian) {
-    // Weights of one input usually have one type, and so share the factor.
-    std::optional<RowQuantizer> quantizer;
-    std::optional<TensorType> type;
-    for (std::size_t w = 0; w < stage.weights.size(); ++w) {
-      const auto tensor = wanted(stage.weights[w]);
-      if (!tensor) continue;
-      const TensorType to = choices_[*tensor].type;
-      if (type != to) {
-        bool last = true;
-        for (std::size_t other = w + 1; other < stage.weights.size(); ++other)
-          if (const auto next = wanted(stage.weights[other])) last = last && choices_[*next].type == to;
-        std::optional<Triangle> own = last ? std::move(hessian) : hessian;
-        DLLM_TRY(quantizer, RowQuantizer::create(*BlockGrid::of(to), method_, std::move(own), calibration_.damping));
-        type = to;
-      }
-      DLLM_CHECK_OK(quantize(stage.weights[w], *tensor, *quantizer));
+  Expected<void> quantize_stage(std::size_t s) {
+    const CalibrationStage& stage = stages_[s];
+    // All or none of them: what is done for one matrix may depend on the others.
+    if (std::ranges::all_of(stage.weights, [&](WeightId id) { return !wanted(id) || fs::exists(tensor_path(id)); }))
+      return {};
+    DLLM_CHECK_OK(tell(s, 0.5));
+    DLLM_TRY(const ActivationFile file, ActivationFile::open(state_path(s)));
+    const StageInputs inputs(file, stage, method_.correct, pool_);
+    if (stage.experts) {
+      DLLM_CHECK_OK(quantize_experts(s, inputs));
+    } else {
+      const ProductInputs all = inputs.all();
+      DLLM_CHECK_OK(quantize(stage.weights, &all));
     }
+    return file.check();
+  }
+
+  /// The matrices of one product's input, into their files.
+  Expected<void> quantize(std::span<const WeightId> ids, const ProductInputs* inputs) {
+    std::vector<OutputFile> files;
+    std::vector<MatrixJob> jobs;
+    files.reserve(ids.size());
+    for (const WeightId id : ids) {
+      const auto tensor = wanted(id);
+      if (!tensor) continue;
+      DLLM_TRY(OutputFile file, OutputFile::create(tensor_path(id)));
+      OutputFile& out = files.emplace_back(std::move(file));
+      jobs.push_back({name_of(id), views_[static_cast<std::size_t>(id)], choices_[*tensor].type,
+                      [&out](std::span<const std::byte> rows) { return out.append(rows.data(), rows.size()); }});
+    }
+    DLLM_CHECK_OK(products_.run(jobs, inputs));
+    for (OutputFile& file : files) DLLM_CHECK_OK(file.commit());
     return {};
   }
 
-  Expected<void> quantize(WeightId id, std::size_t tensor, const RowQuantizer& quantizer) {
-    const WeightView& view = views_[static_cast<std::size_t>(id)];
-    const std::int64_t columns = view.shape[0], rows = element_count(view.shape) / columns;
-    const std::int64_t row_bytes = codec(choices_[tensor].type).row_bytes(columns);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(rows * row_bytes));
-    // Scales in binary16 end at 65504.
-    const double most = mx_format_of(choices_[tensor].type) ? HUGE_VAL : 32768.0;
-    std::atomic<bool> fits{true};
-    parallel_pieces(pool_, rows, kPanelRows, [&](std::int64_t first, std::int64_t end, int) {
-      std::vector<float> row(static_cast<std::size_t>(columns));
-      std::vector<double> w;
-      for (std::int64_t r = first; r < end; ++r) {
-        decode_weight_row(view, r, row);
-        w.insert(w.end(), row.begin(), row.end());
+  using ExpertFiles = std::map<WeightId, OutputFile>;
+
+  /// Expert after expert: gate and up, and down with the inputs that these two give it.
+  Expected<void> quantize_experts(std::size_t s, const StageInputs& inputs) {
+    const op::Experts& o = *stages_[s].experts;
+    const std::int64_t experts = views_[static_cast<std::size_t>(o.gate)].shape[2];
+    ExpertFiles files;
+    for (const WeightId id : {o.gate, o.up, o.down})
+      if (wanted(id)) {
+        DLLM_TRY(OutputFile file, OutputFile::create(tensor_path(id)));
+        files.emplace(id, std::move(file));
       }
-      if (!std::ranges::all_of(w, [&](double x) { return std::fabs(x) < most; }))
-        return fits.store(false, std::memory_order_relaxed);
-      for (std::int64_t r = first; method_.correct && r < end; ++r)
-        quantizer.correct(
-            std::span(w).subspan(static_cast<std::size_t>((r - first) * columns), static_cast<std::size_t>(columns)),
-            cross_, lost_.empty() ? nullptr : lost_.data() + r, rows);
-      quantizer.quantize(w, columns,
-                         std::span(bytes).subspan(static_cast<std::size_t>(first * row_bytes),
-                                                  static_cast<std::size_t>((end - first) * row_bytes)),
-                         row_bytes);
-    });
-    if (!fits)
-      return Error{ErrorCode::kInvalidFile, "a weight is not a finite number, or too large for the type", name_of(id),
-                   "--method rtn says which one"};
-    DLLM_CHECK_OK(write_file(tensor_path(id), bytes));
-    return take(id);
+    const auto routed = inputs.routed(experts);
+    for (std::int64_t e = 0; e < experts; ++e) {
+      DLLM_CHECK_OK(tell(s, 0.5 + 0.5 * static_cast<double>(e) / static_cast<double>(experts)));
+      DLLM_CHECK_OK(quantize_expert(o, e, inputs, routed[static_cast<std::size_t>(e)], files));
+    }
+    for (auto& [id, file] : files) DLLM_CHECK_OK(file.commit());
+    return {};
+  }
+
+  Expected<void> quantize_expert(const op::Experts& o, std::int64_t expert, const StageInputs& inputs,
+                                 const std::vector<StageInputs::RowId>& routed, ExpertFiles& files) {
+    std::map<WeightId, std::vector<std::byte>> bytes;
+    const auto original = [&](WeightId id) { return expert_matrix(views_[static_cast<std::size_t>(id)], expert); };
+    const auto jobs_of = [&](std::initializer_list<WeightId> ids) {
+      std::vector<MatrixJob> jobs;
+      for (const WeightId id : ids)
+        if (const auto tensor = wanted(id))
+          jobs.push_back({fmt::format("{}, expert {}", name_of(id), expert), original(id), choices_[*tensor].type,
+                          [&to = bytes[id]](std::span<const std::byte> rows) {
+                            to.insert(to.end(), rows.begin(), rows.end());
+                            return Expected<void>();
+                          }});
+      return jobs;
+    };
+    const auto quantized = [&](WeightId id) {
+      WeightView view = original(id);
+      if (!bytes.contains(id)) return view;
+      view.type = choices_[*wanted(id)].type;
+      view.data = bytes.at(id);
+      return view;
+    };
+    const auto outer_rows = inputs.enough(routed, original(o.gate).shape[0]);
+    const ProductInputs outer = inputs.expert(outer_rows);
+    DLLM_CHECK_OK(products_.run(jobs_of({o.gate, o.up}), &outer));
+    const auto inner_rows = inputs.enough(routed, original(o.down).shape[0]);
+    const ProductInputs inner =
+        inputs.expert_down(inner_rows, {quantized(o.gate), quantized(o.up)}, {original(o.gate), original(o.up)});
+    DLLM_CHECK_OK(products_.run(jobs_of({o.down}), &inner));
+    for (auto& [id, file] : files) DLLM_CHECK_OK(file.append(bytes.at(id).data(), bytes.at(id).size()));
+    return {};
   }
 
   std::string tensor_path(WeightId id) const { return fmt::format("{}/weight-{}", directory_, id); }
@@ -281,12 +308,11 @@ class MatrixQuantizer {
   const CalibrationOptions& calibration_;
   QuantMethod method_;
   ThreadPool pool_;
+  ProductQuantizer products_;
   std::shared_ptr<const Model> model_;
   Graph graph_;
   Weights views_;
   std::vector<CalibrationStage> stages_;
-  /// Of the stage, if the method corrects: X^T (Y - X), and X^T (what the residual stream has lost), [column][output].
-  std::vector<double> cross_, lost_;
   std::string directory_;
   std::map<std::string, std::shared_ptr<const MappedFile>> prepared_;
 };

@@ -27,14 +27,15 @@ struct CalibrationOptions {
 /// --method`. Matrices whose type is no MX format, Q4_0 or Q8_0, and embedding tables, are rounded to nearest.
 ///
 /// The canvases pass through the model once, from one matrix product to the next. When the inputs of a product (or of
-/// several with one input, as Q, K and V) are known, its weights are quantized, and what follows sees their errors. In
-/// memory are some rows of activations, one Hessian (8 bytes for every two columns) and one matrix; the activations
-/// between two products are in a file.
+/// several with one input, as Q, K and V) are known, its weights are quantized, and what follows sees their errors.
+/// Experts are calibrated one after the other, each with the rows that use it (StageInputs::enough). In memory are some
+/// rows of activations, one Hessian and a panel of a matrix (ProductQuantizer); the activations between two products
+/// are in a file.
 ///
 /// Finished matrices and the last activations are kept in the directory `path`.ID.partial, where ID identifies source
 /// and options: the same call continues there, whatever ended the first one. The directory is removed when the target
 /// is complete. Errors: those of write_model() and of the calibration; kUsage (unknown method; no canvases),
-/// kUnsupported (a model with experts, windows or regions; a type without blocks that can be chosen).
+/// kUnsupported (a model with windows or regions; a type without blocks that can be chosen).
 Expected<WriteReport> write_quantized(const ModelSource& source, WriteOptions options,
                                       const CalibrationOptions& calibration, const std::string& path);
 

@@ -8,39 +8,9 @@
 
 #include "base/parallel.h"
 #include "graph/rope.h"
-#include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
-namespace {
-
-constexpr std::int64_t kLanes = 16;
-
-/// Lane by lane, so that the loop vectorises without a change of the order of sums.
-float dot(const float* a, const float* b, std::int64_t n) {
-  float sums[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  for (; i < n; ++i) sums[i % kLanes] += a[i] * b[i];
-  for (std::int64_t width = kLanes / 2; width > 0; width /= 2)
-    for (std::int64_t lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
-  return sums[0];
-}
-
-float silu(float x) { return x / (1.0f + std::exp(-x)); }
-
-float gelu_tanh(float x) {
-  const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-  return x / (1.0f + std::exp(-2.0f * u));
-}
-
-}  // namespace
-
-void decode_weight_row(const WeightView& weight, std::int64_t row, std::span<float> out) {
-  const Codec& format = codec(weight.type);
-  format.dequantize(weight.data.data() + row * format.row_bytes(weight.shape[0]), out.data(), weight.shape[0]);
-}
 
 CanvasChunk::CanvasChunk(std::span<const CalibrationCanvas> all) : canvases(all) {
   first_rows.push_back(0);
@@ -51,8 +21,6 @@ CanvasChunk::CanvasChunk(std::span<const CalibrationCanvas> all) : canvases(all)
 Expected<void> CanvasRunner::check(const Graph& graph) {
   for (const Op& any : graph.ops) {
     std::string_view missing;
-    if (std::holds_alternative<op::Route>(any) || std::holds_alternative<op::Experts>(any))
-      missing = "layers of experts";
     if (std::holds_alternative<op::Scale>(any) || std::holds_alternative<op::Select>(any)) missing = "two regions";
     if (const auto* attention = std::get_if<op::Attention>(&any); attention != nullptr && attention->window > 0)
       missing = "a window of attention";
@@ -113,14 +81,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::RmsNorm& o) const {
 void CanvasRunner::run(CanvasChunk& chunk, const op::Linear& o) const {
   const ActivationRows& x = chunk.values.at(o.x);
   ActivationRows& out = add(chunk, o.out, x.rows());
-  const std::vector<float> bias = vector(o.bias);
-  parallel_items(pool_, out.width, x.rows() * x.width / 4, [&](std::int64_t column, int) {
-    thread_local std::vector<float> row;
-    row.resize(static_cast<std::size_t>(x.width));
-    decode_weight_row(weight(o.weight), column, row);
-    const float added = bias.empty() ? 0.0f : bias[static_cast<std::size_t>(column)];
-    for (std::int64_t r = 0; r < x.rows(); ++r) out.row(r)[column] = dot(x.row(r), row.data(), x.width) + added;
-  });
+  multiply_rows(weight(o.weight), vector(o.bias), x.values, out.values, pool_);
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::Rope& o) const {
@@ -154,11 +115,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Hadamard& o) const {
   const ActivationRows& x = chunk.values.at(o.x);
   ActivationRows& out = add(chunk, o.out, x.rows());
   out.values = x.values;
-  const Hadamard matrix = *Hadamard::online(o.order);  // of a valid graph
-  parallel_items(pool_, out.rows(), 16 * out.width, [&](std::int64_t r, int) {
-    for (std::int64_t i = 0; i < out.width; i += o.order)
-      matrix.apply(std::span(out.row(r) + i, static_cast<std::size_t>(o.order)));
-  });
+  transform_rows(o.order, out.values, pool_);
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::StoreKv& o) const { chunk.stored[o.layer] = {o.k, o.v}; }
@@ -199,14 +156,9 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Attention& o) const {
 void CanvasRunner::run(CanvasChunk& chunk, const op::Glu& o) const {
   const ActivationRows& gate = chunk.values.at(o.gate);
   ActivationRows& out = add(chunk, o.out, gate.rows());
-  const float* const up = o.up == kNoId ? nullptr : chunk.values.at(o.up).values.data();
-  const bool gelu = o.activation == Activation::kGeluTanh;
-  parallel_items(pool_, gate.rows(), 16 * gate.width, [&](std::int64_t r, int) {
-    for (std::int64_t i = r * gate.width; i < (r + 1) * gate.width; ++i) {
-      const float x = gate.values[static_cast<std::size_t>(i)];
-      out.values[static_cast<std::size_t>(i)] = (gelu ? gelu_tanh(x) : silu(x)) * (up == nullptr ? 1.0f : up[i]);
-    }
-  });
+  std::span<const float> up;
+  if (o.up != kNoId) up = chunk.values.at(o.up).values;
+  gated(o.activation == Activation::kGeluTanh, gate.values, up, gate.width, out.values, pool_);
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::Add& o) const {

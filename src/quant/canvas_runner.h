@@ -9,6 +9,7 @@
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "model/weights.h"
+#include "quant/canvas_math.h"
 #include "quant/canvases.h"
 
 namespace dllm {
@@ -40,7 +41,7 @@ class CanvasRunner {
   CanvasRunner(const Graph& graph, std::span<const WeightView> weights, std::int32_t causal_block, ThreadPool& pool)
       : graph_(graph), weights_(weights), causal_block_(causal_block), pool_(pool) {}
 
-  /// Error: kUnsupported, for a graph with experts, regions or windows.
+  /// Error: kUnsupported, for a graph with regions or windows.
   static Expected<void> check(const Graph& graph);
 
   /// Operators [first, end) of the graph; the values that they read are in `chunk`.
@@ -61,6 +62,8 @@ class CanvasRunner {
   void run(CanvasChunk& chunk, const op::Attention& o) const;
   void run(CanvasChunk& chunk, const op::Glu& o) const;
   void run(CanvasChunk& chunk, const op::Add& o) const;
+  void run(CanvasChunk& chunk, const op::Route& o) const;
+  void run(CanvasChunk& chunk, const op::Experts& o) const;
   void run(CanvasChunk& chunk, const op::GatherScored& o) const;
   template <class Other>
   void run(CanvasChunk&, const Other&) const {}  ///< the head, and what check() refuses
@@ -70,8 +73,5 @@ class CanvasRunner {
   std::int32_t causal_block_;
   ThreadPool& pool_;
 };
-
-/// A row of a weight in float32.
-void decode_weight_row(const WeightView& weight, std::int64_t row, std::span<float> out);
 
 }  // namespace dllm

@@ -83,10 +83,11 @@ void RowQuantizer::round_block(std::span<const double> w, std::int64_t first, st
   block.values.assign(w.begin(), w.end());  // the current weights, then the rounded ones
   block.cost = 0;
   for (std::size_t j = w.size(); j-- > 0;) {
-    const std::span<const double> inverse = inverse_factor_->row(first + static_cast<std::int64_t>(j));
+    const std::span<const float> inverse = inverse_factor_->row(first + static_cast<std::int64_t>(j));
     const Levels::Level level = levels.nearest(block.values[j]);
-    const double error = (block.values[j] - level.value) / inverse.back();
-    for (std::size_t k = 0; k < j; ++k) block.values[k] -= error * inverse[static_cast<std::size_t>(first) + k];
+    const double error = (block.values[j] - level.value) / static_cast<double>(inverse.back());
+    for (std::size_t k = 0; k < j; ++k)
+      block.values[k] -= error * static_cast<double>(inverse[static_cast<std::size_t>(first) + k]);
     block.codes[j] = level.code;
     block.values[j] = level.value;
     block.errors[j] = error;
@@ -124,25 +125,13 @@ std::uint16_t RowQuantizer::choose_scale(std::span<const double> w, std::int64_t
   return best;
 }
 
-void RowQuantizer::correct(std::span<double> w, std::span<const double> cross, const double* other,
-                           std::int64_t stride) const {
-  const std::size_t n = w.size();
-  std::vector<double> product(n), half(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    double sum = other != nullptr ? other[static_cast<std::int64_t>(i) * stride] : 0;
-    for (std::size_t k = 0; k < n; ++k) sum += cross[i * n + k] * w[k];
-    product[i] = sum;
-  }
+void RowQuantizer::correct(std::span<double> w, std::span<const double> t) const {
   // The inverse of the damped Hessian is L^-T L^-1.
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::span<const double> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::span<const float> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
     double sum = 0;
-    for (std::size_t k = 0; k <= i; ++k) sum += inverse[k] * product[k];
-    half[i] = sum;
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::span<const double> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
-    for (std::size_t k = 0; k <= i; ++k) w[k] += inverse[k] * half[i];
+    for (std::size_t k = 0; k <= i; ++k) sum += static_cast<double>(inverse[k]) * t[k];
+    for (std::size_t k = 0; k <= i; ++k) w[k] += static_cast<double>(inverse[k]) * sum;
   }
 }
 
@@ -164,8 +153,8 @@ void RowQuantizer::quantize(std::span<double> w, std::int64_t columns, std::span
       for (std::int64_t j = size; j-- > 0;) {
         const double error = block.errors[static_cast<std::size_t>(j)];
         if (error == 0) continue;
-        const double* const inverse = inverse_factor_->row(first + j).data();
-        for (std::int64_t k = 0; k < first; ++k) row[k] -= error * inverse[k];
+        const float* const inverse = inverse_factor_->row(first + j).data();
+        for (std::int64_t k = 0; k < first; ++k) row[k] -= error * static_cast<double>(inverse[k]);
       }
     }
   }

@@ -50,11 +50,11 @@ class RowQuantizer {
                                        std::optional<Triangle> hessian, double damping);
 
   /// Moves a row w so that products with the inputs x that it gets come closest to what they should be: those of the
-  /// old w with the inputs y of the unquantized model, plus `e` per row of the inputs. w += (H + damping)^-1 X^T ((Y -
-  /// X) w + e), the least-squares solution, damped towards w. What earlier layers lost is thus corrected as far as this
-  /// matrix can, before it is rounded (the objective of GPTAQ, arXiv 2504.02692). `cross`: X^T (Y - X),
-  /// [columns][columns]. `other`: X^T e, `stride` numbers apart; null: zeros. Precondition: the method is GPTQ.
-  void correct(std::span<double> w, std::span<const double> cross, const double* other, std::int64_t stride) const;
+  /// old w with the inputs y of the unquantized model, plus `e` per row of the inputs. w += (H + damping)^-1 t with t =
+  /// X^T ((Y - X) w + e), the least-squares solution, damped towards w. What earlier layers lost is thus corrected as
+  /// far as this matrix can, before it is rounded (the objective of GPTAQ, arXiv 2504.02692). Precondition: the method
+  /// is GPTQ.
+  void correct(std::span<double> w, std::span<const double> t) const;
 
   /// `w`: rows of the matrix, [rows][columns]; replaced by their quantized values. `out`: their bytes.
   void quantize(std::span<double> w, std::int64_t columns, std::span<std::byte> out, std::int64_t row_bytes) const;

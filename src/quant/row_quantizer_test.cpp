@@ -30,7 +30,7 @@ struct Inputs {
   Triangle hessian(int threads = 1) const {
     ThreadPool pool(threads);
     Triangle h(columns);
-    add_products(h, x.data(), rows, pool);
+    add_products(h, x, pool);
     return h;
   }
   double at(std::int64_t r, std::int64_t c) const {
@@ -55,7 +55,7 @@ TEST(Hessian, IsTheProductOfTheInputs) {
     for (std::int64_t k = 0; k <= i; ++k) {
       double expected = 0;
       for (std::int64_t r = 0; r < 70; ++r) expected += inputs.at(r, i) * inputs.at(r, k);
-      EXPECT_NEAR(one.row(i)[static_cast<std::size_t>(k)], expected, 1e-9 * std::fabs(expected) + 1e-9);
+      EXPECT_NEAR(one.row(i)[static_cast<std::size_t>(k)], expected, 1e-7 * std::fabs(expected));
       EXPECT_EQ(one.row(i)[static_cast<std::size_t>(k)], three.row(i)[static_cast<std::size_t>(k)]);
     }
 }
@@ -67,15 +67,16 @@ TEST(Hessian, InverseFactor) {
     ASSERT_TRUE(invert_factor(h));
     // L^-1 H L^-T is the unit matrix.
     const auto full = [&](std::int64_t i, std::int64_t k) {
-      return before.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))];
+      return static_cast<double>(before.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))]);
     };
     for (std::int64_t a = 0; a < n; ++a)
       for (std::int64_t b = 0; b < n; ++b) {
         double sum = 0;
         for (std::int64_t i = 0; i <= a; ++i)
           for (std::int64_t k = 0; k <= b; ++k)
-            sum += h.row(a)[static_cast<std::size_t>(i)] * full(i, k) * h.row(b)[static_cast<std::size_t>(k)];
-        EXPECT_NEAR(sum, a == b ? 1 : 0, 1e-9) << n;
+            sum += static_cast<double>(h.row(a)[static_cast<std::size_t>(i)]) * full(i, k) *
+                   static_cast<double>(h.row(b)[static_cast<std::size_t>(k)]);
+        EXPECT_NEAR(sum, a == b ? 1 : 0, 1e-5) << n;
       }
   }
   Triangle singular(2);
@@ -91,7 +92,7 @@ TEST(YClip, CostIsTheOutputError) {
   for (std::int64_t block = 0; block < 3; ++block) {
     const std::vector<double> d = normals(32, 77 + static_cast<std::uint32_t>(block));
     const double expected = inputs.output(d, 32 * block);
-    EXPECT_NEAR(output_cost(d, grams.data() + block * 32 * 32), expected, 1e-9 * expected);
+    EXPECT_NEAR(output_cost(d, grams.data() + block * 32 * 32), expected, 1e-6 * expected);
   }
 }
 
@@ -138,7 +139,7 @@ TEST(YClip, ChoosesTheScaleWithTheLeastOutputError) {
         std::vector<double> d;
         double weight = 0;
         for (std::size_t i = 0; i < size; ++i) d.push_back(block[i] - y[first + i]);
-        EXPECT_NEAR(inputs.output(d, static_cast<std::int64_t>(first)), least_output, 1e-9 * least_output) << name;
+        EXPECT_NEAR(inputs.output(d, static_cast<std::int64_t>(first)), least_output, 1e-6 * least_output) << name;
         for (std::size_t i = 0; i < size; ++i) weight += (block[i] - x[first + i]) * (block[i] - x[first + i]);
         EXPECT_NEAR(weight, least_weight, 1e-12) << name;
         clipped += least_output < own_output ? 1 : 0;
@@ -256,19 +257,23 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
           0.3f * given.x[static_cast<std::size_t>(r * 32 + (c + 5) % 32)] + 0.1f * normal(random);
   ThreadPool pool(2);
   std::vector<double> cross(32 * 32);
-  add_differences(cross, given.x.data(), 32, given.x.data(), exact.x.data(), 32, 200, pool);
+  add_differences(cross, given.x, exact.x, 32, pool);
   const auto quantizer = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
                                               *quant_method("gptq+correct"), given.hessian(), 0.01);
   const std::vector<double> w = normals(32, 71);
   std::vector<double> moved = w;
-  quantizer->correct(moved, cross, nullptr, 0);
+  std::vector<double> target(32, 0.0);
+  for (std::size_t i = 0; i < 32; ++i)
+    for (std::size_t k = 0; k < 32; ++k) target[i] += cross[i * 32 + k] * w[k];
+  quantizer->correct(moved, target);
   Triangle h = given.hessian();
   damp(h, 0.01);
   for (std::int64_t i = 0; i < 32; ++i) {
     double left = 0, right = 0;
     for (std::int64_t k = 0; k < 32; ++k) {
       const auto at = static_cast<std::size_t>(k);
-      left += h.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))] * (moved[at] - w[at]);
+      left +=
+          static_cast<double>(h.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))]) * (moved[at] - w[at]);
       for (std::int64_t r = 0; r < 200; ++r) right += given.at(r, i) * (exact.at(r, k) - given.at(r, k)) * w[at];
     }
     EXPECT_NEAR(left, right, 1e-3 * std::fabs(right) + 1e-2) << i;
@@ -287,15 +292,15 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
 
   // An error that is X v is corrected by v.
   const std::vector<double> v = normals(32, 72);
-  std::vector<double> zeros(32 * 32, 0.0), lost(64, 0.0), row = w;
+  std::vector<double> lost(32, 0.0), row = w;
   for (std::int64_t r = 0; r < 200; ++r) {
     double e = 0;
     for (std::int64_t k = 0; k < 32; ++k) e += given.at(r, k) * v[static_cast<std::size_t>(k)];
-    for (std::int64_t k = 0; k < 32; ++k) lost[static_cast<std::size_t>(2 * k)] += given.at(r, k) * e;
+    for (std::int64_t k = 0; k < 32; ++k) lost[static_cast<std::size_t>(k)] += given.at(r, k) * e;
   }
   const auto undamped = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
                                              *quant_method("gptq+correct"), given.hessian(), 1e-9);
-  undamped->correct(row, zeros, lost.data(), 2);
+  undamped->correct(row, lost);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(row[i], w[i] + v[i], 1e-4);
 }
 

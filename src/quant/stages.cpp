@@ -45,15 +45,18 @@ Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph) {
     if (const auto* attention = std::get_if<op::Attention>(&any))
       if (const auto at = stored.find(attention->layer); at == stored.end() || at->second != stages.size())
         return Error{ErrorCode::kUnsupported, "calibration needs K and V where attention reads them", "--method", ""};
+    const std::int64_t first = stages.empty() ? 0 : stages.back().end;
+    if (const auto* o = std::get_if<op::Experts>(&any))
+      stages.push_back(
+          {.first = first, .end = i, .input = o->x, .weights = {o->gate, o->up, o->down}, .live = {}, .experts = *o});
     const Product product = product_of(any);
     if (product.x == kNoId) continue;
-    const auto same = std::ranges::find(stages, product.x, &CalibrationStage::input);
-    if (same != stages.end()) {
+    const auto same = std::ranges::find_if(
+        stages, [&](const CalibrationStage& stage) { return stage.input == product.x && !stage.experts; });
+    if (same != stages.end())
       same->weights.push_back(product.weight);
-      continue;
-    }
-    const std::int64_t first = stages.empty() ? 0 : stages.back().end;
-    stages.push_back({.first = first, .end = i, .input = product.x, .weights = {product.weight}, .live = {}});
+    else
+      stages.push_back({.first = first, .end = i, .input = product.x, .weights = {product.weight}, .live = {}});
   }
   for (CalibrationStage& stage : stages) {
     std::set<ValueId> written, live;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,13 @@ struct CalibrationStage {
   /// What the product is added to, if there is one product and its result is only added to a live value: the residual
   /// stream.
   ValueId residual = kNoId;
+  /// A stage for itself, whose weights are gate, up and down: `input` has the rows of all experts, and the choice of
+  /// experts is live.
+  std::optional<op::Experts> experts{};
 };
 
-/// A graph cut before each product that has another input than the one before. Error: kUnsupported, if a cut is between
-/// the store of K and V and the attention that reads them.
+/// A graph cut before each product that has another input than the one before, and before all experts. Error:
+/// kUnsupported, if a cut is between the store of K and V and the attention that reads them.
 Expected<std::vector<CalibrationStage>> calibration_stages(const Graph& graph);
 
 }  // namespace dllm

@@ -1,0 +1,170 @@
+// Routing and experts of a calibration, in float32.
+#include "quant/canvas_experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "numerics/tensor_type.h"
+#include "quant/canvas_runner.h"
+
+namespace dllm {
+namespace {
+
+/// Indices of the `count` largest keys among the allowed ones, the lower first among equals, ascending.
+std::vector<std::size_t> largest(std::span<const float> keys, const std::vector<bool>& allowed, std::int32_t count) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (allowed[i]) order.push_back(i);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return keys[a] > keys[b]; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
+  std::ranges::sort(order);
+  return order;
+}
+
+std::vector<bool> set_of(std::size_t size, const std::vector<std::size_t>& indices) {
+  std::vector<bool> set(size, false);
+  for (const std::size_t i : indices) set[i] = true;
+  return set;
+}
+
+/// Scores of a row, and the keys by which it chooses.
+void score_row(const op::Route& o, std::span<const float> z, std::span<const float> bias, std::span<float> scores,
+               std::span<float> keys) {
+  const float top = *std::ranges::max_element(z);
+  double sum = 0;
+  for (std::size_t e = 0; e < z.size(); ++e) {
+    scores[e] = o.score == GateScore::kSoftmax ? std::exp(z[e] - top) : 1.0f / (1.0f + std::exp(-z[e]));
+    sum += static_cast<double>(scores[e]);
+  }
+  // Scores increase with logits, but rounding may make two of them equal: where nothing is added, logits decide.
+  const bool by_score = !bias.empty() || o.groups > 1;
+  for (std::size_t e = 0; e < z.size(); ++e) {
+    if (o.score == GateScore::kSoftmax) scores[e] = static_cast<float>(static_cast<double>(scores[e]) / sum);
+    keys[e] = by_score ? scores[e] + (bias.empty() ? 0.0f : bias[e]) : z[e];
+  }
+}
+
+/// The experts of the groups whose two largest keys have the largest sum.
+std::vector<bool> allowed_groups(const op::Route& o, std::span<const float> keys) {
+  const auto groups = static_cast<std::size_t>(o.groups), size = keys.size() / groups;
+  std::vector<float> sums;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const auto group = keys.subspan(g * size, size);
+    std::vector<float> sorted(group.begin(), group.end());
+    std::ranges::sort(sorted, std::greater<>());
+    sums.push_back(size > 1 ? sorted[0] + sorted[1] : sorted[0]);
+  }
+  const auto best = set_of(groups, largest(sums, std::vector<bool>(groups, true), o.groups_used));
+  std::vector<bool> allowed(keys.size(), false);
+  for (std::size_t i = 0; i < groups * size; ++i) allowed[i] = best[i / size];
+  return allowed;
+}
+
+/// The `capacity` largest of the maxima over the rows of a block; `keys`: those of the block.
+std::vector<bool> allowed_in_block(const op::Route& o, std::span<const float> keys, std::size_t experts) {
+  std::vector<float> best(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(experts));
+  for (std::size_t i = experts; i < keys.size(); ++i) best[i % experts] = std::max(best[i % experts], keys[i]);
+  return set_of(experts, largest(best, std::vector<bool>(experts, true), o.capacity));
+}
+
+void write_row(const op::Route& o, const std::vector<std::size_t>& chosen, std::span<const float> scores,
+               std::span<const float> scale, std::span<float> out) {
+  double sum = 0;
+  for (const std::size_t e : chosen) sum += static_cast<double>(scores[e]);
+  const double factor = static_cast<double>(o.scale) / (o.normalize ? sum + 1e-20 : 1.0);
+  for (std::size_t j = 0; j < chosen.size(); ++j) {
+    const std::size_t e = chosen[j];
+    out[j] = static_cast<float>(e);
+    out[static_cast<std::size_t>(o.used) + j] =
+        static_cast<float>(static_cast<double>(scores[e]) * factor) * (scale.empty() ? 1.0f : scale[e]);
+  }
+}
+
+}  // namespace
+
+void route_rows(const op::Route& o, std::span<const float> logits, std::int64_t experts, std::span<const float> bias,
+                std::span<const float> scale, std::span<const std::int64_t> runs, std::span<float> out) {
+  const auto count = static_cast<std::size_t>(experts), width = 2 * static_cast<std::size_t>(o.used);
+  std::vector<float> scores(logits.size()), keys(logits.size());
+  const auto row_of = [&](std::span<float> values, std::size_t r) { return values.subspan(r * count, count); };
+  for (std::size_t r = 0; r < logits.size() / count; ++r)
+    score_row(o, logits.subspan(r * count, count), bias, row_of(scores, r), row_of(keys, r));
+  for (std::size_t run = 0; run + 1 < runs.size(); ++run) {
+    const auto first = static_cast<std::size_t>(runs[run]), end = static_cast<std::size_t>(runs[run + 1]);
+    std::vector<bool> allowed(count, true);
+    if (o.capacity > 0)
+      allowed = allowed_in_block(o, std::span(keys).subspan(first * count, (end - first) * count), count);
+    for (std::size_t r = first; r < end; ++r) {
+      if (o.groups > 1) allowed = allowed_groups(o, row_of(keys, r));
+      write_row(o, largest(row_of(keys, r), allowed, o.used), row_of(scores, r), scale, out.subspan(r * width, width));
+    }
+  }
+}
+
+float expert_share(std::span<const float> route, std::int64_t expert) {
+  const std::size_t used = route.size() / 2;
+  for (std::size_t j = 0; j < used; ++j)
+    if (static_cast<std::int64_t>(route[j]) == expert) return route[used + j];
+  return 0;
+}
+
+WeightView expert_matrix(const WeightView& stack, std::int64_t expert) {
+  WeightView matrix = stack;
+  matrix.shape = {stack.shape[0], stack.shape[1]};
+  const auto bytes = static_cast<std::size_t>(codec(stack.type).row_bytes(stack.shape[0]) * stack.shape[1]);
+  matrix.data = stack.data.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
+  return matrix;
+}
+
+std::vector<float> expert_inner(const op::Experts& o, const WeightView& gate, const WeightView& up,
+                                std::span<const float> x, ThreadPool& pool) {
+  const std::int64_t rows = static_cast<std::int64_t>(x.size()) / gate.shape[0], width = gate.shape[1];
+  std::vector<float> gates(static_cast<std::size_t>(rows * width)), ups(gates.size());
+  multiply_rows(gate, {}, x, gates, pool);
+  multiply_rows(up, {}, x, ups, pool);
+  gated(o.activation == Activation::kGeluTanh, gates, ups, width, gates, pool);
+  if (o.hadamard != 0) transform_rows(o.hadamard, gates, pool);
+  return gates;
+}
+
+void CanvasRunner::run(CanvasChunk& chunk, const op::Route& o) const {
+  const ActivationRows& logits = chunk.values.at(o.logits);
+  ActivationRows& out = add(chunk, o.out, logits.rows());
+  std::vector<std::int64_t> runs;
+  for (std::size_t c = 0; c < chunk.canvases.size(); ++c) {
+    const std::int64_t step = o.capacity > 0 ? o.block : chunk.first_rows[c + 1] - chunk.first_rows[c];
+    for (std::int64_t r = chunk.first_rows[c]; r < chunk.first_rows[c + 1]; r += step) runs.push_back(r);
+  }
+  runs.push_back(logits.rows());
+  route_rows(o, logits.values, logits.width, vector(o.bias), vector(o.expert_scale), runs, out.values);
+}
+
+void CanvasRunner::run(CanvasChunk& chunk, const op::Experts& o) const {
+  const ActivationRows &x = chunk.values.at(o.x), &route = chunk.values.at(o.route);
+  ActivationRows& out = add(chunk, o.out, x.rows());
+  const std::int64_t experts = weight(o.gate).shape[2];
+  for (std::int64_t e = 0; e < experts; ++e) {  // ascending: the order in which a row's terms are added
+    std::vector<float> given, shares;
+    std::vector<std::int64_t> rows;
+    for (std::int64_t r = 0; r < x.rows(); ++r) {
+      const std::span<const float> choice(route.row(r), static_cast<std::size_t>(route.width));
+      if (const float share = expert_share(choice, e); share != 0) {
+        rows.push_back(r);
+        shares.push_back(share);
+        given.insert(given.end(), x.row(r), x.row(r) + x.width);
+      }
+    }
+    if (rows.empty()) continue;
+    const std::vector<float> inner =
+        expert_inner(o, expert_matrix(weight(o.gate), e), expert_matrix(weight(o.up), e), given, pool_);
+    std::vector<float> product(rows.size() * static_cast<std::size_t>(out.width));
+    multiply_rows(expert_matrix(weight(o.down), e), {}, inner, product, pool_);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      for (std::int64_t column = 0; column < out.width; ++column)
+        out.row(rows[i])[column] +=
+            shares[i] * product[i * static_cast<std::size_t>(out.width) + static_cast<std::size_t>(column)];
+  }
+}
+
+}  // namespace dllm
