@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "npu/accuracy/executor.h"
+#include "npu/accuracy/lane_kernel.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {
@@ -149,9 +150,7 @@ class HeadAttention {
       product.a_exponents_stride = segment.q.groups;
       add_windows(s_.qk.rule, product, sums_.data());
       for (std::int64_t r = 0; r < rows_ && segments_.size() == 1; ++r)
-        for (std::int64_t j = 0; j < count; ++j)
-          probabilities(r)[first + j] =
-              round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane + j)]) * o_.scale);
+        lanes_.scale_sums(precision_, sums_.data() + r * kPanel + lane, o_.scale, count, probabilities(r) + first);
       for (std::int64_t r = 0; r < rows_ && segments_.size() > 1; ++r)
         for (std::int64_t j = 0; j < count; ++j) {
           if (!belongs(segment, first + j)) continue;
@@ -179,14 +178,14 @@ class HeadAttention {
       shrink_[row] = vector_exp(precision_, round(maximum_[row] - maximum));
     }
     maximum_[row] = maximum;
+    for (std::int64_t i = 0; i < keys_; ++i) p[i] -= maximum;
+    lanes_.round(precision_, p, keys_);
+    exp_lanes(precision_, {p, static_cast<std::size_t>(keys_)});
     for (std::int64_t i = 0; i < keys_; ++i)
-      p[i] = seen_[static_cast<std::size_t>(i)] != 0 ? vector_exp(precision_, round(p[i] - maximum)) : 0.0f;
+      if (seen_[static_cast<std::size_t>(i)] == 0) p[i] = 0.0f;
     column_.assign(p, p + s_.key_tile);
     for (std::int64_t tile = s_.key_tile; tile < keys_; tile += s_.key_tile)
-      for (std::int64_t j = 0; j < s_.key_tile; ++j) {
-        float& sum = column_[static_cast<std::size_t>(j)];
-        sum = round(sum + p[tile + j]);
-      }
+      lanes_.add(precision_, column_.data(), p + tile, s_.key_tile);
     const float sum = round(sum_tree(column_, 0.0f));
     sum_[row] = first_ ? sum : round(round(sum_[row] * shrink_[row]) + sum);
   }
@@ -260,11 +259,14 @@ class HeadAttention {
 
   void gather(std::size_t segment, std::int64_t panel) {
     const std::int64_t count = std::min(kPanel, s_.head_dim - panel * kPanel);
-    for (std::int64_t r = 0; r < rows_; ++r)
+    for (std::int64_t r = 0; r < rows_ && first_; ++r)
+      lanes_.scale_sums(precision_, sums_.data() + r * kPanel, 1.0f, count,
+                        out_[segment].data() + r * s_.head_dim + panel * kPanel);
+    for (std::int64_t r = 0; r < rows_ && !first_; ++r)
       for (std::int64_t lane = 0; lane < count; ++lane) {
         const float value = round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane)]));
         float& out = out_[segment][static_cast<std::size_t>(r * s_.head_dim + panel * kPanel + lane)];
-        out = first_ ? value : round(round(out * shrink_[static_cast<std::size_t>(r)]) + value);
+        out = round(round(out * shrink_[static_cast<std::size_t>(r)]) + value);
       }
   }
 
@@ -296,6 +298,7 @@ class HeadAttention {
     return product;
   }
 
+  const LaneKernel& lanes_ = lane_kernel();
   const op::Attention& o_;
   const HeadShape& s_;
   VectorPrecision precision_;

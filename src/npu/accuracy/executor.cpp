@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "graph/rope.h"
+#include "npu/accuracy/lane_kernel.h"
 #include "numerics/hadamard.h"
 
 namespace dllm::npu::accuracy {
@@ -108,9 +109,17 @@ void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::v
     matrix.multiply(x, panel, sums.data());
     const std::int64_t count = std::min(kPanel, matrix.outputs() - panel * kPanel);
     std::int64_t lanes[kPanel];
-    for (std::int64_t i = 0; i < count; ++i) lanes[i] = to.lane(panel * kPanel + i);
+    bool adjacent = bias.empty();
+    for (std::int64_t i = 0; i < count; ++i) {
+      lanes[i] = to.lane(panel * kPanel + i);
+      adjacent = adjacent && lanes[i] == lanes[0] + i;
+    }
     for (std::int64_t r = 0; r < x.rows; ++r) {
       float* const out = row(r);
+      if (adjacent) {
+        lane_kernel().round_sums(profile_.vector, sums.data() + r * kPanel, count, out + lanes[0]);
+        continue;
+      }
       for (std::int64_t i = 0; i < count; ++i) {
         const float product = round(sums[static_cast<std::size_t>(r * kPanel + i)]);
         out[lanes[i]] = bias.empty() ? product : round(product + bias[static_cast<std::size_t>(panel * kPanel + i)]);
@@ -282,8 +291,8 @@ void Executor::run(const op::Add& o) {
   for (std::int64_t r = 0; r < value(o.out).rows; ++r) {
     const float *a = value(o.a).row(r), *b = value(o.b).row(r);
     float* out = value(o.out).row(r);
-    for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
-    round_lanes(profile_.vector, {out, static_cast<std::size_t>(n)});
+    std::copy_n(a, n, out);
+    lane_kernel().add(profile_.vector, out, b, n);
   }
 }
 

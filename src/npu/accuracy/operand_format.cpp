@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "npu/accuracy/lane_kernel.h"
 #include "npu/accuracy/vector_unit.h"
 
 namespace dllm::npu::accuracy {
@@ -91,13 +92,9 @@ void quantize(const OperandFormat& format, bool integers, std::span<const float>
     return round_through(format, out.lanes);
   }
   const MxFormat mx = format.machine_format();
-  const auto block = static_cast<std::size_t>(mx.block);
-  thread_local std::vector<std::uint16_t> codes;
-  thread_local std::vector<std::uint8_t> scales;
-  codes.resize(x.size());
-  scales.resize(x.size() / block);
-  mx_quantize(mx, x.data(), x.size(), codes.data(), scales.data());
-  lay_integers(mx, codes, scales, out);
+  out.exponents.resize(x.size() / static_cast<std::size_t>(mx.block));
+  lane_kernel().integers(LaneFormatInfo(mx), x.data(), static_cast<std::int64_t>(x.size()), out.lanes.data(),
+                         out.exponents.data());
 }
 
 void lay_integers(const MxFormat& mx, std::span<const std::uint16_t> codes, std::span<const std::uint8_t> scales,
@@ -120,6 +117,7 @@ void lay_integers(const MxFormat& mx, std::span<const std::uint16_t> codes, std:
 void round_through(const OperandFormat& format, std::span<float> x) {
   if (format.ggml() == TensorType::kF32) return;
   if (format.ggml() == TensorType::kF16) return round_lanes(VectorPrecision::kF16, x);
+  if (format == OperandFormat()) return round_lanes(VectorPrecision::kBF16, x);
   if (format.ggml()) {
     through_ggml(*format.ggml(), x, x.data());
     if (format.packed()) round_lanes(VectorPrecision::kF16, x);

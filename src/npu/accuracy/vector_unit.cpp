@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "npu/accuracy/lane_kernel.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {
@@ -17,6 +18,14 @@ float odd_float(double value) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
   if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
   return std::bit_cast<float>(bits | 1u);
+}
+
+/// A function of BF16 numbers, as floats.
+std::vector<float> tabulate(Bf16 (*function)(Bf16)) {
+  std::vector<float> values(65536);
+  for (std::uint32_t bits = 0; bits < values.size(); ++bits)
+    values[bits] = bf16_to_f32(function(static_cast<Bf16>(bits)));
+  return values;
 }
 
 }  // namespace
@@ -35,6 +44,8 @@ std::string_view precision_name(VectorPrecision precision) {
 
 float round_rare_double(VectorPrecision precision, double value) { return round_to(precision, odd_float(value)); }
 
+float round_rare_float(VectorPrecision precision, float value) { return round_to(precision, value); }
+
 float vector_exp(VectorPrecision precision, float x) {
   if (precision == VectorPrecision::kBF16) return bf16_to_f32(bf16_exp(f32_to_bf16(x)));
   return round_to(precision, std::exp(std::clamp(static_cast<double>(x), -88.0, 88.0)));
@@ -51,26 +62,37 @@ float vector_sqrt(VectorPrecision precision, float x) {
 }
 
 void round_lanes(VectorPrecision precision, std::span<float> lanes) {
-  if (precision == VectorPrecision::kF32) return;
-  if (precision == VectorPrecision::kF16) {
-    for (float& lane : lanes) lane = round_f16(lane);
-    return;
-  }
-  for (float& lane : lanes) lane = bf16_to_f32(f32_to_bf16(lane));
+  lane_kernel().round(precision, lanes.data(), static_cast<std::int64_t>(lanes.size()));
+}
+
+std::span<const float> exp_table() {
+  static const std::vector<float> table = tabulate(bf16_exp);
+  return table;
 }
 
 void exp_lanes(VectorPrecision precision, std::span<float> lanes) {
-  for (float& lane : lanes) lane = vector_exp(precision, lane);
+  if (precision != VectorPrecision::kBF16) {
+    for (float& lane : lanes) lane = vector_exp(precision, lane);
+    return;
+  }
+  const std::span<const float> table = exp_table();
+  for (float& lane : lanes) lane = table[f32_to_bf16(lane)];
 }
 
 void reciprocal_lanes(VectorPrecision precision, std::span<float> lanes) {
-  for (float& lane : lanes) lane = vector_reciprocal(precision, lane);
+  if (precision != VectorPrecision::kBF16) {
+    for (float& lane : lanes) lane = vector_reciprocal(precision, lane);
+    return;
+  }
+  static const std::vector<float> table = tabulate(bf16_reciprocal);
+  for (float& lane : lanes) lane = table[f32_to_bf16(lane)];
 }
 
 float sum_tree(std::span<const float> lanes, float running) {
   thread_local std::vector<float> sums;
-  sums.assign(std::bit_ceil(std::max<std::size_t>(1, lanes.size())), 0.0f);
-  std::ranges::copy(lanes, sums.begin());
+  const std::size_t size = std::bit_ceil(std::max<std::size_t>(1, lanes.size()));
+  sums.resize(size);
+  std::fill(std::ranges::copy(lanes, sums.begin()).out, sums.end(), 0.0f);
   for (std::size_t n = sums.size() / 2; n > 0; n /= 2)
     for (std::size_t i = 0; i < n; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
   return running + sums[0];

@@ -46,6 +46,12 @@ inline float round_to(VectorPrecision precision, double value) {
   return static_cast<float>(std::bit_cast<double>(bits >> dropped << dropped));
 }
 
+/// round_to(), for the loops of lane_kernel.h.
+float round_rare_float(VectorPrecision precision, float value);
+
+/// bf16_exp() of every BF16 number, as floats.
+std::span<const float> exp_table();
+
 float vector_exp(VectorPrecision precision, float x);  ///< the argument is clamped to [-88, 88]
 float vector_reciprocal(VectorPrecision precision, float x);
 float vector_sqrt(VectorPrecision precision, float x);

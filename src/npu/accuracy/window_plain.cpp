@@ -1,3 +1,4 @@
 #define DLLM_WINDOW_ISA plain
 
+#include "npu/accuracy/lane_kernel-inl.h"
 #include "npu/accuracy/window_kernel-inl.h"
