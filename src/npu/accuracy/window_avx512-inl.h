@@ -208,7 +208,7 @@ void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) {
   switch (rule.kind) {
     case WindowRule::Kind::kNarrow:
       if (p.group > 1 && p.group % 2 != 0) return add_any(rule, p, sums);
-      return by_rows<4>(p.rows,
+      return by_rows<8>(p.rows,
                         [&]<int kRows>(std::int64_t r) { add_narrow_rows<kRows>(rule, p, r, sums + r * kPanel); });
     case WindowRule::Kind::kWide:
       return by_rows<4>(p.rows,
