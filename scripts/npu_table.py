@@ -30,6 +30,7 @@ PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-512": DATACENTRE,
     "dart-1024": DATACENTRE,
     "dart-2048": DATACENTRE,
+    "dart-2048-smooth": DATACENTRE,
     # 4 x 64 PEs: a step is two hundred million tiles, too many to simulate here.
     "plena-64-wide": {**SINGLE, "simulate": False},
     "mobile-v75": SINGLE,

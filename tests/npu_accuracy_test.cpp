@@ -160,7 +160,9 @@ TEST_P(Numerics, EqualTheFunctionalMachineWithAnAdapter) {
   EXPECT_NE(got, logits_of(*simulate(adapted.model, profile)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Named, Numerics, testing::Values("bf16", "fp16-q4_0", "w4a8kv4", "w8a8kv8", "mxfp8", "mxfp4"));
+INSTANTIATE_TEST_SUITE_P(Named, Numerics,
+                         testing::Values("bf16", "fp16-q4_0", "w4a8kv4", "w4a8kv4-smooth", "w8a8kv8", "mxfp8",
+                                         "mxfp4"));
 
 /// The matrices of a random model, rounded to an MX format and stored in it; the embedding stays F32.
 struct Stored {

@@ -336,6 +336,7 @@ std::vector<QuerySegment> Executor::query_segments(const op::Attention& o, std::
     QuerySegment& segment = segments[s];
     segment.id = static_cast<std::int32_t>(s);
     segment.q.reset(rows, shape.contraction);
+    segment.q.bytes.clear();
     if (!known.empty() && cache.smoothing().keys != SmoothingCentre::kNone) segment.k = &known[s].k[kv_head];
     if (!known.empty() && cache.smoothing().values != SmoothingCentre::kNone) segment.v = &known[s].v[kv_head];
     const bool apart = segment.k != nullptr && s + 1 < known.size();

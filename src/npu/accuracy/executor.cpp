@@ -95,6 +95,7 @@ const OperandRows& Executor::operand(ValueId id, const Contraction& contraction)
     quantize(profile_.activation, product_.rule.integers(), x.lanes(r), row);
     contraction.gather(row, profile_.activation.block(), operand_.a.data() + r * operand_.terms,
                        operand_.exponents.data() + r * operand_.groups);
+    operand_.lay_bytes(r);
   });
   operand_of_ = id;
   return operand_;
@@ -146,9 +147,11 @@ void Executor::run(const op::RmsNorm& o) {
   parallel_items(pool_, value(o.x).rows, 8 * lanes_of.width, [&](std::int64_t r, int) {
     const std::span<const float> x = value(o.x).lanes(r);
     float* out = value(o.out).row(r);
-    thread_local std::vector<float> squares;
+    thread_local std::vector<float> squares, scaled;
     squares.resize(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) squares[i] = round(x[i] * shrink) * x[i];
+    for (std::size_t i = 0; i < x.size(); ++i) squares[i] = x[i] * shrink;
+    round_lanes(profile_.vector, squares);
+    for (std::size_t i = 0; i < x.size(); ++i) squares[i] *= x[i];
     round_lanes(profile_.vector, squares);
     for (std::int64_t g = 0; g < o.groups; ++g) {
       const std::int64_t first = heads ? lanes_of.lane(g * n) : 0, count = heads ? lanes_of.hlen : lanes_of.used();
@@ -160,11 +163,17 @@ void Executor::run(const op::RmsNorm& o) {
                      running);
       const float mean = round(round(running) * inverse);
       const float factor = vector_reciprocal(profile_.vector, vector_sqrt(profile_.vector, round(mean + eps)));
-      for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t lane = heads ? first + lanes_of.lane_in_head(i) : lanes_of.lane(i);
-        const float scaled = round(x[static_cast<std::size_t>(lane)] * factor);
-        out[lane] = gain.empty() ? scaled : round(scaled * gain[static_cast<std::size_t>(i)]);
+      const auto lane_of = [&](std::int64_t i) { return heads ? first + lanes_of.lane_in_head(i) : lanes_of.lane(i); };
+      scaled.resize(static_cast<std::size_t>(n));
+      const std::span<float> row(scaled);
+      for (std::int64_t i = 0; i < n; ++i)
+        row[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(lane_of(i))] * factor;
+      round_lanes(profile_.vector, row);
+      if (!gain.empty()) {
+        for (std::size_t i = 0; i < row.size(); ++i) row[i] *= gain[i];
+        round_lanes(profile_.vector, row);
       }
+      for (std::int64_t i = 0; i < n; ++i) out[lane_of(i)] = row[static_cast<std::size_t>(i)];
     }
   });
 }

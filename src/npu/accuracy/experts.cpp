@@ -125,6 +125,7 @@ void Executor::run(const op::Experts& o) {
       quantize(profile_.activation, product_.rule.integers(), act.lanes(r), row);
       downs[e].contraction().gather(row, profile_.activation.block(), middle.a.data() + r * middle.terms,
                                     middle.exponents.data() + r * middle.groups);
+      middle.lay_bytes(r);
     }
     multiply(middle, downs[e], {}, {.width = downs[e].outputs()}, [&](std::int64_t r) { return y.row(r); });
     for (std::int64_t i = 0; i < count; ++i) {

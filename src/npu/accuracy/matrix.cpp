@@ -22,6 +22,11 @@ std::vector<float> weight_row(const WeightView& weight, std::int64_t row) {
 Contraction::Contraction(const LaneMap& in, const ProductFormats& formats) {
   // Sums in float32 are computed term by term, so lanes without a column can be left out individually.
   if (formats.rule.integers()) group_ = std::min({formats.a.block(), formats.w.block(), formats.mlen});
+  const auto is_byte = [](const OperandFormat& format) {
+    return format.fixed() && mx_element(format.machine_format().element).magnitude_bits <= 7;
+  };
+  bytes_ =
+      formats.rule.kind == WindowRule::Kind::kNarrow && group_ % 4 == 0 && is_byte(formats.a) && is_byte(formats.w);
   for (std::int64_t column = 0; column < in.width; ++column) {
     const std::int64_t lane = in.lane(column) / group_ * group_;
     if (lanes_.empty() || lanes_.back() != lane) lanes_.push_back(lane);
@@ -32,13 +37,17 @@ Contraction::Contraction(const LaneMap& in, const ProductFormats& formats) {
   for (std::size_t g = 0; g < lanes_.size(); ++g)
     if (g + 1 == lanes_.size() || lanes_[g + 1] / formats.mlen != lanes_[g] / formats.mlen)
       ends_.push_back(static_cast<std::int32_t>(g + 1));
+  for (const std::int64_t lane : lanes_) {
+    if (runs_.empty() || runs_.back().lane + runs_.back().terms != lane) runs_.push_back({lane, 0});
+    runs_.back().terms += group_;
+  }
 }
 
 void Contraction::gather(const Operand& row, int block, float* terms, std::int16_t* exponents) const {
-  for (std::size_t g = 0; g < lanes_.size(); ++g) {
-    std::copy_n(row.lanes.data() + lanes_[g], group_, terms + static_cast<std::int64_t>(g) * group_);
-    if (!row.exponents.empty()) exponents[g] = row.exponents[static_cast<std::size_t>(lanes_[g] / block)];
-  }
+  for (const Run& run : runs_) terms = std::copy_n(row.lanes.data() + run.lane, run.terms, terms);
+  const int shift = std::countr_zero(static_cast<unsigned>(block));
+  for (std::size_t g = 0; g < lanes_.size() && !row.exponents.empty(); ++g)
+    exponents[g] = row.exponents[static_cast<std::size_t>(lanes_[g] >> shift)];
 }
 
 void OperandRows::reset(std::int64_t count, const Contraction& contraction) {
@@ -47,11 +56,20 @@ void OperandRows::reset(std::int64_t count, const Contraction& contraction) {
   groups = contraction.groups();
   a.resize(static_cast<std::size_t>(rows * terms));
   exponents.resize(static_cast<std::size_t>(rows * groups));
+  bytes.resize(contraction.bytes() ? a.size() : 0);
+}
+
+void OperandRows::lay_bytes(std::int64_t row) {
+  if (bytes.empty()) return;
+  const float* const from = a.data() + row * terms;
+  std::uint8_t* const to = bytes.data() + row * terms;
+  for (std::int64_t i = 0; i < terms; ++i) to[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(from[i]) + 128);
 }
 
 void OperandRows::copy_row(const OperandRows& from, std::int64_t source, std::int64_t target) {
   std::copy_n(from.a.data() + source * terms, terms, a.data() + target * terms);
   std::copy_n(from.exponents.data() + source * groups, groups, exponents.data() + target * groups);
+  lay_bytes(target);
 }
 
 Matrix Matrix::pack(const WeightView& weight, std::int64_t first, std::int64_t outputs, const LaneMap& in,
@@ -82,6 +100,10 @@ bool Matrix::pack_panels(const Source& source, ThreadPool& pool) {
   half_ = std::vector<std::uint16_t>(half ? terms : 0);
   if (rule_.integers())
     exponents_.assign(static_cast<std::size_t>(panels() * contraction_.groups() * kPanel), kZeroExponent);
+  if (contraction_.bytes()) {
+    bytes_.resize(terms);
+    offsets_.resize(exponents_.size());
+  }
   std::atomic<bool> exact = true;
   parallel(pool, panels(), [&](std::int64_t panel, int) {
     if (!pack_panel(source, panel)) exact = false;
@@ -142,7 +164,19 @@ bool Matrix::pack_panel(const Source& source, std::int64_t panel) {
     for (std::int64_t g = 0; g < groups; ++g)
       exponents_[static_cast<std::size_t>((panel * groups + g) * kPanel + n)] = exponents[static_cast<std::size_t>(g)];
   }
+  lay_bytes(panel);
   return exact;
+}
+
+void Matrix::lay_bytes(std::int64_t panel) {
+  const std::int64_t terms = contraction_.terms(), groups = contraction_.groups(), group = contraction_.group();
+  for (std::int64_t k = 0; k < terms && contraction_.bytes(); ++k)
+    for (std::int64_t n = 0; n < kPanel; ++n) {
+      const std::int16_t element = narrow_[static_cast<std::size_t>((panel * terms + k) * kPanel + n)];
+      bytes_[static_cast<std::size_t>(panel * terms * kPanel + (k / 4 * kPanel + n) * 4 + k % 4)] =
+          static_cast<std::int8_t>(element);
+      offsets_[static_cast<std::size_t>((panel * groups + k / group) * kPanel + n)] -= 128 * element;
+    }
 }
 
 const float* Matrix::floats(std::int64_t panel) const {
@@ -166,6 +200,9 @@ void Matrix::multiply(const OperandRows& x, std::int64_t panel, double* sums) co
                .wide = narrow ? nullptr : floats(panel),
                .w_exponents = rule_.integers() ? exponents_.data() + panel * contraction_.groups() * kPanel : nullptr,
                .group = contraction_.group(),
+               .a_bytes = x.bytes.empty() ? nullptr : x.bytes.data(),
+               .bytes = bytes_.empty() ? nullptr : bytes_.data() + panel * contraction_.terms() * kPanel,
+               .offsets = bytes_.empty() ? nullptr : offsets_.data() + panel * contraction_.groups() * kPanel,
                .ends = contraction_.ends().data(),
                .instructions = static_cast<std::int64_t>(contraction_.ends().size())},
               sums);

@@ -51,12 +51,19 @@ class Contraction {
   std::int64_t groups() const { return static_cast<std::int64_t>(lanes_.size()); }
   std::int64_t terms() const { return groups() * group_; }
   std::span<const std::int32_t> ends() const { return ends_; }
+  /// The elements of both sides are bytes, and groups have a multiple of four.
+  bool bytes() const { return bytes_; }
   /// Terms and exponents (by group) of a quantized row; `block`: of its format.
   void gather(const Operand& row, int block, float* terms, std::int16_t* exponents) const;
 
  private:
   std::int64_t group_ = 1;
+  bool bytes_ = false;
   std::vector<std::int64_t> lanes_;  ///< first lane of each group
+  struct Run {
+    std::int64_t lane, terms;
+  };
+  std::vector<Run> runs_;  ///< the same as runs of adjacent lanes
   std::vector<std::int32_t> ends_;
 };
 
@@ -65,6 +72,10 @@ struct OperandRows {
   std::int64_t rows = 0, terms = 0, groups = 0;
   std::vector<float> a;
   std::vector<std::int16_t> exponents;
+  std::vector<std::uint8_t> bytes;  ///< see WindowProduct::a_bytes; empty: none
+
+  /// Fills in the bytes of a row, if there are any.
+  void lay_bytes(std::int64_t row);
 
   void reset(std::int64_t count, const Contraction& contraction);
   void copy_row(const OperandRows& from, std::int64_t source, std::int64_t target);
@@ -101,6 +112,7 @@ class Matrix {
   bool put(std::size_t at, float value);
   /// Of kFloat, as float32.
   const float* floats(std::int64_t panel) const;
+  void lay_bytes(std::int64_t panel);
 
   std::int64_t outputs_ = 0;
   WindowRule rule_;
@@ -108,6 +120,8 @@ class Matrix {
   Storage storage_ = Storage::kF32;
   std::vector<std::int16_t> narrow_, exponents_;
   std::vector<std::uint16_t> half_;
+  std::vector<std::int8_t> bytes_;
+  std::vector<std::int32_t> offsets_;
   std::vector<float> wide_;
 };
 

@@ -2,8 +2,8 @@
 // compiled with that set's flags; the float windows are those of window_kernel-inl.h.
 //
 // Sums of a group are exact in any order, so narrow elements are multiplied in pairs (VPMADDWD, or VPDPWSSD, which also
-// adds) and wide ones with FMA in float64. A group is shifted without loss, and without the sticky bit's six
-// instructions, if its exponent is at most `guard` below the reference in all lanes.
+// adds), bytes in fours and wide ones with FMA in float64. A group is shifted without loss, and without the sticky
+// bit's six instructions, if its exponent is at most `guard` below the reference in all lanes.
 
 #include <immintrin.h>
 
@@ -80,12 +80,12 @@ const T* converted(const WindowProduct& p, std::int64_t first, std::int64_t rows
 alignas(64) constexpr std::int16_t kZip[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 
-template <int kRows>
-void add_narrow_rows(const WindowRule& rule, const WindowProduct& p, std::int64_t first, double* sums) {
-  const std::int64_t stride = p.a_stride + p.a_stride % 2;
-  const std::int16_t* a = converted<std::int16_t>(p, first, kRows, stride);
+/// Windows of 32 bits; group(g, sum) adds the products of a group to zeros.
+template <int kRows, class Group>
+[[gnu::always_inline]] inline void add_groups(const WindowRule& rule, const WindowProduct& p, std::int64_t first,
+                                              double* sums, const Group& group) {
   const std::int16_t* ea = p.a_exponents + first * p.a_exponents_stride;
-  const __m512i zip = _mm512_load_si512(kZip), guard = _mm512_set1_epi32(rule.guard);
+  const __m512i guard = _mm512_set1_epi32(rule.guard);
   __m512i value[kRows], reference[kRows];
   for (int r = 0; r < kRows; ++r) value[r] = _mm512_setzero_si512(), reference[r] = _mm512_set1_epi32(kNone);
   std::int32_t begin = 0;
@@ -100,22 +100,7 @@ void add_narrow_rows(const WindowRule& rule, const WindowProduct& p, std::int64_
     }
     for (std::int32_t g = begin; g < end; ++g) {
       __m512i sum[kRows];
-      for (int r = 0; r < kRows; ++r) sum[r] = _mm512_setzero_si512();
-      if (p.group == 1) {
-        const __m512i w = _mm512_cvtepu16_epi32(
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p.narrow + g * kPanel)));  // pairs with 0
-        for (int r = 0; r < kRows; ++r)
-          sum[r] = _mm512_madd_epi16(_mm512_set1_epi32(static_cast<std::uint16_t>(a[r * stride + g])), w);
-      } else {
-        for (std::int64_t k = g * p.group; k < (g + 1) * p.group; k += 2) {
-          const __m512i w = _mm512_permutexvar_epi16(zip, _mm512_loadu_si512(p.narrow + k * kPanel));
-          for (int r = 0; r < kRows; ++r) {
-            std::int32_t pair;
-            __builtin_memcpy(&pair, a + r * stride + k, sizeof pair);
-            sum[r] = add_pairs(sum[r], _mm512_set1_epi32(pair), w);
-          }
-        }
-      }
+      group(g, sum);
       const __m512i ew = exponents(p.w_exponents + g * kPanel);
       for (int r = 0; r < kRows; ++r) {
         const __m512i e = _mm512_add_epi32(ew, _mm512_set1_epi32(ea[r * p.a_exponents_stride + g])),
@@ -140,6 +125,51 @@ void add_narrow_rows(const WindowRule& rule, const WindowProduct& p, std::int64_
                                     : scaled<std::int32_t>(values[lane], references[lane] - rule.guard - rule.fraction);
   }
 }
+
+template <int kRows>
+void add_narrow_rows(const WindowRule& rule, const WindowProduct& p, std::int64_t first, double* sums) {
+  const std::int64_t stride = p.a_stride + p.a_stride % 2;
+  const std::int16_t* a = converted<std::int16_t>(p, first, kRows, stride);
+  const __m512i zip = _mm512_load_si512(kZip);
+  add_groups<kRows>(rule, p, first, sums, [&](std::int32_t g, __m512i* sum) __attribute__((always_inline)) {
+    if (p.group == 1) {
+      const __m512i w = _mm512_cvtepu16_epi32(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p.narrow + g * kPanel)));  // pairs with 0
+      for (int r = 0; r < kRows; ++r)
+        sum[r] = _mm512_madd_epi16(_mm512_set1_epi32(static_cast<std::uint16_t>(a[r * stride + g])), w);
+      return;
+    }
+    for (int r = 0; r < kRows; ++r) sum[r] = _mm512_setzero_si512();
+    for (std::int64_t k = g * p.group; k < (g + 1) * p.group; k += 2) {
+      const __m512i w = _mm512_permutexvar_epi16(zip, _mm512_loadu_si512(p.narrow + k * kPanel));
+      for (int r = 0; r < kRows; ++r) {
+        std::int32_t pair;
+        __builtin_memcpy(&pair, a + r * stride + k, sizeof pair);
+        sum[r] = add_pairs(sum[r], _mm512_set1_epi32(pair), w);
+      }
+    }
+  });
+}
+
+#ifdef __AVX512VNNI__
+/// VPDPBUSD multiplies four pairs of bytes, of which the first are unsigned: (a + 128) w, less 128 times the sum of w.
+template <int kRows>
+void add_byte_rows(const WindowRule& rule, const WindowProduct& p, std::int64_t first, double* sums) {
+  const std::uint8_t* a = p.a_bytes + first * p.a_stride;
+  add_groups<kRows>(rule, p, first, sums, [&](std::int32_t g, __m512i* sum) __attribute__((always_inline)) {
+    const __m512i offset = _mm512_loadu_si512(p.offsets + g * kPanel);
+    for (int r = 0; r < kRows; ++r) sum[r] = offset;
+    for (std::int64_t k = g * p.group; k < (g + 1) * p.group; k += 4) {
+      const __m512i w = _mm512_loadu_si512(p.bytes + k * kPanel);
+      for (int r = 0; r < kRows; ++r) {
+        std::int32_t four;
+        __builtin_memcpy(&four, a + r * p.a_stride + k, sizeof four);
+        sum[r] = _mm512_dpbusd_epi32(sum[r], _mm512_set1_epi32(four), w);
+      }
+    }
+  });
+}
+#endif
 
 /// As above in 64 bits, the panel in two halves.
 template <int kRows>
@@ -207,6 +237,11 @@ void add_wide_rows(const WindowRule& rule, const WindowProduct& p, std::int64_t 
 void add_windows(const WindowRule& rule, const WindowProduct& p, double* sums) {
   switch (rule.kind) {
     case WindowRule::Kind::kNarrow:
+#ifdef __AVX512VNNI__
+      if (p.bytes != nullptr && p.a_bytes != nullptr)
+        return by_rows<8>(p.rows,
+                          [&]<int kRows>(std::int64_t r) { add_byte_rows<kRows>(rule, p, r, sums + r * kPanel); });
+#endif
       if (p.group > 1 && p.group % 2 != 0) return add_any(rule, p, sums);
       return by_rows<8>(p.rows,
                         [&]<int kRows>(std::int64_t r) { add_narrow_rows<kRows>(rule, p, r, sums + r * kPanel); });

@@ -37,7 +37,7 @@ std::vector<float> blocks(std::mt19937& random, std::size_t count, std::size_t b
   return values;
 }
 
-constexpr std::int64_t kRows = 7, kTerms = 96;
+constexpr std::int64_t kRows = 15, kTerms = 96;
 using Lanes = std::vector<std::vector<float>>;
 
 /// Rows times one panel in two formats, in two instructions, laid out for the kernels.
@@ -60,11 +60,13 @@ class PanelProduct {
       }
       for (std::size_t g = 0; g < groups(); ++g) ew_[g * kPanel + n] = exponent(operand, fw, g);
     }
+    lay_bytes(fa, fw);
     ends_ = {static_cast<std::int32_t>(32 / group_), static_cast<std::int32_t>(groups())};
   }
 
   std::size_t group() const { return static_cast<std::size_t>(group_); }
-  std::vector<double> sums(void (*run)(const WindowRule&, const WindowProduct&, double*)) const {
+  std::vector<double> sums(void (*run)(const WindowRule&, const WindowProduct&, double*), bool bytes = true) const {
+    bytes = bytes && !bytes_.empty();
     std::vector<double> result(kRows * kPanel);
     run(rule_,
         {.rows = kRows,
@@ -76,6 +78,9 @@ class PanelProduct {
          .wide = wide_.data(),
          .w_exponents = ew_.data(),
          .group = group_,
+         .a_bytes = bytes ? a_bytes_.data() : nullptr,
+         .bytes = bytes ? bytes_.data() : nullptr,
+         .offsets = bytes ? offsets_.data() : nullptr,
          .ends = ends_.data(),
          .instructions = 2},
         result.data());
@@ -88,11 +93,26 @@ class PanelProduct {
     return rule_.integers() ? operand.exponents[g * group() / static_cast<std::size_t>(format.block())]
                             : std::int16_t{0};
   }
+  void lay_bytes(const OperandFormat& fa, const OperandFormat& fw) {
+    for (const OperandFormat& format : {fa, fw})
+      if (!format.fixed() || mx_element(format.machine_format().element).magnitude_bits > 7) return;
+    for (const float element : terms_) a_bytes_.push_back(static_cast<std::uint8_t>(static_cast<int>(element) + 128));
+    bytes_.resize(narrow_.size()), offsets_.resize(ew_.size());
+    for (std::size_t k = 0; k < kTerms; ++k)
+      for (std::size_t n = 0; n < kPanel; ++n) {
+        const std::int16_t element = narrow_[k * kPanel + n];
+        bytes_[(k / 4 * kPanel + n) * 4 + k % 4] = static_cast<std::int8_t>(element);
+        offsets_[k / group() * kPanel + n] -= 128 * element;
+      }
+  }
 
   WindowRule rule_;
   std::int64_t group_;
   std::vector<float> terms_, wide_;
   std::vector<std::int16_t> ea_, ew_, narrow_;
+  std::vector<std::uint8_t> a_bytes_;  ///< of formats whose elements are bytes
+  std::vector<std::int8_t> bytes_;
+  std::vector<std::int32_t> offsets_;
   std::vector<std::int32_t> ends_;
 };
 
@@ -133,7 +153,8 @@ TEST_P(WindowProducts, AreTheSameOnEveryInstructionSet) {
   for (std::int64_t n = 0; n < kPanel; ++n) w.push_back(blocks(random, kTerms, 32, 9, false));
   const PanelProduct product(fa, fw, a, w);
   for (const WindowKernel& kernel : window_kernels())
-    EXPECT_EQ(product.sums(kernel.run), product.sums(window_kernels().front().run)) << kernel.name;
+    for (const bool bytes : {false, true})
+      EXPECT_EQ(product.sums(kernel.run, bytes), product.sums(window_kernels().front().run)) << kernel.name << bytes;
 }
 
 TEST(WindowKernel, WidensEveryCode) {

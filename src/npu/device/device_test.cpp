@@ -19,8 +19,8 @@ constexpr const char* kHead = "base = \"dart-2048\"\nname = \"x\"\nsummary = \"\
 
 TEST(Device, ShippedProfiles) {
   const std::vector<std::string> names = device_names();
-  for (const char* name :
-       {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64", "mobile-v75", "mobile-v79", "mobile-v81"}) {
+  for (const char* name : {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "dart-2048-smooth", "plena-64",
+                           "mobile-v75", "mobile-v79", "mobile-v81"}) {
     ASSERT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
     const auto device = load_device(name);
     ASSERT_TRUE(device) << device.error().message();
