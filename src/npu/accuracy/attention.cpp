@@ -167,12 +167,10 @@ class HeadAttention {
   void soften(std::int64_t r) {
     const auto row = static_cast<std::size_t>(r);
     float* p = probabilities(r);
-    float maximum = lowest(precision_);
     seen_.resize(static_cast<std::size_t>(keys_));
-    for (std::int64_t i = 0; i < keys_; ++i) {
-      seen_[static_cast<std::size_t>(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
-      if (seen_[static_cast<std::size_t>(i)] != 0) maximum = vector_max(maximum, p[i]);
-    }
+    if (r == 0 || sight_.limit[row] != sight_.limit[row - 1])
+      for (std::int64_t i = 0; i < keys_; ++i) seen_[static_cast<std::size_t>(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
+    float maximum = lanes_.maximum(p, seen_.data(), keys_, lowest(precision_));
     if (!first_) {
       maximum = vector_max(maximum, maximum_[row]);
       shrink_[row] = vector_exp(precision_, round(maximum_[row] - maximum));

@@ -63,6 +63,20 @@ void add_all(VectorPrecision precision, float* a, const float* b, std::int64_t n
   rounded(precision, n, a, [=](std::int64_t i) { return a[i] + b[i]; });
 }
 
+/// As vector_max(): of integers in the order of the floats, with NaNs above all.
+float maximum(const float* lanes, const std::uint8_t* seen, std::int64_t n, float least) {
+  const auto key_of = [](float value) {
+    const auto bits = __builtin_bit_cast(std::int32_t, value);
+    return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : bits < 0 ? bits ^ 0x7fffffff : bits;
+  };
+  std::int32_t top = key_of(least);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int32_t key = seen[i] != 0 ? key_of(lanes[i]) : key_of(least);
+    top = key > top ? key : top;
+  }
+  return __builtin_bit_cast(float, top < 0 ? top ^ 0x7fffffff : top);
+}
+
 /// Of doubles in the precision's normal range, and zeros: see round_to(VectorPrecision, double).
 template <int kDropped>
 [[gnu::always_inline]] inline float drop_bits(double value) {
@@ -139,9 +153,19 @@ void integers(const LaneFormatInfo& f, const float* x, std::int64_t n, float* la
     if (f.ceiling && (bits & 0xfffffffffffffu) != 0) ++shared;
     shared = shared < -127 ? -127 : shared > 127 ? 127 : shared;
     std::uint32_t any = 0;
-    if (f.exponent_bits == 0) {
+    const int shift = f.fraction - shared;
+    if (f.exponent_bits == 0 && shift >= -126 && shift <= 127) {
+      // As in mx_quantize(): |x 2^shift| <= 2^8, and a product that underflows rounds to 0.
+      constexpr float kMagic = 0x1.8p23f;
+      const auto factor = static_cast<float>(power(shift));
+      const auto low = static_cast<float>(f.low), high = static_cast<float>(f.high);
+      for (int i = 0; i < f.block; ++i) {
+        const float q = (from[i] * factor + kMagic) - kMagic;
+        to[i] = q < low ? low : q > high ? high : q;
+      }
+    } else if (f.exponent_bits == 0) {
       constexpr double kMagic = 0x1.8p52;
-      const double factor = power(f.fraction - shared);
+      const double factor = power(shift);
       const auto low = static_cast<double>(f.low), high = static_cast<double>(f.high);
       for (int i = 0; i < f.block; ++i) {
         const double q = (static_cast<double>(from[i]) * factor + kMagic) - kMagic;
@@ -165,6 +189,7 @@ void fill_lane_kernel(LaneKernel& kernel) {
   kernel.scale_sums = scale_all;
   kernel.add = add_all;
   kernel.integers = integers;
+  kernel.maximum = maximum;
 }
 
 }  // namespace DLLM_WINDOW_ISA

@@ -33,6 +33,8 @@ struct LaneKernel {
   /// The integers and exponents of whole blocks, as quantize() of operand_format.h.
   void (*integers)(const LaneFormatInfo& format, const float* x, std::int64_t n, float* lanes,
                    std::int16_t* exponents) = nullptr;
+  /// The largest of `least` and the lanes that are seen, and a NaN if one of them is.
+  float (*maximum)(const float* lanes, const std::uint8_t* seen, std::int64_t n, float least) = nullptr;
 };
 
 /// By instruction set that this processor supports, slowest first.

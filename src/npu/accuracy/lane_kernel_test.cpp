@@ -59,6 +59,25 @@ TEST(LaneKernel, RoundsAsTheDefinition) {
   }
 }
 
+TEST(LaneKernel, MaximumIsTheVectorUnits) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<float> lanes = patterns(1 + random() % 100, static_cast<std::uint32_t>(100 + round));
+    if (round % 3 != 0)
+      for (float& lane : lanes) lane = std::isnan(lane) ? -1.0f : lane;
+    std::vector<std::uint8_t> seen(lanes.size());
+    float expected = -65504.0f;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      seen[i] = random() % 4 != 0 ? 1 : 0;
+      if (seen[i] != 0) expected = vector_max(expected, lanes[i]);
+    }
+    for (const LaneKernel& kernel : lane_kernels()) {
+      const float got = kernel.maximum(lanes.data(), seen.data(), static_cast<std::int64_t>(lanes.size()), -65504.0f);
+      EXPECT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected))) << kernel.name << " " << round;
+    }
+  }
+}
+
 TEST(LaneKernel, ExponentialsAreTheVectorUnits) {
   std::vector<float> lanes, expected;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
