@@ -78,14 +78,21 @@ TEST(LaneKernel, MaximumIsTheVectorUnits) {
   }
 }
 
-TEST(LaneKernel, ExponentialsAreTheVectorUnits) {
-  std::vector<float> lanes, expected;
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    lanes.push_back(bf16_to_f32(static_cast<std::uint16_t>(bits)));
-    expected.push_back(vector_exp(VectorPrecision::kBF16, lanes.back()));
+TEST(LaneKernel, TablesAreTheVectorUnits) {
+  for (const VectorPrecision precision : {VectorPrecision::kBF16, VectorPrecision::kF16}) {
+    std::vector<float> all;
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+      const auto code = static_cast<std::uint16_t>(bits);
+      all.push_back(precision == VectorPrecision::kF16 ? f16_to_f32(code) : bf16_to_f32(code));
+    }
+    std::vector<float> exponentials = all, reciprocals = all;
+    exp_lanes(precision, exponentials);
+    reciprocal_lanes(precision, reciprocals);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      expect_same(lane_kernel(), exponentials[i], vector_exp(precision, all[i]));
+      expect_same(lane_kernel(), reciprocals[i], vector_reciprocal(precision, all[i]));
+    }
   }
-  exp_lanes(VectorPrecision::kBF16, lanes);
-  for (std::size_t i = 0; i < lanes.size(); ++i) expect_same(lane_kernel(), lanes[i], expected[i]);
 }
 
 TEST(LaneKernel, IntegersAreTheCodecs) {

@@ -20,12 +20,21 @@ float odd_float(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-/// A function of BF16 numbers, as floats.
-std::vector<float> tabulate(Bf16 (*function)(Bf16)) {
+/// A function of all numbers of a format, as floats.
+std::vector<float> tabulate(LaneFormat format, Bf16 (*function)(Bf16)) {
   std::vector<float> values(65536);
   for (std::uint32_t bits = 0; bits < values.size(); ++bits)
-    values[bits] = bf16_to_f32(function(static_cast<Bf16>(bits)));
+    values[bits] = lane_to_f32(format, function(static_cast<Bf16>(bits)));
   return values;
+}
+
+/// The function of every lane, which the precision represents.
+void look_up(const std::vector<float>& bf16, const std::vector<float>& f16, VectorPrecision precision,
+             std::span<float> lanes) {
+  if (precision == VectorPrecision::kBF16)
+    for (float& lane : lanes) lane = bf16[f32_to_bf16(lane)];
+  else
+    for (float& lane : lanes) lane = f16[f32_to_f16(lane)];
 }
 
 }  // namespace
@@ -65,27 +74,24 @@ void round_lanes(VectorPrecision precision, std::span<float> lanes) {
   lane_kernel().round(precision, lanes.data(), static_cast<std::int64_t>(lanes.size()));
 }
 
-std::span<const float> exp_table() {
-  static const std::vector<float> table = tabulate(bf16_exp);
-  return table;
-}
-
 void exp_lanes(VectorPrecision precision, std::span<float> lanes) {
-  if (precision != VectorPrecision::kBF16) {
+  if (precision == VectorPrecision::kF32) {
     for (float& lane : lanes) lane = vector_exp(precision, lane);
     return;
   }
-  const std::span<const float> table = exp_table();
-  for (float& lane : lanes) lane = table[f32_to_bf16(lane)];
+  static const std::vector<float> bf16 = tabulate(LaneFormat::kBf16, bf16_exp),
+                                  f16 = tabulate(LaneFormat::kF16, f16_exp);
+  look_up(bf16, f16, precision, lanes);
 }
 
 void reciprocal_lanes(VectorPrecision precision, std::span<float> lanes) {
-  if (precision != VectorPrecision::kBF16) {
+  if (precision == VectorPrecision::kF32) {
     for (float& lane : lanes) lane = vector_reciprocal(precision, lane);
     return;
   }
-  static const std::vector<float> table = tabulate(bf16_reciprocal);
-  for (float& lane : lanes) lane = table[f32_to_bf16(lane)];
+  static const std::vector<float> bf16 = tabulate(LaneFormat::kBf16, bf16_reciprocal),
+                                  f16 = tabulate(LaneFormat::kF16, f16_reciprocal);
+  look_up(bf16, f16, precision, lanes);
 }
 
 float sum_tree(std::span<const float> lanes, float running) {

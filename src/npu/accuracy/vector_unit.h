@@ -49,9 +49,6 @@ inline float round_to(VectorPrecision precision, double value) {
 /// round_to(), for the loops of lane_kernel.h.
 float round_rare_float(VectorPrecision precision, float value);
 
-/// bf16_exp() of every BF16 number, as floats.
-std::span<const float> exp_table();
-
 float vector_exp(VectorPrecision precision, float x);  ///< the argument is clamped to [-88, 88]
 float vector_reciprocal(VectorPrecision precision, float x);
 float vector_sqrt(VectorPrecision precision, float x);
@@ -61,7 +58,7 @@ inline float vector_max(float a, float b) { return b > a || (b != b && a == a) ?
 
 /// Rounds every lane. Each loop that calls it models one instruction.
 void round_lanes(VectorPrecision precision, std::span<float> lanes);
-void exp_lanes(VectorPrecision precision, std::span<float> lanes);
+void exp_lanes(VectorPrecision precision, std::span<float> lanes);  ///< lanes are numbers of the precision
 void reciprocal_lanes(VectorPrecision precision, std::span<float> lanes);
 
 /// running + the sum of adjacent pairs, level by level, in float32: V_RED_SUM. The lanes beyond the span, up to a power
