@@ -10,6 +10,7 @@
 #include "quant/calibrated.h"
 #include "quant/canvas_experts.h"
 #include "quant/canvas_runner.h"
+#include "quant/row_test_data.h"
 #include "random_model.h"
 
 namespace dllm {
@@ -61,24 +62,6 @@ std::vector<std::int64_t> rows_of(const ActivationRows& route, std::int64_t expe
   return rows;
 }
 
-Matrix inverse_of(const Matrix& matrix, std::size_t n) {
-  Matrix a(n, std::vector<double>(2 * n, 0.0));
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < n; ++k) a[i][k] = matrix[i][k];
-    a[i][n + i] = 1;
-  }
-  for (std::size_t p = 0; p < n; ++p) {
-    const double pivot = a[p][p];
-    for (double& value : a[p]) value /= pivot;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double factor = i == p ? 0 : a[i][p];
-      for (std::size_t k = 0; factor != 0 && k < 2 * n; ++k) a[i][k] -= factor * a[p][k];
-    }
-  }
-  for (auto& row : a) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(n));
-  return a;
-}
-
 /// GPTQ by its definition in float64, with an inverse per column. `x`: [rows][n].
 std::vector<float> gptq_by_definition(const WeightView& weight, const std::vector<float>& x) {
   const auto n = static_cast<std::size_t>(weight.shape[0]), outputs = static_cast<std::size_t>(weight.shape[1]);
@@ -99,7 +82,7 @@ std::vector<float> gptq_by_definition(const WeightView& weight, const std::vecto
   const BlockGrid grid = *BlockGrid::of(*tensor_type_from_name("mxint4"));
   std::vector<std::vector<std::uint16_t>> chosen(outputs);
   for (std::size_t j = n; j-- > 0;) {
-    const Matrix inverse = inverse_of(h, j + 1);
+    const Matrix inverse = test::inverse_of(h, j + 1);
     for (std::size_t r = 0; r < outputs; ++r) {
       if (j % 32 == 31) grid.scales(std::span(w[r]).subspan(j - 31, 32), chosen[r]);
       const double value = grid.levels(chosen[r].front()).nearest(w[r][j]).value;

@@ -289,6 +289,10 @@ TEST(Options, APresetIsOverriddenByWhatIsGiven) {
   options.decoder = {"threshold", {{"threshold", 0.8}}};
   EXPECT_EQ(resolved(options).decoder.options, (OptionMap{{"threshold", 0.8}}));
   EXPECT_EQ(resolved(options).cache.name, "dual");
+  options.preset = "frugal";
+  options.decoder = {};
+  EXPECT_EQ(resolved(options).cache.name, "delayed-greedy");
+  EXPECT_EQ(resolved(options).decoder.options.at("stable_threshold"), OptionValue(0.99));
   options.preset = "exact";
   EXPECT_EQ(resolved(options).cache.name, "none");
   ModelDesc causal = desc;

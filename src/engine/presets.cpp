@@ -32,6 +32,13 @@ GenerateOptions fast() {
   return options;
 }
 
+/// Each pass computes the masks of the block and the tokens that have just been committed.
+GenerateOptions frugal() {
+  GenerateOptions options = fast();
+  options.cache = {"delayed-greedy"};
+  return options;
+}
+
 }  // namespace
 
 const std::vector<Preset>& presets() {
@@ -39,6 +46,8 @@ const std::vector<Preset>& presets() {
       {{"exact", "the default: every pass computes the whole model", {}}, every_model},
       {{"balanced", "fewer rows per pass: the window and the rows next to it", balanced()}, full_attention},
       {{"fast", "fewer rows and passes; for models that were trained with wrong tokens in their input", fast()},
+       full_attention},
+      {{"frugal", "fewest rows: only masks and tokens just committed; for models as those of fast", frugal()},
        full_attention},
   };
   return all;

@@ -11,7 +11,7 @@
 namespace dllm {
 namespace {
 
-using test::decode_doubles, test::normals;
+using test::decode_doubles, test::inverse_of, test::normals;
 
 /// Inputs with correlated columns of different sizes.
 struct Inputs {
@@ -147,26 +147,6 @@ TEST(YClip, ChoosesTheScaleWithTheLeastOutputError) {
     }
     EXPECT_GT(clipped, 0) << name << ": the test chooses nothing";
   }
-}
-
-/// The inverse of the leading part of a symmetric matrix, by Gauss-Jordan elimination.
-std::vector<std::vector<double>> inverse_of(const std::vector<std::vector<double>>& matrix, std::size_t n) {
-  std::vector<std::vector<double>> a(n, std::vector<double>(2 * n, 0.0));
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < n; ++k) a[i][k] = matrix[i][k];
-    a[i][n + i] = 1;
-  }
-  for (std::size_t p = 0; p < n; ++p) {
-    const double pivot = a[p][p];
-    for (double& value : a[p]) value /= pivot;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double factor = i == p ? 0 : a[i][p];
-      for (std::size_t k = 0; k < 2 * n; ++k) a[i][k] -= factor * a[p][k];
-    }
-  }
-  std::vector<std::vector<double>> result;
-  for (const auto& row : a) result.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(n), row.end());
-  return result;
 }
 
 /// GPTQ by its definition: the optimal change of the columns that remain, with an inverse per column.
