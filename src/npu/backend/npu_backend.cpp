@@ -37,8 +37,8 @@ class NpuKvCache final : public KvCache {
         for (std::int64_t slab = 0; slab < place.slabs; ++slab)
           for (const Position p : positions) {
             const auto row = static_cast<std::uint64_t>(slab * kv_.capacity + p);
-            copy(from, side + row * codes, codes);
-            copy(from, side + place.scale_offset + row * scales, scales);
+            copy_bytes(from, side + row * codes, codes);
+            copy_bytes(from, side + place.scale_offset + row * scales, scales);
           }
     std::vector<PlanRow> rows;
     for (const Position p : positions) rows.push_back({p, from.token_of(p)});
@@ -46,7 +46,7 @@ class NpuKvCache final : public KvCache {
   }
 
  private:
-  void copy(const NpuKvCache& from, std::uint64_t offset, std::size_t bytes) {
+  void copy_bytes(const NpuKvCache& from, std::uint64_t offset, std::size_t bytes) {
     std::memcpy(hbm_ + base_ + offset, hbm_ + from.base_ + offset, bytes);
   }
 
