@@ -17,7 +17,9 @@ bash -n "$prefix/share/bash-completion/completions/dllm"
 others=$(nm -DC --defined-only "$lib/libdllm.so" | awk '{$1 = $2 = ""; print}' |
   grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions)::|^ *dllm::(options_info|to_text)' || true)
 [ -z "$others" ] || fail "exported: $others"
-objdump -p "$lib/libdllm.so" | grep -q "SONAME *libdllm.so.${version%.*}\$" || fail "the name of the library is another"
+# Without -q: grep would end at the first match, and objdump, still writing, by a signal.
+objdump -p "$lib/libdllm.so" | grep "SONAME *libdllm.so.${version%.*}\$" >/dev/null ||
+  fail "the name of the library is another"
 
 PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --exact-version="$version" dllm || fail "dllm.pc has another version"
 folder=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --variable=includedir dllm)
