@@ -245,8 +245,8 @@ class Options(TypedDict, total=False):
     #: texts that end the answer
     stop: str | Sequence[str] | None
     #: masks after the window that the model sees
-    suffix: Literal["full", "near", "grow", "none"] | None
-    #: masks after the window that the model sees
+    suffix: Literal["full", "near", "sparse", "grow", "none"] | None
+    #: masks after the window that the model sees; of sparse, all of those
     suffix_near: int | None
     #: never choose end-of-sequence tokens (LLaDA's logits_eos_inf)
     suppress_eos: bool | None

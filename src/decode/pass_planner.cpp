@@ -23,6 +23,20 @@ std::vector<Position> rows_of(const CacheDecision& decision, std::vector<Positio
   return rows;
 }
 
+/// SuffixPolicy::kSparse: without the masks from `end` on that are not shown.
+void thin_suffix(const Canvas& canvas, Position end, Position near, CacheDecision& decision) {
+  const auto hidden = [&](Position p) { return p >= end && canvas.masked(p) && !shows_sparsely(p, end, near); };
+  std::erase_if(decision.rows, hidden);
+  std::vector<PositionRange> shown;
+  for (const PositionRange& range : decision.visible)
+    for (Position p = range.begin; p < range.end; ++p) {
+      if (hidden(p)) continue;
+      if (shown.empty() || shown.back().end != p) shown.push_back({p, p});
+      shown.back().end = p + 1;
+    }
+  decision.visible = std::move(shown);
+}
+
 }  // namespace
 
 PassPlanner::PassPlanner(const ModelDesc& desc, std::unique_ptr<CachePolicy> policy, const DenoiseOptions& options)
@@ -40,6 +54,7 @@ Position PassPlanner::horizon(const Canvas& canvas, Position end, Position grown
     return std::min(canvas.size(), static_cast<Position>(round_up(end, desc_.causal_block)));
   switch (suffix_.policy) {
     case SuffixPolicy::kFull:
+    case SuffixPolicy::kSparse:  // plan() leaves out those between
       break;
     case SuffixPolicy::kGrow:
       return std::max(grown, end);
@@ -58,9 +73,12 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   std::vector<Position> sources;  // in a shifted model, positions 0 and 1 share one
   for (const Position p : predicted)
     if (sources.empty() || sources.back() != source_of(p)) sources.push_back(source_of(p));
-  const Position end = horizon(state.canvas, std::max(state.window.end, state.ahead), state.grown);
-  const CacheDecision decision = policy_->decide(
+  const Position decided_until = std::max(state.window.end, state.ahead);
+  const Position end = horizon(state.canvas, decided_until, state.grown);
+  CacheDecision decision = policy_->decide(
       {state.canvas, state.cache, {first, state.window.end}, end, desc_.causal_block, state.fresh, sources, latency_});
+  if (suffix_.policy == SuffixPolicy::kSparse)
+    thin_suffix(state.canvas, decided_until, suffix_.near, decision);
   const std::vector<Position> rows = rows_of(decision, sources, state.cache);
   StepPlan plan;
   plan.causal_block = desc_.causal_block;

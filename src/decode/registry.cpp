@@ -61,6 +61,7 @@ namespace dllm {
 #define DLLM_SUFFIXES(X) \
   X(full_suffix)         \
   X(near_suffix)         \
+  X(sparse_suffix)       \
   X(grow_suffix)         \
   X(no_suffix)
 
