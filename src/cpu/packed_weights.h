@@ -29,7 +29,7 @@ struct PackedWeight {
   std::int64_t n = 0;
   std::int64_t experts = 1;  ///< matrices of n outputs in sequence, each starting with a new panel
   bool regular = false;      ///< see pack_panel()
-  bool in_steps = false;     ///< BF16 in the arithmetic `super`, with the panels of `exact`
+  bool in_steps = false;     ///< BF16 or F16 in the arithmetic `super`, with the panels of `exact`
 
   std::int64_t panels_per_expert() const { return (n + kPanel - 1) / kPanel; }
   std::int64_t panel_bytes() const { return super ? super->bytes : layout.bytes; }

@@ -8,13 +8,16 @@
 namespace dllm::cpu {
 
 RowForm fast_form(const KernelSet& kernels, const PackedWeight& weight) {
-  if (weight.format->type != TensorType::kBF16 || !weight.regular) return RowForm::kFloats;
+  const bool bf16 = weight.format->type == TensorType::kBF16;
+  if (weight.in_steps && !bf16) return kernels.bf16_tiles ? RowForm::kSplitTiles : RowForm::kFloats;
+  if (!bf16 || !weight.regular) return RowForm::kFloats;
   if (weight.in_steps) return kernels.bf16_tiles ? RowForm::kTiles : RowForm::kFloats;
   return weight.k % 2 == 0 && kernels.bf16_dots() ? RowForm::kPairs : RowForm::kFloats;
 }
 
 RowForm any_form(const PackedWeight& weight) {
-  return weight.format->type == TensorType::kBF16 ? RowForm::kRounded : RowForm::kFloats;
+  if (weight.format->type == TensorType::kBF16) return RowForm::kRounded;
+  return weight.in_steps ? RowForm::kSplit : RowForm::kFloats;
 }
 
 RowGroups::Slot& RowGroups::group(const KernelSet& kernels, ThreadPool& pool, RowForm form, std::int64_t value,

@@ -38,7 +38,7 @@ class RowGroups {
   Slot& group(const KernelSet& kernels, ThreadPool& pool, RowForm form, std::int64_t value, const float* x,
               std::int64_t rows, std::int64_t k);
 
-  std::array<Slot, 4> slots_;  ///< by form
+  std::array<Slot, 6> slots_;  ///< by form
 };
 
 }  // namespace dllm::cpu

@@ -52,7 +52,7 @@ std::vector<float> logits_of(CpuBackend& backend) { return logits_of(backend, *c
 
 TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
   for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ8_0,
-                                TensorType::kMXFP4, TensorType::kBF16}) {
+                                TensorType::kMXFP4, TensorType::kBF16, TensorType::kF16}) {
     const TinyModel model = model_of(type);
     CpuOptions options;
     options.isa = "scalar";
@@ -81,7 +81,7 @@ TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
 }
 
 TEST(SuperBackend, TypesWithoutItStayExactAndSaySo) {
-  const TinyModel model = model_of(TensorType::kF16);
+  const TinyModel model = model_of(TensorType::kF32);
   CpuOptions options;
   const auto exact = make_backend(model, options);
   options.arithmetic = CpuArithmetic::kSuper;

@@ -8,8 +8,6 @@
 
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/test_data.h"
-#include "cpu/linear.h"
-#include "cpu/packed_weights.h"
 #include "numerics/half.h"
 #include "numerics/tensor_type.h"
 
@@ -263,39 +261,6 @@ TEST_P(Super, IsItsDefinition) {
         }
         ASSERT_EQ(out[static_cast<std::size_t>(m * n + j)], total + bias[static_cast<std::size_t>(j)])
             << codec(type).name << " row " << m << " output " << j;
-      }
-  }
-}
-
-float rounded_to_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }
-
-TEST_P(Super, BF16IsItsDefinition) {
-  // With rows in the form that the set prefers; products with a row of tiny numbers are subnormal.
-  const std::int64_t n = 21, rows = 19, k = 96;
-  std::vector<std::byte> weight = random_words(random_, TensorType::kBF16, n * k);
-  const std::vector<float> w = decode(TensorType::kBF16, weight), bias = random_floats(random_, n);
-  for (const float scale : {1.f, 0x1p-120f}) {
-    std::vector<float> x = random_floats(random_, rows * k, 3.f);
-    for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(i)] *= scale;
-    ThreadPool pool(1);
-    const PackedMatrix matrix({TensorType::kBF16, {k, n}, weight}, pool, true);
-    ASSERT_TRUE(matrix.weight().in_steps);
-    LinearRunner runner(set(), pool);
-    std::vector<float> out(static_cast<std::size_t>(rows * n));
-    const WeightView view{TensorType::kBF16, {k, n}, weight};
-    runner.run(runner.prepare(view, &matrix.weight(), bias.data(), x.data(), rows, 1), n, out.data());
-    for (std::int64_t m = 0; m < rows; ++m)
-      for (std::int64_t j = 0; j < n; ++j) {
-        float sum = 0;
-        for (std::int64_t k0 = 0; k0 < k; k0 += 32) {
-          float chains[2] = {0, 0};
-          for (std::int64_t i = k0; i < k0 + 32; ++i)
-            chains[i % 2] = std::fma(rounded_to_bf16(x[static_cast<std::size_t>(m * k + i)]),
-                                     w[static_cast<std::size_t>(j * k + i)], chains[i % 2]);
-          sum = sum + (chains[0] + chains[1]);
-        }
-        ASSERT_EQ(out[static_cast<std::size_t>(m * n + j)], sum + bias[static_cast<std::size_t>(j)])
-            << "row " << m << " output " << j;
       }
   }
 }

@@ -5,8 +5,9 @@
 #include "cpu/kernels/simd_scalar.h"
 #include "cpu/kernels/tile_emulation.h"
 // the policy and the tiles must precede the kernels based on them
+#include "cpu/kernels/half_parts-inl.h"
 #include "cpu/kernels/tiles-inl.h"
-// after tiles-inl.h
+// after the two
 #include "cpu/kernels/bf16-tiles-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
-  bf16_tiles_linear(args, n_begin, n_end, scratch);
+  float_tiles_linear(args, n_begin, n_end, scratch);
 }
 
 }  // namespace

@@ -1,68 +1,134 @@
-// No include guard: compiled once per instruction set, after floats-inl.h.
+// No include guard: compiled once per instruction set, after half_parts-inl.h and floats-inl.h.
 //
-// BF16 weights in the arithmetic `super` (docs/design/arithmetic.md) without tiles. In the scalar set this defines what
-// tiles must compute. Weights and rows are those of packed floats; only the order of additions differs, so where there
-// are no tiles, `exact` is faster.
+// BF16 and F16 weights in the arithmetic `super` (docs/design/arithmetic.md) without tiles. In the scalar set this
+// defines what tiles must compute. Panels are those of packed floats; only the order of additions differs, and an F16
+// weight is multiplied as the sum of two BF16 numbers, so where there are no tiles, `exact` is faster.
+//
+// A panel times all rows, in blocks of K: those of F16 weights are first split into floats, 32 KiB in scratch. Between
+// blocks sums are kept in `out`.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-/// Rows of a tile of bf16_steps(): three accumulators each, of as many registers as a panel.
+/// Rows of a tile of steps: three accumulators each, of as many registers as a panel.
 constexpr int kStepRows = kFloatPanels > 1 ? 6 : 2;
+constexpr std::int64_t kStepBlock = 256;  ///< K of a block
+constexpr std::int64_t kPlaneBytes = kStepBlock * kPanel * 4;
 
-/// One panel times rows that begin at `x`: in each step of 32 k two chains, of even and of odd k, which are added to
-/// each other and then to the sum.
-template <int kRows>
-[[gnu::noinline]] void bf16_step_rows(const std::uint8_t* w, const float* x, std::int64_t k, F32* sums) {
+/// One step of 32 k: two chains, of even and of odd k, which are added to each other and then to the sum.
+template <class Weights, int kRows>
+inline void add_step(const std::uint8_t* w, const float* x, F32 (&sum)[kRows]) {
+  F32 even[kRows], odd[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) even[r] = odd[r] = set1(0.f);
+  for (int pair = 0; pair < kBf16Step / 2; ++pair, w += Weights::kPairBytes, x += Weights::kRowPair) {
+    const F32 low = Weights::template at<0>(w), high = Weights::template at<1>(w);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      even[r] = fma(set1(x[r]), low, even[r]);
+      odd[r] = fma(set1(x[kRowGroup + r]), high, odd[r]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) sum[r] = add(sum[r], add(even[r], odd[r]));
+}
+
+/// BF16 weights, and rows in kRounded.
+struct Bf16Steps {
+  static constexpr RowForm kForm = RowForm::kRounded;
+  static const std::uint8_t* block(const std::uint8_t* w, std::int64_t, std::uint8_t*) { return w; }
+  template <int kRows>
+  static void add(const std::uint8_t* w, const float* x, std::int64_t, F32 (&sum)[kRows]) {
+    add_step<BF16Weights>(w, x, sum);
+  }
+};
+
+/// F16 weights, and rows in kSplit. A block is two planes of floats: high parts, then rests.
+struct F16Steps {
+  static constexpr RowForm kForm = RowForm::kSplit;
+  static const std::uint8_t* block(const std::uint8_t* w, std::int64_t kc, std::uint8_t* scratch) {
+    auto* const floats = reinterpret_cast<float*>(scratch);
+    for (std::int64_t i = 0; i < kc * kPanel; i += kPanel) {
+      const HalfParts parts = half_parts(reinterpret_cast<const std::uint16_t*>(w) + i);
+      store(floats + i, as_f32(parts.high));
+      store(floats + kStepBlock * kPanel + i, parts.rest);
+    }
+    return scratch;
+  }
+  /// `rest` leads from the high part of a value of the rows to its rest.
+  template <int kRows>
+  static void add(const std::uint8_t* w, const float* x, std::int64_t rest, F32 (&sum)[kRows]) {
+    add_step<F32Weights>(w + kPlaneBytes, x, sum);
+    add_step<F32Weights>(w, x, sum);
+    add_step<F32Weights>(w, x + rest, sum);
+  }
+};
+
+/// A block of K of one panel, and where its products go.
+struct StepBlock {
+  const std::uint8_t* weights;
+  std::int64_t step_bytes, steps, rest, out_stride;
+  int columns;
+  bool first;
+  const float* bias;  ///< of the panel; set for the last block
+};
+
+/// A block times rows that begin at `x`.
+template <class Steps, int kRows>
+[[gnu::noinline]] void step_rows(const StepBlock& block, const float* x, float* out) {
   F32 sum[kRows];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) sum[r] = set1(0.f);
-  for (std::int64_t step = 0; step < k / kBf16Step; ++step) {
-    F32 even[kRows], odd[kRows];
+  for (int r = 0; r < kRows; ++r) sum[r] = block.first ? set1(0.f) : load_n(out + r * block.out_stride, block.columns);
+  const std::uint8_t* w = block.weights;
+  for (std::int64_t step = 0; step < block.steps; ++step, w += block.step_bytes, x += kBf16Step * kRowGroup)
+    Steps::add(w, x, block.rest, sum);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) even[r] = odd[r] = set1(0.f);
-    for (int pair = 0; pair < kBf16Step / 2; ++pair, w += BF16Weights::kPairBytes, x += BF16Weights::kRowPair) {
-      const F32 low = BF16Weights::at<0>(w), high = BF16Weights::at<1>(w);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        even[r] = fma(set1(x[r]), low, even[r]);
-        odd[r] = fma(set1(x[kRowGroup + r]), high, odd[r]);
+  for (int r = 0; r < kRows; ++r) {
+    if (block.bias != nullptr) sum[r] = add(sum[r], load_n(block.bias, block.columns));
+    store_n(out + r * block.out_stride, sum[r], block.columns);
+  }
+}
+
+template <class Steps, int kRows = kStepRows>
+inline void step_rows_of(int rows, const StepBlock& block, const float* x, float* out) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return step_rows<Steps, kRows>(block, x, out);
+    step_rows_of<Steps, kRows - 1>(rows, block, x, out);
+  }
+}
+
+template <class Steps>
+void float_steps_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, std::uint8_t* scratch) {
+  const std::int64_t begin = args.grouped.first_row, end = begin + args.rows;
+  const std::int64_t panel_step = kBf16Step * kPanel * 2;
+  StepBlock block;
+  block.step_bytes = Steps::kForm == RowForm::kSplit ? kBf16Step * kPanel * 4 : panel_step;
+  block.rest = row_group_stride(args.k), block.out_stride = args.out_stride;
+  for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
+    block.columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
+    const std::uint8_t* const w = args.panels.data + n / kPanel * args.panels.layout->bytes;
+    for (std::int64_t k0 = 0; k0 < args.k; k0 += kStepBlock) {
+      const std::int64_t kc = args.k - k0 < kStepBlock ? args.k - k0 : kStepBlock;
+      block.weights = Steps::block(w + k0 / kBf16Step * panel_step, kc, scratch);
+      block.steps = kc / kBf16Step, block.first = k0 == 0;
+      block.bias = k0 + kc == args.k && args.bias != nullptr ? args.bias + n : nullptr;
+      for (std::int64_t row = begin, count; row < end; row += count) {
+        const std::int64_t lane = row % kRowGroup;
+        count = end - row < kRowGroup - lane ? end - row : kRowGroup - lane;
+        if (count > kStepRows) count = kStepRows;
+        const float* const group = args.grouped.groups + row / kRowGroup * group_stride(Steps::kForm, args.k);
+        step_rows_of<Steps>(static_cast<int>(count), block, group + lane + k0 * kRowGroup,
+                            args.out + (row - begin) * args.out_stride + (n - args.out_origin));
       }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sum[r] = add(sum[r], add(even[r], odd[r]));
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) sums[r] = sum[r];
-}
-
-template <int kRows = kStepRows>
-inline void bf16_step_rows_of(int rows, const std::uint8_t* w, const float* x, std::int64_t k, F32* sums) {
-  if constexpr (kRows > 0) {
-    if (rows == kRows) return bf16_step_rows<kRows>(w, x, k, sums);
-    bf16_step_rows_of<kRows - 1>(rows, w, x, k, sums);
   }
 }
 
-/// Outputs [n_begin, n_end), with rows in kRounded.
-void bf16_steps(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end) {
-  const std::int64_t begin = args.grouped.first_row, end = begin + args.rows;
-  for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
-    const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
-    const std::uint8_t* const w = args.panels.data + n / kPanel * args.panels.layout->bytes;
-    const F32 bias = args.bias != nullptr ? load_n(args.bias + n, columns) : set1(0.f);
-    for (std::int64_t row = begin; row < end;) {
-      const std::int64_t lane = row % kRowGroup;
-      std::int64_t count = end - row < kRowGroup - lane ? end - row : kRowGroup - lane;
-      if (count > kStepRows) count = kStepRows;
-      F32 sums[kStepRows];
-      bf16_step_rows_of(static_cast<int>(count), w,
-                        args.grouped.groups + row / kRowGroup * row_group_stride(args.k) + lane, args.k, sums);
-      for (int r = 0; r < count; ++r, ++row)
-        store_n(args.out + (row - begin) * args.out_stride + (n - args.out_origin),
-                args.bias != nullptr ? add(sums[r], bias) : sums[r], columns);
-    }
-  }
+/// Outputs [n_begin, n_end) of a product in steps.
+void float_steps(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
+  auto* const bytes = static_cast<std::uint8_t*>(scratch);
+  if (args.panels.format->type == TensorType::kF16) return float_steps_of<F16Steps>(args, n_begin, n_end, bytes);
+  float_steps_of<Bf16Steps>(args, n_begin, n_end, bytes);
 }
 
 }  // namespace

@@ -304,6 +304,8 @@ inline void interleave_words(const std::uint32_t* rows, float* out) {
   for (int j = 0; j < 16; ++j) __builtin_memcpy(out + j * kRowGroup, columns + 16 * j, 64);
 }
 
+inline I32 bf16_of(F32 x) { return bit_and(round_to_bf16(x), set1(std::int32_t{-0x10000})); }
+
 /// Rounds rows to BF16 on the way from x to the words that interleave_words() takes. Tracks the largest magnitude and
 /// the reciprocal of the smallest that is not zero, as integers.
 struct Rounding {
@@ -311,7 +313,7 @@ struct Rounding {
   I32 largest = set1(std::int32_t{0}), smallest = set1(std::int32_t{0});
 
   I32 round(const float* x) {
-    const I32 bits = bit_and(round_to_bf16(load(x)), set1(std::int32_t{-0x10000}));
+    const I32 bits = bf16_of(load(x));
     const I32 magnitude = bit_and(bits, set1(kFar));
     const I32 nothing = set1(std::int32_t{0});
     largest = max(largest, magnitude);
@@ -319,32 +321,38 @@ struct Rounding {
     smallest = max(smallest, as_i32(select_greater(magnitude, nothing, from_far, as_f32(nothing))));
     return bits;
   }
+  /// What rounding has taken away, rounded as well.
+  static I32 rest(const float* x) {
+    const F32 value = load(x);
+    return bf16_of(sub(value, as_f32(bf16_of(value))));
+  }
   bool regular() const { return reduce_max(largest) < kMost && reduce_max(smallest) <= kFar - kLeast; }
 };
 
-/// 16 k of kRounded, or 32 of kPairs, to `words`.
-inline void round_words(RowForm form, Rounding& rounding, const float* x, std::uint32_t* words) {
-  if (form == RowForm::kRounded) return store(reinterpret_cast<float*>(words), as_f32(rounding.round(x)));
+/// 16 k of kRounded, or 32 of kPairs, to `words`: their part 0 or 1 (RowForm::kSplit).
+inline void round_words(RowForm form, int part, Rounding& rounding, const float* x, std::uint32_t* words) {
+  const auto bits = [&](const float* from) { return part == 0 ? rounding.round(from) : Rounding::rest(from); };
+  if (form == RowForm::kRounded) return store(reinterpret_cast<float*>(words), as_f32(bits(x)));
   std::uint16_t pairs[32];
-  store_words(pairs, shift_right<16>(rounding.round(x)));
-  store_words(pairs + 16, shift_right<16>(rounding.round(x + 16)));
+  store_words(pairs, shift_right<16>(bits(x)));
+  store_words(pairs + 16, shift_right<16>(bits(x + 16)));
   __builtin_memcpy(words, pairs, sizeof pairs);
 }
 
-/// kTiles.
-bool tile_rows(const float* x, std::int64_t k, std::int64_t count, float* out) {
+/// kTiles, or kSplitTiles: of two parts.
+bool tile_rows(int parts, const float* x, std::int64_t k, std::int64_t count, float* out) {
   Rounding rounding;
   for (std::int64_t i = 0; i < k; i += kBf16Step)
-    for (std::int64_t r = 0; r < kSuperRows; ++r, out += 16) {
-      alignas(64) std::uint32_t words[16] = {};
-      if (r < count) round_words(RowForm::kPairs, rounding, x + r * k + i, words);
-      __builtin_memcpy(out, words, 64);
-    }
+    for (int part = 0; part < parts; ++part)
+      for (std::int64_t r = 0; r < kSuperRows; ++r, out += 16) {
+        alignas(64) std::uint32_t words[16] = {};
+        if (r < count) round_words(RowForm::kPairs, part, rounding, x + r * k + i, words);
+        __builtin_memcpy(out, words, 64);
+      }
   return rounding.regular();
 }
 
-bool interleave(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out) {
-  if (form == RowForm::kTiles) return tile_rows(x, k, count, out);
+bool interleave_part(RowForm form, int part, const float* x, std::int64_t k, std::int64_t count, float* out) {
   const std::int64_t step = form == RowForm::kPairs ? 32 : 16;
   alignas(64) std::uint32_t rows[16 * 16] = {};
   float tail[32] = {};
@@ -359,12 +367,19 @@ bool interleave(RowForm form, const float* x, std::int64_t k, std::int64_t count
       if (form == RowForm::kFloats) {
         __builtin_memcpy(rows + 16 * r, from, 64);
       } else {
-        round_words(form, rounding, from, rows + 16 * r);
+        round_words(form, part, rounding, from, rows + 16 * r);
       }
     }
     interleave_words(rows, out);
   }
   return rounding.regular();
+}
+
+bool interleave(RowForm form, const float* x, std::int64_t k, std::int64_t count, float* out) {
+  if (in_tiles(form)) return tile_rows(in_parts(form) ? 2 : 1, x, k, count, out);
+  if (form != RowForm::kSplit) return interleave_part(form, 0, x, k, count, out);
+  interleave_part(RowForm::kRounded, 1, x, k, count, out + row_group_stride(k));
+  return interleave_part(RowForm::kRounded, 0, x, k, count, out);
 }
 
 }  // namespace

@@ -60,12 +60,18 @@ enum class RowForm : std::uint8_t {
   /// [k / 32][16 rows][32 k] of BF16, the layout of a tile: for sets that say bf16_tiles, regular weights and rows, and
   /// WeightPanels::in_steps.
   kTiles,
+  /// F16 weights in_steps: a value x as BF16(x) and BF16(x - BF16(x)). All first parts as kRounded, then, after
+  /// row_group_stride(), the second ones.
+  kSplit,
+  kSplitTiles,  ///< the same as [k / 32][part][16 rows][32 k]: for sets that say bf16_tiles, and regular rows
 };
+constexpr bool in_tiles(RowForm form) { return form == RowForm::kTiles || form == RowForm::kSplitTiles; }
+constexpr bool in_parts(RowForm form) { return form == RowForm::kSplit || form == RowForm::kSplitTiles; }
 constexpr std::int64_t row_group_stride(std::int64_t k) { return (k + 15) / 16 * 16 * kRowGroup + 32; }
 /// Rows of a group, and floats from a group to the next.
-constexpr std::int64_t rows_of_group(RowForm form) { return form == RowForm::kTiles ? kSuperRows : kRowGroup; }
+constexpr std::int64_t rows_of_group(RowForm form) { return in_tiles(form) ? kSuperRows : kRowGroup; }
 constexpr std::int64_t group_stride(RowForm form, std::int64_t k) {
-  return form == RowForm::kTiles ? k / 2 * kSuperRows : row_group_stride(k);
+  return (in_parts(form) ? 2 : 1) * (in_tiles(form) ? k / 2 * kSuperRows : row_group_stride(k));
 }
 
 /// The kind of operands of a product: each has its own kernels, and its own operands in LinearArgs.
@@ -94,7 +100,7 @@ struct WeightPanels {
   const PackedLayout* layout = nullptr;  ///< all but kSuper
   const std::uint8_t* data = nullptr;
   bool regular = false;                ///< pack_panel() was true for every panel: exponents may be added
-  bool in_steps = false;               ///< BF16: products are summed as the arithmetic `super` says (kBf16Step)
+  bool in_steps = false;               ///< BF16, F16: summed as the arithmetic `super` says (kBf16Step)
   const SuperLayout* super = nullptr;  ///< kSuper
 };
 
@@ -131,7 +137,7 @@ struct LinearArgs {
 /// Whether rows are stored as tiles read them.
 inline bool on_tiles(const LinearArgs& args) {
   return args.operands == LinearOperands::kSuper ||
-         (args.operands == LinearOperands::kPackedFloats && args.grouped.form == RowForm::kTiles);
+         (args.operands == LinearOperands::kPackedFloats && in_tiles(args.grouped.form));
 }
 
 /// The same product for the rows from `row` on (the caller sets `rows`).

@@ -23,7 +23,8 @@
 #include "cpu/kernels/panels-inl.h"
 #endif
 #include "cpu/kernels/floats-inl.h"
-// after floats-inl.h
+#include "cpu/kernels/half_parts-inl.h"
+// after the two
 #include "cpu/kernels/bf16-steps-inl.h"
 #include "cpu/kernels/super-inl.h"
 // linear chooses among them

@@ -221,7 +221,7 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
     case LinearOperands::kPlain:
       return linear_float(args, n_begin, n_end, scratch);
     case LinearOperands::kPackedFloats:
-      if (args.panels.in_steps) return bf16_steps(args, n_begin, n_end);
+      if (args.panels.in_steps) return float_steps(args, n_begin, n_end, scratch);
       return packed_floats(args, n_begin, n_end, scratch);
     case LinearOperands::kPackedCodes:
       return packed_codes(args, n_begin, n_end, scratch);

@@ -70,22 +70,26 @@ class ProductCheck : public AgainstOracle {
       packed.grouped = {pairs.floats(), RowForm::kPairs};
       check("linear (BF16 pairs)", packed);
     });
-    if (runs_in_steps(type, plain.k)) bf16_steps(packed, matrix.regular(), x, n);
+    if (runs_in_steps(type, plain.k)) float_steps(packed, matrix.regular(), x, n);
   }
 
-  /// BF16 in the arithmetic `super`: rows of floats, and tiles where the set has them.
-  void bf16_steps(LinearArgs packed, bool regular, const std::vector<float>& x, std::int64_t n) {
+  /// BF16 and F16 in the arithmetic `super`: rows of floats, and tiles where the set has them.
+  void float_steps(LinearArgs packed, bool regular, const std::vector<float>& x, std::int64_t n) {
+    const bool bf16 = packed.panels.format->type == TensorType::kBF16;
+    const RowForm form = bf16 ? RowForm::kRounded : RowForm::kSplit;
+    const RowForm tiled = bf16 ? RowForm::kTiles : RowForm::kSplitTiles;
     packed.panels.in_steps = true;
-    TestGroups expected_rows(oracle_, RowForm::kRounded, x, packed.rows);
+    TestGroups expected_rows(oracle_, form, x, packed.rows);
     LinearArgs oracle = packed;
-    oracle.grouped = {expected_rows.floats(), RowForm::kRounded};
+    oracle.grouped = {expected_rows.floats(), form};
     compare_rows(oracle, n, [&](Tested& tested, auto check) {
-      packed.grouped = {expected_rows.floats(), RowForm::kRounded};
-      if (!tested.only_super) check("linear (BF16 in steps)", packed);
-      TestGroups tiles(*tested.set, RowForm::kTiles, x, packed.rows);
+      TestGroups rows(*tested.set, form, x, packed.rows);
+      packed.grouped = {rows.floats(), form};
+      if (!tested.only_super) check(bf16 ? "linear (BF16 in steps)" : "linear (F16 in steps)", packed);
+      TestGroups tiles(*tested.set, tiled, x, packed.rows);
       if (!tested.set->bf16_tiles || !tiles.regular || !regular) return;
-      packed.grouped = {tiles.floats(), RowForm::kTiles};
-      check("linear (BF16 tiles)", packed);
+      packed.grouped = {tiles.floats(), tiled};
+      check(bf16 ? "linear (BF16 tiles)" : "linear (F16 tiles)", packed);
     });
   }
 

@@ -50,10 +50,12 @@ class Check : public test::ProductCheck {
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
     all_super();
-    // BF16 tiles: several groups of rows and blocks of K; at last more than a chunk, whose rows exceed L2.
-    for (std::int64_t k : {32, 256, 544})
-      for (std::int64_t m : {1, 15, 17, 32, 33, 70}) float_linear(k, m, TensorType::kBF16);
-    if (kEvery == 1) float_linear(2048, 270, TensorType::kBF16);
+    // Tiles of floats: several groups of rows and blocks of K; at last more than a chunk, whose rows exceed L2.
+    for (TensorType type : {TensorType::kBF16, TensorType::kF16}) {
+      for (std::int64_t k : {32, 256, 544})
+        for (std::int64_t m : {1, 15, 17, 32, 33, 70}) float_linear(k, m, type);
+      if (kEvery == 1) float_linear(2048, 270, type);
+    }
     special_values();
   }
 

@@ -28,7 +28,7 @@ inline constexpr std::int64_t kSuperStep = 128;  ///< K of a step of packed nibb
 inline constexpr std::int64_t kSuperRows = 16;   ///< rows that are stored together, and that a tile holds
 inline constexpr int kSuperPlanes = 2;           ///< bytes per value of a row
 inline constexpr float kSuperRowCodes = 127 * 128;
-/// Values of K whose products with BF16 weights are summed in two chains before they are added to the total.
+/// Values of K whose products with BF16 and F16 weights are summed in two chains before they are added to the total.
 inline constexpr std::int64_t kBf16Step = 32;
 /// Pairs of panels that a call should have if the rows exceed L2, so that each of them is read once for all.
 inline constexpr std::int64_t kSuperPairs = 8;
@@ -95,9 +95,9 @@ struct SuperLayout {
 
 /// Whether weights of this type support the arithmetic.
 bool runs_super(TensorType type);
-/// Whether products with BF16 weights of this K are computed in steps. Their panels are those of `exact` (packed.h).
+/// Whether products with float weights of this K are computed in steps. Their panels are those of `exact` (packed.h).
 constexpr bool runs_in_steps(TensorType type, std::int64_t k) {
-  return type == TensorType::kBF16 && k % kBf16Step == 0;
+  return (type == TensorType::kBF16 || type == TensorType::kF16) && k % kBf16Step == 0;
 }
 /// `k` is a multiple of the type's block; runs_super(type).
 SuperLayout super_layout(TensorType type, std::int64_t k);
