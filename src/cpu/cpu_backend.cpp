@@ -62,8 +62,11 @@ Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
   return {};
 }
 
-bool runs_super_here(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
-  return arithmetic == CpuArithmetic::kSuper || (arithmetic == CpuArithmetic::kAuto && kernels.prefers_super);
+cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
+  using enum cpu::SuperWeights;
+  if (arithmetic == CpuArithmetic::kSuper) return kAll;
+  if (arithmetic == CpuArithmetic::kExact || !kernels.prefers_super) return kNone;
+  return kernels.bf16_tiles ? kAll : kQuantized;
 }
 
 TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights) {
@@ -125,7 +128,7 @@ class CpuBackend::Impl {
        const CpuOptions& options, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
         executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
-                  options.weight_cache, options.progress, runs_super_here(options.arithmetic, kernels)),
+                  options.weight_cache, options.progress, super_weights(options.arithmetic, kernels)),
         f32_(options.activations == CpuActivations::kF32),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}

@@ -30,7 +30,7 @@ enum class CpuActivations {
 /// How products with quantized weights are rounded; docs/design/arithmetic.md defines both.
 enum class CpuArithmetic {
   kExact,  ///< integer sums of 32 products, of the file's own codes
-  kSuper,  ///< integer sums of 512 products, for the weight types that have it; the others stay on kExact
+  kSuper,  ///< sums for matrix tiles, for the weight types that have them; the others stay on kExact
   kAuto,   ///< the faster one on this machine: kSuper with matrix tiles, else kExact
 };
 

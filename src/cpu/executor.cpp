@@ -40,7 +40,8 @@ std::vector<float> decode(const WeightView& view) {
 }  // namespace
 
 Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress, bool super)
+                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress,
+                   SuperWeights super)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
       kernels_(kernels),

@@ -37,11 +37,10 @@ class Executor {
  public:
   using Factory = std::function<Graph(StepShape)>;
 
-  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed; `super`: use that arithmetic where
-  /// supported. Throws std::bad_alloc.
+  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed. Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
            const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {},
-           bool super = false);
+           SuperWeights super = SuperWeights::kNone);
 
   /// An executor with its own threads and memory that shares the packed weights of `other` and may run at the same
   /// time. Throws std::bad_alloc.

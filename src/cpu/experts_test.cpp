@@ -193,7 +193,7 @@ TEST(Experts, TransformedInputsOfDownInEveryForm) {
                              {kQ4_K, kQ4_K, kQ6_K}})
     for (const std::int64_t order : {256, 24, 768})
       for (const bool super : {false, true}) {
-        if (super && types.down != kQ4_0) continue;
+        if (super && types.down != kQ4_0 && types.down != kF16) continue;
         Layer layer(types, 256, 768, 5, 3, 20);
         const auto plain = layer.run(2, 0, 20, false, nullptr, super);
         layer.turn(order);
@@ -232,7 +232,11 @@ TEST(Experts, BFloat16ComesClose) {
 }
 
 TEST(Experts, SuperComesCloseAndIsTheSameInEveryCompanyOnEverySet) {
-  for (const Types& types : {Types{kQ4_0, kQ4_0, kQ4_0}, {kQ4_K, kQ4_K, kQ6_K}, {kQ8_0, kF32, kMXFP4}}) {
+  for (const Types& types : {Types{kQ4_0, kQ4_0, kQ4_0},
+                             {kQ4_K, kQ4_K, kQ6_K},
+                             {kQ8_0, kF32, kMXFP4},
+                             {kF16, kF16, kF16},
+                             {kBF16, kF16, kBF16}}) {
     Layer layer(types, 256, 512, 5, 3, 70);
     const auto all = layer.run(3, 0, 70, false, "scalar", true);
     EXPECT_NE(all, layer.run(3, 0, 70, false, "scalar"));

@@ -14,15 +14,15 @@
 namespace dllm::cpu {
 namespace {
 
-PackedWeight describe(const WeightView& view, bool super) {
+PackedWeight describe(const WeightView& view, SuperWeights super) {
   PackedWeight weight;
   weight.format = packed_format(view.type);
   weight.k = view.shape[0];
   weight.n = view.shape.size() > 1 ? view.shape[1] : 1;
   weight.experts = view.shape.size() > 2 ? view.shape[2] : 1;
   weight.layout = packed_layout(*weight.format, weight.k);
-  if (super && runs_super(view.type)) weight.super = super_layout(view.type, weight.k);
-  weight.in_steps = super && runs_in_steps(view.type, weight.k);
+  if (super != SuperWeights::kNone && runs_super(view.type)) weight.super = super_layout(view.type, weight.k);
+  weight.in_steps = super == SuperWeights::kAll && runs_in_steps(view.type, weight.k);
   return weight;
 }
 
@@ -50,7 +50,8 @@ void drop(const WeightView& view) {
 
 }  // namespace
 
-void PackedWeights::want(const WeightDecl& decl, const WeightView& view, std::size_t id, bool super, Stretch& stretch) {
+void PackedWeights::want(const WeightDecl& decl, const WeightView& view, std::size_t id, SuperWeights super,
+                         Stretch& stretch) {
   if (!view.present() || by_id_[id].format != nullptr || packed_format(view.type) == nullptr) return;
   PackedWeight& weight = by_id_[id] = describe(view, super);
   stretch.order.push_back(id);
@@ -96,7 +97,7 @@ std::vector<bool> PackedWeights::pack(const Stretch& stretch, PageMemory& memory
 
 PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                                   const WeightCacheOptions& cache, const std::function<bool(double)>& progress,
-                                  bool super) {
+                                  SuperWeights super) {
   PackedWeights packed;
   packed.by_id_.resize(weights.size());
   Stretch model, adapters;
@@ -142,7 +143,8 @@ std::string PackedWeights::arithmetic() const {
   return text;
 }
 
-PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool, bool super) : weight_(describe(view, super)) {
+PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool, bool super)
+    : weight_(describe(view, super ? SuperWeights::kAll : SuperWeights::kNone)) {
   memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.panel_bytes()));
   pack_into(weight_, view, reinterpret_cast<std::uint8_t*>(memory_.data()), pool);
 }

@@ -39,6 +39,9 @@ struct PackedWeight {
 /// Thrown by PackedWeights::pack() when its progress callback cancels.
 struct PackingStopped {};
 
+/// Weights that use the arithmetic `super`, if their type supports it.
+enum class SuperWeights : std::uint8_t { kNone, kQuantized, kAll };
+
 /// The quantized matrices of a model, packed once. The file's pages are released tensor by tensor, so that at most one
 /// tensor is in memory twice.
 class PackedWeights {
@@ -48,11 +51,11 @@ class PackedWeights {
   /// Packs the weights that Linear, Experts and ScoreHead operators read and that have an integer kernel. Tables for
   /// row look-ups (Embed) are not packed, since a look-up touches only a few of their rows; a tied table is both. With
   /// a cache, maps its contents; otherwise packs and writes it, and reports why. `progress` gets the fraction done, by
-  /// bytes. `super`: uses that arithmetic for types that support it. Throws std::bad_alloc,
-  /// PackingStopped. A cache holds the model: it serves any adapter, whose matrices every load packs.
+  /// bytes. Throws std::bad_alloc, PackingStopped. A cache holds the model: it serves any adapter, whose matrices every
+  /// load packs.
   static PackedWeights pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                             const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
-                            bool super = false);
+                            SuperWeights super = SuperWeights::kNone);
 
   /// nullptr: not packed.
   const PackedWeight* find(WeightId id) const {
@@ -76,7 +79,7 @@ class PackedWeights {
     std::uint64_t bytes = 0;
   };
 
-  void want(const WeightDecl& decl, const WeightView& view, std::size_t id, bool super, Stretch& stretch);
+  void want(const WeightDecl& decl, const WeightView& view, std::size_t id, SuperWeights super, Stretch& stretch);
   bool map(const WeightCacheOptions& cache, const Stretch& stretch, ThreadPool& pool);
   /// Returns which are regular.
   std::vector<bool> pack(const Stretch& stretch, PageMemory& memory, const Weights& weights, ThreadPool& pool,

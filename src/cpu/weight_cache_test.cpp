@@ -152,7 +152,8 @@ TEST_F(WeightCache, PanelsForAnotherArithmeticAreNotTaken) {
   const TinyModel m = model();
   const auto packed = [&](bool super) {
     warnings_.clear();
-    return PackedWeights::pack(m.factory()({1, 1}), m.weights(), pool_, options_, {}, super);
+    return PackedWeights::pack(m.factory()({1, 1}), m.weights(), pool_, options_, {},
+                               super ? SuperWeights::kAll : SuperWeights::kNone);
   };
   EXPECT_EQ(packed(false).arithmetic(), "exact");
   EXPECT_FALSE(packed(true).mapped());

@@ -147,7 +147,7 @@ void ModelFlags::add_loading(Flags& flags) {
              .rare = true});
   flags.add({.names = {"--arithmetic"},
              .value = "NAME",
-             .help = "rounding of products with quantized weights; super: designed for matrix tiles; auto: the faster "
+             .help = "rounding of products with weights; super: designed for matrix tiles; auto: the faster "
                      "on this machine",
              .default_text = "exact",
              .choices = {"exact", "super", "auto"},

@@ -12,6 +12,8 @@ namespace {
 
 /// Rows of a tile of steps: three accumulators each, of as many registers as a panel.
 constexpr int kStepRows = kFloatPanels > 1 ? 6 : 2;
+/// Rows of F16 whose three products are computed in one loop: six accumulators each.
+constexpr int kRowsAtOnce = kFloatPanels > 1 ? 4 : 1;
 constexpr std::int64_t kStepBlock = 256;  ///< K of a block
 constexpr std::int64_t kPlaneBytes = kStepBlock * kPanel * 4;
 
@@ -38,7 +40,7 @@ struct Bf16Steps {
   static constexpr RowForm kForm = RowForm::kRounded;
   static const std::uint8_t* block(const std::uint8_t* w, std::int64_t, std::uint8_t*) { return w; }
   template <int kRows>
-  static void add(const std::uint8_t* w, const float* x, std::int64_t, F32 (&sum)[kRows]) {
+  static void add_to(const std::uint8_t* w, const float* x, std::int64_t, F32 (&sum)[kRows]) {
     add_step<BF16Weights>(w, x, sum);
   }
 };
@@ -55,12 +57,43 @@ struct F16Steps {
     }
     return scratch;
   }
-  /// `rest` leads from the high part of a value of the rows to its rest.
+  /// The three products of few rows in one loop, so that there are enough chains to hide the latency of FMA.
   template <int kRows>
-  static void add(const std::uint8_t* w, const float* x, std::int64_t rest, F32 (&sum)[kRows]) {
-    add_step<F32Weights>(w + kPlaneBytes, x, sum);
-    add_step<F32Weights>(w, x, sum);
-    add_step<F32Weights>(w, x + rest, sum);
+  static void add_products(const std::uint8_t* w, const float* x, std::int64_t rest, F32 (&sum)[kRows]) {
+    F32 chains[3][2][kRows];
+#pragma GCC unroll 6
+    for (int i = 0; i < 6; ++i)
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) chains[i / 2][i % 2][r] = set1(0.f);
+    const auto* high = reinterpret_cast<const float*>(w);
+    const auto* low = reinterpret_cast<const float*>(w + kPlaneBytes);
+    for (int pair = 0; pair < kBf16Step / 2; ++pair)
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd, high += kPanel, low += kPanel, x += kRowGroup) {
+        const F32 a = load(low), b = load(high);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const F32 first = set1(x[r]);
+          chains[0][odd][r] = fma(first, a, chains[0][odd][r]);
+          chains[1][odd][r] = fma(first, b, chains[1][odd][r]);
+          chains[2][odd][r] = fma(set1(x[rest + r]), b, chains[2][odd][r]);
+        }
+      }
+#pragma GCC unroll 3
+    for (int product = 0; product < 3; ++product)
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sum[r] = add(sum[r], add(chains[product][0][r], chains[product][1][r]));
+  }
+  /// `rest` leads from the first part of a value of the rows to its second.
+  template <int kRows>
+  static void add_to(const std::uint8_t* w, const float* x, std::int64_t rest, F32 (&sum)[kRows]) {
+    if constexpr (kRows <= kRowsAtOnce) {
+      add_products(w, x, rest, sum);
+    } else {
+      add_step<F32Weights>(w + kPlaneBytes, x, sum);
+      add_step<F32Weights>(w, x, sum);
+      add_step<F32Weights>(w, x + rest, sum);
+    }
   }
 };
 
@@ -81,7 +114,7 @@ template <class Steps, int kRows>
   for (int r = 0; r < kRows; ++r) sum[r] = block.first ? set1(0.f) : load_n(out + r * block.out_stride, block.columns);
   const std::uint8_t* w = block.weights;
   for (std::int64_t step = 0; step < block.steps; ++step, w += block.step_bytes, x += kBf16Step * kRowGroup)
-    Steps::add(w, x, block.rest, sum);
+    Steps::add_to(w, x, block.rest, sum);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     if (block.bias != nullptr) sum[r] = add(sum[r], load_n(block.bias, block.columns));

@@ -221,9 +221,9 @@ inline constexpr double kLeastExponent = -708;
 
 struct KernelSet {
   const char* name;
-  /// Whether products of the arithmetic `super` are faster here than exact ones.
+  /// Whether products of the arithmetic `super` with quantized weights are faster here than exact ones.
   bool prefers_super = false;
-  /// Whether this processor runs products with rows in tiles.
+  /// Whether this processor runs products of float weights with rows in tiles.
   bool bf16_tiles = false;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless

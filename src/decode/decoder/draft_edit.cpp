@@ -3,11 +3,8 @@
 // prediction above --edit-threshold. When no mask is left, the window is edited until a pass changes nothing, or
 // --max-post-steps such passes were made, or an edit would restore an earlier state of the finished window: otherwise
 // predictions that depend on each other could alternate forever. In that case the current state is kept.
-// predictions that depend on each other can otherwise take turns for ever. Then the state at hand stays.
-// With --max-post-steps 0 a window ends with its last mask. Prompt tokens are
-// never edited; finished windows are only with --edit-blocks (multi-block
-// editing, arXiv 2607.22663), which also scores and edits that many of the latest
-// ones.
+// With --max-post-steps 0 a window ends with its last mask. Prompt tokens are never edited; finished windows are only
+// with --edit-blocks (multi-block editing, arXiv 2607.22663), which also scores and edits that many of the latest ones.
 //
 // Under --compat (the generate() of LLaDA2.1's modeling code) the mask is a prediction like any other. A masked
 // position whose prediction is the mask stays masked and wastes its commit; a token whose prediction is the mask

@@ -114,8 +114,9 @@ void round_sums(VectorPrecision precision, const double* sums, std::int64_t n, f
   }
 }
 
-[[gnu::always_inline]] inline double power(int exponent) {
-  return __builtin_bit_cast(double, static_cast<std::uint64_t>(static_cast<std::int64_t>(exponent) + 1023) << 52);
+/// 2^exponent, for normal numbers.
+[[gnu::always_inline]] inline double power(std::int64_t exponent) {
+  return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 /// An element in units of its format's smallest step. `value`: an element divided by its block's scale.
@@ -124,12 +125,9 @@ void round_sums(VectorPrecision precision, const double* sums, std::int64_t n, f
   const double magnitude = __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, value) & 0x7fffffffffffffffu);
   const std::int64_t floor_log2 = static_cast<std::int64_t>(__builtin_bit_cast(std::uint64_t, magnitude) >> 52) - 1023;
   const std::int64_t least = 1 - f.bias, exponent = floor_log2 < least ? least : floor_log2;  // zeros too
-  const auto scale = [](std::int64_t e) {
-    return __builtin_bit_cast(double, static_cast<std::uint64_t>(e + 1023) << 52);
-  };
-  const double steps = (magnitude * scale(f.mantissa_bits - exponent) + kMagic) - kMagic;
-  const double nearest = steps * scale(exponent - f.mantissa_bits);
-  const double kept = (nearest > f.max ? f.max : nearest) * scale(f.bias - 1 + f.mantissa_bits);
+  const double steps = (magnitude * power(f.mantissa_bits - exponent) + kMagic) - kMagic;
+  const double nearest = steps * power(exponent - f.mantissa_bits);
+  const double kept = (nearest > f.max ? f.max : nearest) * power(f.bias - 1 + f.mantissa_bits);
   return static_cast<float>(value < 0 ? 0.0 - kept : kept);
 }
 
