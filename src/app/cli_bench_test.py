@@ -314,6 +314,8 @@ class Replay(CliCase):
             elif method == "system":
                 self.assertEqual(record["options"]["refresh_path"], "second")
                 self.assertGreater(record["second_passes"], 0)
+            elif method == "sparse":
+                self.assertEqual((record["options"]["preset"], record["options"]["suffix"]), ("frugal", "sparse"))
             else:
                 self.assertEqual(record["options"]["preset"], method)
 

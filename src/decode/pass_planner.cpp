@@ -77,8 +77,7 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   const Position end = horizon(state.canvas, decided_until, state.grown);
   CacheDecision decision = policy_->decide(
       {state.canvas, state.cache, {first, state.window.end}, end, desc_.causal_block, state.fresh, sources, latency_});
-  if (suffix_.policy == SuffixPolicy::kSparse)
-    thin_suffix(state.canvas, decided_until, suffix_.near, decision);
+  if (suffix_.policy == SuffixPolicy::kSparse) thin_suffix(state.canvas, decided_until, suffix_.near, decision);
   const std::vector<Position> rows = rows_of(decision, sources, state.cache);
   StepPlan plan;
   plan.causal_block = desc_.causal_block;

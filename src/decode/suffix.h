@@ -7,11 +7,11 @@ namespace dllm {
 /// Which positions after the window the model sees. Masks there tell a fully bidirectional model how long the answer
 /// may become; each costs a row where a policy forwards the suffix.
 enum class SuffixPolicy {
-  kFull,  ///< all of the canvas
-  kNear,  ///< the nearest `near`
+  kFull,    ///< all of the canvas
+  kNear,    ///< the nearest `near`
   kSparse,  ///< the nearest `near`, and the rarer the farther (shows_sparsely)
-  kNone,  ///< none: to the model, the canvas ends with the window
-  kGrow,  ///< as many as the answer seems to need (AnswerGrowth)
+  kNone,    ///< none: to the model, the canvas ends with the window
+  kGrow,    ///< as many as the answer seems to need (AnswerGrowth)
 };
 
 /// Of kGrow; the names are explained at AnswerGrowth. Defaults of LLaDA's runs in the paper, except for `step` (there
@@ -27,9 +27,9 @@ struct Suffix {
   GrowthConfig growth{};
 };
 
-/// Whether kSparse shows a mask at `position`, if the window ends at `end`: all of the nearest `near`, then every second
-/// up to distance 2 near, every fourth up to 4 near, and so on. DPad (arXiv 2508.14148) drops distant masks at a rate
-/// that grows with distance, too, but only up to a largest distance.
+/// Whether kSparse shows a mask at `position`, if the window ends at `end`: all of the nearest `near`, then every
+/// second up to distance 2 near, every fourth up to 4 near, and so on. DPad (arXiv 2508.14148) drops distant masks at a
+/// rate that grows with distance, too, but only up to a largest distance.
 ///
 /// Strides count from position 0, not from the window: a position once shown stays shown while the window approaches,
 /// so caches can keep its K/V.
