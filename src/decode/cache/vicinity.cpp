@@ -3,8 +3,8 @@
 // decoded. The first `warmup` passes of an answer are full, because early predictions change everything.
 //
 // Upstream works on a copy; here the neighbours' K/V are written to the cache, and every pass that reads them
-// recomputes them, until the next full pass. If warm-up ends inside a later block, upstream refreshes once more,
-// because its first passes count as cache fills by the rule for block changes; we do not reproduce that.
+// recomputes them, until the next full pass. Upstream's warm-up passes fill no cache, so that one more full pass
+// follows them, in the block where they end. Here the last of them fills it, which saves that pass.
 #include <algorithm>
 
 #include "decode/registry.h"
