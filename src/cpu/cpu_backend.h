@@ -27,7 +27,7 @@ enum class CpuActivations {
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };
 
-/// How products with quantized weights are rounded; docs/design/arithmetic.md defines both.
+/// How products are rounded; docs/design/arithmetic.md defines both.
 enum class CpuArithmetic {
   kExact,  ///< integer sums of 32 products, of the file's own codes
   kSuper,  ///< sums for matrix tiles, for the weight types that have them; the others stay on kExact

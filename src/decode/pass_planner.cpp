@@ -29,11 +29,8 @@ void thin_suffix(const Canvas& canvas, Position end, Position near, CacheDecisio
   std::erase_if(decision.rows, hidden);
   std::vector<PositionRange> shown;
   for (const PositionRange& range : decision.visible)
-    for (Position p = range.begin; p < range.end; ++p) {
-      if (hidden(p)) continue;
-      if (shown.empty() || shown.back().end != p) shown.push_back({p, p});
-      shown.back().end = p + 1;
-    }
+    for (Position p = range.begin; p < range.end; ++p)
+      if (!hidden(p)) append(shown, p);
   decision.visible = std::move(shown);
 }
 

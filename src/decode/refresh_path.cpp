@@ -11,11 +11,8 @@ namespace {
 /// What the launched rows see: everything before `end` that the cache holds or that they write.
 std::vector<PositionRange> visible_to(const std::vector<Position>& rows, const KvCache& cache, Position end) {
   std::vector<PositionRange> visible;
-  for (Position p = 0; p < end; ++p) {
-    if (!cache.holds(p) && !std::binary_search(rows.begin(), rows.end(), p)) continue;
-    if (visible.empty() || visible.back().end != p) visible.push_back({p, p});
-    visible.back().end = p + 1;
-  }
+  for (Position p = 0; p < end; ++p)
+    if (cache.holds(p) || std::binary_search(rows.begin(), rows.end(), p)) append(visible, p);
   return visible;
 }
 

@@ -28,8 +28,8 @@ struct Suffix {
 };
 
 /// Whether kSparse shows a mask at `position`, if the window ends at `end`: all of the nearest `near`, then every
-/// second up to distance 2 near, every fourth up to 4 near, and so on. DPad (arXiv 2508.14148) drops distant masks at a
-/// rate that grows with distance, too, but only up to a largest distance.
+/// second up to distance 2 near, every fourth up to 4 near, and so on; a `near` of 0 counts as 1. DPad (arXiv
+/// 2508.14148) drops distant masks at a rate that grows with distance, too, but only up to a largest distance.
 ///
 /// Strides count from position 0, not from the window: a position once shown stays shown while the window approaches,
 /// so caches can keep its K/V.

@@ -69,6 +69,7 @@ inline void multiply_tiles() {
 
 struct Bf16Tiles {
   static constexpr RowForm kForm = RowForm::kTiles;
+  static constexpr std::int64_t kRowBytes = kTileBytes;  ///< of a step
   template <int kGroups, int kPanels, bool kFirst>
   static void step(const FloatUnit& unit, std::int64_t step, const std::uint8_t* a, const std::uint8_t* b) {
     const std::uint8_t *p = unit.weights[0] + step * kTileBytes, *q = unit.weights[1] + step * kTileBytes;
@@ -84,6 +85,7 @@ struct Bf16Tiles {
 
 struct F16Tiles {
   static constexpr RowForm kForm = RowForm::kSplitTiles;
+  static constexpr std::int64_t kRowBytes = 2 * kTileBytes;
   template <int kGroups, int kPanels, bool kFirst>
   static void step(const FloatUnit& unit, std::int64_t step, const std::uint8_t* a, const std::uint8_t* b) {
     auto &p = unit.parts[0][step], &q = unit.parts[1][step];
@@ -113,7 +115,6 @@ struct F16Tiles {
 template <class Tiles, int kGroups, int kPanels, bool kFirst>
 inline void float_products(const FloatUnit& unit, const std::uint8_t* const (&rows)[2],
                            float (*const (&sums)[2])[kTileWords]) {
-  constexpr std::int64_t kRowBytes = (in_parts(Tiles::kForm) ? 2 : 1) * kTileBytes;
   tile_barrier();
   if (unit.first) {
     _tile_zero(0);
@@ -127,7 +128,8 @@ inline void float_products(const FloatUnit& unit, const std::uint8_t* const (&ro
     if constexpr (kGroups == 2 && kPanels == 2) _tile_loadd(3, sums[1][1], 64);
   }
   for (std::int64_t step = 0; step < unit.steps; ++step)
-    Tiles::template step<kGroups, kPanels, kFirst>(unit, step, rows[0] + step * kRowBytes, rows[1] + step * kRowBytes);
+    Tiles::template step<kGroups, kPanels, kFirst>(unit, step, rows[0] + step * Tiles::kRowBytes,
+                                                   rows[1] + step * Tiles::kRowBytes);
   _tile_stored(0, sums[0][0], 64);
   if constexpr (kPanels == 2) _tile_stored(1, sums[0][1], 64);
   if constexpr (kGroups == 2) _tile_stored(2, sums[1][0], 64);
@@ -162,7 +164,7 @@ class FloatChunk {
  private:
   const std::uint8_t* rows_at(std::int64_t group, std::int64_t k0) const {
     const float* const begin = args_.grouped.groups + group * group_stride(Tiles::kForm, args_.k);
-    return reinterpret_cast<const std::uint8_t*>(begin) + k0 * (group_stride(Tiles::kForm, args_.k) * 4 / args_.k);
+    return reinterpret_cast<const std::uint8_t*>(begin) + k0 / kBf16Step * Tiles::kRowBytes;
   }
 
   void multiply(std::int64_t panel, std::int64_t k0, std::int64_t kc) {
