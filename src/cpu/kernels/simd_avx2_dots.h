@@ -116,6 +116,7 @@ struct Dots {
 template <>
 struct Dots<15> {
   static constexpr int kRows = 5;
+  static constexpr std::int64_t kDecodesFrom = 6;
   static constexpr bool kTwoSteps = false;
   using Sum = U8;  ///< of 16-bit lanes
   using Ready = U8;
