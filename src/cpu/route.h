@@ -30,10 +30,8 @@ class RouteRunner {
   };
   Scratch scratch(int worker, std::size_t experts);
 
-  void choose_rows(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
-                   std::span<const std::int64_t> runs, std::int64_t rows, float* out);
   void score(const op::Route& o, std::int64_t experts, const float* logits, const float* bias, std::int64_t row);
-  void choose_row(const op::Route& o, std::int64_t row, const Scratch& scratch, float* out);
+  void choose_row(const op::Route& o, std::int64_t row, const Scratch& scratch, const float* scale, float* out);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;

@@ -3,30 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
+#include "graph/expert_choice.h"
 #include "numerics/tensor_type.h"
 #include "quant/canvas_runner.h"
 
 namespace dllm {
 namespace {
-
-/// Indices of the `count` largest keys among the allowed ones, the lower first among equals, ascending.
-std::vector<std::size_t> largest(std::span<const float> keys, const std::vector<bool>& allowed, std::int32_t count) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (allowed[i]) order.push_back(i);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return keys[a] > keys[b]; });
-  order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
-  std::ranges::sort(order);
-  return order;
-}
-
-std::vector<bool> set_of(std::size_t size, const std::vector<std::size_t>& indices) {
-  std::vector<bool> set(size, false);
-  for (const std::size_t i : indices) set[i] = true;
-  return set;
-}
 
 /// Scores of a row, and the keys by which it chooses.
 void score_row(const op::Route& o, std::span<const float> z, std::span<const float> bias, std::span<float> scores,
@@ -45,42 +28,6 @@ void score_row(const op::Route& o, std::span<const float> z, std::span<const flo
   }
 }
 
-/// The experts of the groups whose two largest keys have the largest sum.
-std::vector<bool> allowed_groups(const op::Route& o, std::span<const float> keys) {
-  const auto groups = static_cast<std::size_t>(o.groups), size = keys.size() / groups;
-  std::vector<float> sums;
-  for (std::size_t g = 0; g < groups; ++g) {
-    const auto group = keys.subspan(g * size, size);
-    std::vector<float> sorted(group.begin(), group.end());
-    std::ranges::sort(sorted, std::greater<>());
-    sums.push_back(size > 1 ? sorted[0] + sorted[1] : sorted[0]);
-  }
-  const auto best = set_of(groups, largest(sums, std::vector<bool>(groups, true), o.groups_used));
-  std::vector<bool> allowed(keys.size(), false);
-  for (std::size_t i = 0; i < groups * size; ++i) allowed[i] = best[i / size];
-  return allowed;
-}
-
-/// The `capacity` largest of the maxima over the rows of a block; `keys`: those of the block.
-std::vector<bool> allowed_in_block(const op::Route& o, std::span<const float> keys, std::size_t experts) {
-  std::vector<float> best(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(experts));
-  for (std::size_t i = experts; i < keys.size(); ++i) best[i % experts] = std::max(best[i % experts], keys[i]);
-  return set_of(experts, largest(best, std::vector<bool>(experts, true), o.capacity));
-}
-
-void write_row(const op::Route& o, const std::vector<std::size_t>& chosen, std::span<const float> scores,
-               std::span<const float> scale, std::span<float> out) {
-  double sum = 0;
-  for (const std::size_t e : chosen) sum += static_cast<double>(scores[e]);
-  const double factor = static_cast<double>(o.scale) / (o.normalize ? sum + 1e-20 : 1.0);
-  for (std::size_t j = 0; j < chosen.size(); ++j) {
-    const std::size_t e = chosen[j];
-    out[j] = static_cast<float>(e);
-    out[static_cast<std::size_t>(o.used) + j] =
-        static_cast<float>(static_cast<double>(scores[e]) * factor) * (scale.empty() ? 1.0f : scale[e]);
-  }
-}
-
 }  // namespace
 
 void route_rows(const op::Route& o, std::span<const float> logits, std::int64_t experts, std::span<const float> bias,
@@ -90,14 +37,19 @@ void route_rows(const op::Route& o, std::span<const float> logits, std::int64_t 
   const auto row_of = [&](std::span<float> values, std::size_t r) { return values.subspan(r * count, count); };
   for (std::size_t r = 0; r < logits.size() / count; ++r)
     score_row(o, logits.subspan(r * count, count), bias, row_of(scores, r), row_of(keys, r));
+  std::vector<std::uint8_t> all(count, 1), allowed(count, 1), chosen(count);
+  std::vector<float> largest(count);
   for (std::size_t run = 0; run + 1 < runs.size(); ++run) {
     const auto first = static_cast<std::size_t>(runs[run]), end = static_cast<std::size_t>(runs[run + 1]);
-    std::vector<bool> allowed(count, true);
     if (o.capacity > 0)
-      allowed = allowed_in_block(o, std::span(keys).subspan(first * count, (end - first) * count), count);
+      pool_of_block(o, std::span(keys).subspan(first * count, (end - first) * count), largest, all, allowed);
     for (std::size_t r = first; r < end; ++r) {
-      if (o.groups > 1) allowed = allowed_groups(o, row_of(keys, r));
-      write_row(o, largest(row_of(keys, r), allowed, o.used), row_of(scores, r), scale, out.subspan(r * width, width));
+      if (o.groups > 1) {
+        const auto groups = static_cast<std::size_t>(o.groups);
+        limit_groups(o, row_of(keys, r), std::span(largest).first(groups), std::span(chosen).first(groups), allowed);
+      }
+      choose_largest(row_of(keys, r), allowed, o.used, chosen);
+      write_choice(o, row_of(scores, r), chosen, scale, out.subspan(r * width, width));
     }
   }
 }
