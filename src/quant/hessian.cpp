@@ -4,24 +4,84 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "base/try.h"
+#include "quant/row_sums.h"
 
 namespace dllm {
 namespace {
 
-constexpr std::int64_t kTile = 128;  ///< sums that are kept in registers and the first-level cache at once
+constexpr std::int64_t kTile = 128;      ///< sums of add_differences() that are kept in the first-level cache at once
+constexpr std::int64_t kRowsOfTask = 8;  ///< rows that one thread factors at once
+constexpr std::int64_t kFinished = 16;   ///< finished rows that stay in the second-level cache for all rows of a task
+constexpr std::int64_t kColumnTile = 1024;  ///< of a row that stay in the first-level cache for some finished rows
 
-/// In eight sums, so that it vectorises; their order does not depend on the processor.
-double inner_product(const double* a, const float* b, std::int64_t n) {
-  double sums[8] = {};
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (std::int64_t lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane] * static_cast<double>(b[i + lane]);
-  for (; i < n; ++i) sums[i % 8] += a[i] * static_cast<double>(b[i]);
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+void round_to(std::span<const double> from, std::span<float> to) {
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<float>(from[i]);
 }
 
-void round_to(const std::vector<double>& from, std::span<float> to) {
-  for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<float>(from[i]);
+/// Elements [begin, end) of a row of the Cholesky factor, from those before and from the finished rows [begin, end).
+/// Inner products are in eight sums, whatever the number of rows that share a call.
+void eliminate(const Triangle& factor, std::int64_t begin, std::int64_t end, double* row) {
+  for (std::int64_t k = begin; k < end; k += kSumRows) {
+    const std::int64_t count = std::min<std::int64_t>(kSumRows, end - k), common = k / kSumLanes * kSumLanes;
+    const float* rows[kSumRows];
+    for (std::int64_t r = 0; r < kSumRows; ++r) rows[r] = factor.row(k + std::min(r, count - 1)).data();
+    double all[kSumRows][kSumLanes];
+    sum_products(row, rows, common, all);
+    for (std::int64_t r = 0; r < count; ++r) {
+      double(&sums)[kSumLanes] = all[r];
+      for (std::int64_t i = common; i < k + r; ++i) sums[i % kSumLanes] += row[i] * static_cast<double>(rows[r][i]);
+      const double product = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+      row[k + r] = (row[k + r] - product) / static_cast<double>(rows[r][k + r]);
+    }
+  }
+}
+
+/// Adds what the finished rows [begin, end) of the inverse contribute to a row of it. `factor`: that row of the factor;
+/// `last`: the inverse of its diagonal element.
+void substitute(const Triangle& inverse, std::span<const float> factor, double last, std::int64_t begin,
+                std::int64_t end, double* row) {
+  const auto part = [&](std::int64_t k, std::int64_t from, std::int64_t to) {  // of rows k to k + 3, columns [from, to)
+    const std::int64_t count = std::min<std::int64_t>(kSumRows, end - k);
+    const float* rows[kSumRows];
+    double shares[kSumRows];
+    for (std::int64_t r = 0; r < count; ++r) {
+      rows[r] = inverse.row(k + r).data() + from;
+      shares[r] = -last * static_cast<double>(factor[static_cast<std::size_t>(k + r)]);
+    }
+    const std::int64_t common = std::min(to, k + 1);
+    if (from < common)
+      add_rows(row + from, std::span(shares).first(static_cast<std::size_t>(count)), rows, common - from);
+    for (std::int64_t r = 1; r < count; ++r)
+      for (std::int64_t j = std::max(from, k + 1); j < std::min(to, k + r + 1); ++j)
+        row[j] += shares[r] * static_cast<double>(rows[r][j - from]);
+  };
+  for (std::int64_t from = 0; from < end; from += kColumnTile)
+    for (std::int64_t k = begin; k < end; k += kSumRows) part(k, from, std::min(from + kColumnTile, end));
+}
+
+/// Computes the n rows of a triangle in ascending order, each in n float64 numbers: rows.begin(i, row) sets them,
+/// rows.combine(i, begin, end, row) combines them with the finished rows [begin, end), and finish(i, row) ends row i.
+/// Rows of a block are combined with the rows before the block in parallel.
+template <class Rows, class Finish>
+Expected<void> for_rows(std::int64_t n, ThreadPool& pool, const Rows& rows, const Finish& finish) {
+  const std::int64_t size = std::clamp<std::int64_t>(kRowsOfTask * pool.size(), 4 * kRowsOfTask, 16 * kRowsOfTask);
+  std::vector<double> memory(static_cast<std::size_t>(std::min(size, n) * n));
+  for (std::int64_t first = 0; first < n; first += size) {
+    const std::int64_t count = std::min(size, n - first);
+    const auto row_of = [&](std::int64_t i) { return memory.data() + (i - first) * n; };
+    parallel_pieces(pool, count, kRowsOfTask, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = first + begin; i < first + end; ++i) rows.begin(i, row_of(i));
+      for (std::int64_t k = 0; k < first; k += kFinished)
+        for (std::int64_t i = first + begin; i < first + end; ++i)
+          rows.combine(i, k, std::min(k + kFinished, first), row_of(i));
+    });
+    for (std::int64_t i = first; i < first + count; ++i) {
+      rows.combine(i, first, i, row_of(i));
+      DLLM_CHECK_OK(finish(i, std::span(row_of(i), static_cast<std::size_t>(i + 1))));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -30,13 +90,17 @@ void add_products(Triangle& hessian, std::span<const float> x, ThreadPool& pool)
   const std::int64_t n = hessian.size(), rows = static_cast<std::int64_t>(x.size()) / n;
   parallel_items(pool, n, rows * n / 2, [&](std::int64_t i, int) {
     const std::span<float> to = hessian.row(i);
-    for (std::int64_t first = 0; first <= i; first += kTile) {
-      const std::int64_t count = std::min(kTile, i + 1 - first);
-      double sums[kTile] = {};
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const float* const values = x.data() + r * n;
-        const auto factor = static_cast<double>(values[i]);
-        for (std::int64_t k = 0; k < count; ++k) sums[k] += factor * static_cast<double>(values[first + k]);
+    for (std::int64_t first = 0; first <= i; first += kProductTile) {
+      const std::int64_t count = std::min(kProductTile, i + 1 - first);
+      double sums[kProductTile] = {};
+      if (first + kProductTile <= n) {
+        sum_columns(x.data() + i, x.data() + first, n, rows, sums);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const float* const values = x.data() + r * n;
+          const auto factor = static_cast<double>(values[i]);
+          for (std::int64_t k = 0; k < count; ++k) sums[k] += factor * static_cast<double>(values[first + k]);
+        }
       }
       for (std::int64_t k = 0; k < count; ++k) {
         float& sum = to[static_cast<std::size_t>(first + k)];
@@ -74,41 +138,43 @@ void damp(Triangle& hessian, double damping) {
   }
 }
 
-Expected<void> invert_factor(Triangle& hessian) {
-  const std::int64_t n = hessian.size();
-  // Row by row, so that all inner products are over consecutive numbers (Cholesky-Banachiewicz). The row that is
-  // computed is in float64.
-  std::vector<double> current;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto row = hessian.row(i);
-    current.assign(row.begin(), row.end());
-    for (std::int64_t k = 0; k < i; ++k) {
-      const auto other = hessian.row(k);
-      double& value = current[static_cast<std::size_t>(k)];
-      value = (value - inner_product(current.data(), other.data(), k)) / static_cast<double>(other.back());
+Expected<void> invert_factor(Triangle& hessian, ThreadPool& pool) {
+  // Row by row, so that all inner products are over consecutive numbers (Cholesky-Banachiewicz). The rows that are
+  // computed are in float64.
+  struct Factor {
+    const Triangle& triangle;
+    void begin(std::int64_t i, double* row) const { std::ranges::copy(triangle.row(i), row); }
+    void combine(std::int64_t, std::int64_t begin, std::int64_t end, double* row) const {
+      eliminate(triangle, begin, end, row);
     }
-    double pivot = current.back();
-    for (std::size_t j = 0; j < static_cast<std::size_t>(i); ++j) pivot -= current[j] * current[j];
+  };
+  const auto take_root = [&](std::int64_t i, std::span<double> row) -> Expected<void> {
+    double pivot = row.back();
+    for (std::size_t j = 0; j + 1 < row.size(); ++j) pivot -= row[j] * row[j];
     if (!(pivot > 0) || !std::isfinite(pivot))
       return Error{ErrorCode::kInvalidFile, "the Hessian of the calibration is not positive definite", "",
                    "activations overflow, or --damping is too small"};
-    current.back() = std::sqrt(pivot);
-    round_to(current, row);
-  }
-  std::vector<double> inverse;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto row = hessian.row(i);
-    inverse.assign(row.size(), 0.0);
-    const double last = 1 / static_cast<double>(row.back());
-    for (std::int64_t k = 0; k < i; ++k) {
-      const double share = -last * static_cast<double>(row[static_cast<std::size_t>(k)]);
-      const auto above = hessian.row(k);  // of the inverse already
-      for (std::size_t j = 0; j < above.size(); ++j) inverse[j] += share * static_cast<double>(above[j]);
+    row.back() = std::sqrt(pivot);
+    round_to(row, hessian.row(i));
+    return {};
+  };
+  DLLM_CHECK_OK(for_rows(hessian.size(), pool, Factor{hessian}, take_root));
+
+  struct Inverse {
+    const Triangle& triangle;
+    double last(std::int64_t i) const { return 1 / static_cast<double>(triangle.row(i).back()); }
+    void begin(std::int64_t i, double* row) const { std::fill_n(row, i + 1, 0.0); }
+    void combine(std::int64_t i, std::int64_t begin, std::int64_t end, double* row) const {
+      substitute(triangle, triangle.row(i), last(i), begin, end, row);
     }
-    inverse.back() = last;
-    round_to(inverse, row);
-  }
-  return {};
+  };
+  const Inverse inverse{hessian};
+  const auto finish = [&](std::int64_t i, std::span<double> row) -> Expected<void> {
+    row.back() = inverse.last(i);
+    round_to(row, hessian.row(i));
+    return {};
+  };
+  return for_rows(hessian.size(), pool, inverse, finish);
 }
 
 std::vector<double> diagonal_blocks(const Triangle& hessian, std::int64_t size) {

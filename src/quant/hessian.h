@@ -43,7 +43,8 @@ void add_differences(std::span<double> cross, std::span<const float> x, std::spa
 void damp(Triangle& hessian, double damping);
 
 /// Replaces H by the inverse of its Cholesky factor L (H = L L^T). Error: kInvalidFile, if H is not positive definite.
-Expected<void> invert_factor(Triangle& hessian);
+/// The same bits for any number of threads.
+Expected<void> invert_factor(Triangle& hessian, ThreadPool& pool);
 
 /// The blocks of `size` columns on the diagonal, whole: [block][size][size].
 std::vector<double> diagonal_blocks(const Triangle& hessian, std::int64_t size);

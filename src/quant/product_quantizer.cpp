@@ -93,7 +93,7 @@ Expected<void> ProductQuantizer::run(std::span<const MatrixJob> jobs, const Prod
       const bool last = std::ranges::all_of(jobs.subspan(j), [&](const MatrixJob& job) { return job.type == type; });
       std::optional<Triangle> own = last ? std::move(hessian) : hessian;
       quantizer.reset();
-      DLLM_TRY(quantizer, RowQuantizer::create(*BlockGrid::of(type), method_, std::move(own), damping_));
+      DLLM_TRY(quantizer, RowQuantizer::create(*BlockGrid::of(type), method_, std::move(own), damping_, pool_));
     }
     DLLM_CHECK_OK(quantize(jobs[j], *quantizer, corrections ? &*corrections : nullptr));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "quant/row_sums.h"
 
 namespace dllm {
 namespace {
@@ -51,13 +52,13 @@ double output_cost(std::span<const double> difference, const double* gram) {
 }
 
 Expected<RowQuantizer> RowQuantizer::create(const BlockGrid& grid, const QuantMethod& method,
-                                            std::optional<Triangle> hessian, double damping) {
+                                            std::optional<Triangle> hessian, double damping, ThreadPool& pool) {
   RowQuantizer result(grid, method);
   if (!method.calibrated()) return result;
   if (method.scale == ScaleChoice::kOutput) result.grams_ = diagonal_blocks(*hessian, grid.elements());
   if (!method.gptq) return result;
   damp(*hessian, damping);
-  DLLM_CHECK_OK(invert_factor(*hessian));
+  DLLM_CHECK_OK(invert_factor(*hessian, pool));
   result.inverse_factor_ = std::move(hessian);
   return result;
 }
@@ -140,21 +141,40 @@ void RowQuantizer::quantize(std::span<double> w, std::int64_t columns, std::span
   const std::int64_t rows = static_cast<std::int64_t>(w.size()) / columns, size = grid_.elements();
   const std::int64_t blocks = columns / size, block_bytes = row_bytes / blocks;
   Block block, scratch;
+  std::vector<double> errors(method_.gptq ? static_cast<std::size_t>(rows * size) : 0);  // [rows][size]
   // All rows of a block before the next one, so that the factor's rows are read once for all of them.
   for (std::int64_t b = blocks; b-- > 0;) {
     const std::int64_t first = b * size;
     for (std::int64_t r = 0; r < rows; ++r) {
-      double* const row = w.data() + r * columns;
-      const std::span<double> own(row + first, static_cast<std::size_t>(size));
+      const std::span<double> own(w.data() + r * columns + first, static_cast<std::size_t>(size));
       round_block(own, first, choose_scale(own, first, scratch), block);
       grid_.write(block.codes, block.scale, out.data() + r * row_bytes + b * block_bytes);
       std::ranges::copy(block.values, own.begin());
-      if (!method_.gptq) continue;
+      if (method_.gptq) std::ranges::copy(block.errors, errors.begin() + r * size);
+    }
+    if (method_.gptq) distribute(errors, first, columns, w);
+  }
+}
+
+void RowQuantizer::distribute(std::span<const double> errors, std::int64_t first, std::int64_t columns,
+                              std::span<double> w) const {
+  // Columns whose part of the factor, 32 rows of it, stays in the first-level cache for all rows of w.
+  constexpr std::int64_t kTile = 128;
+  const std::int64_t size = grid_.elements(), rows = static_cast<std::int64_t>(errors.size()) / size;
+  for (std::int64_t column = 0; column < first; column += kTile) {
+    const std::int64_t width = std::min(kTile, first - column);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double shares[kSumRows];
+      const float* inverse[kSumRows];
+      std::size_t count = 0;
       for (std::int64_t j = size; j-- > 0;) {
-        const double error = block.errors[static_cast<std::size_t>(j)];
-        if (error == 0) continue;
-        const float* const inverse = inverse_factor_->row(first + j).data();
-        for (std::int64_t k = 0; k < first; ++k) row[k] -= error * static_cast<double>(inverse[k]);
+        if (const double error = errors[static_cast<std::size_t>(r * size + j)]; error != 0) {
+          shares[count] = -error;
+          inverse[count++] = inverse_factor_->row(first + j).data() + column;
+        }
+        if (count < kSumRows && j > 0) continue;
+        add_rows(w.data() + r * columns + column, std::span(shares).first(count), inverse, width);
+        count = 0;
       }
     }
   }

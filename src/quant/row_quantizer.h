@@ -47,7 +47,7 @@ class RowQuantizer {
   /// `hessian`: of the input, for methods that are calibrated(); it is factorized here. Errors: those of
   /// invert_factor().
   static Expected<RowQuantizer> create(const BlockGrid& grid, const QuantMethod& method,
-                                       std::optional<Triangle> hessian, double damping);
+                                       std::optional<Triangle> hessian, double damping, ThreadPool& pool);
 
   /// Moves a row w so that products with the inputs x that it gets come closest to what they should be: those of the
   /// old w with the inputs y of the unquantized model, plus `e` per row of the inputs. w += (H + damping)^-1 t with t =
@@ -71,6 +71,8 @@ class RowQuantizer {
   void round_nearest(std::span<const double> w, std::uint16_t scale, Block& block) const;
   double cost(std::span<const double> w, std::int64_t first, std::uint16_t scale, Block& scratch) const;
   std::uint16_t choose_scale(std::span<const double> w, std::int64_t first, Block& scratch) const;
+  /// Moves the columns before `first` so that they make up for the errors e of the block there, [rows][block].
+  void distribute(std::span<const double> errors, std::int64_t first, std::int64_t columns, std::span<double> w) const;
 
   BlockGrid grid_;
   QuantMethod method_;

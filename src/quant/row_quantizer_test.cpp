@@ -61,10 +61,11 @@ TEST(Hessian, IsTheProductOfTheInputs) {
 }
 
 TEST(Hessian, InverseFactor) {
+  ThreadPool pool(1);
   for (const std::int64_t n : {1, 2, 7, 33}) {
     Triangle h = Inputs(100, n, 5).hessian();
     const Triangle before = h;
-    ASSERT_TRUE(invert_factor(h));
+    ASSERT_TRUE(invert_factor(h, pool));
     // L^-1 H L^-T is the unit matrix.
     const auto full = [&](std::int64_t i, std::int64_t k) {
       return static_cast<double>(before.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))]);
@@ -81,9 +82,54 @@ TEST(Hessian, InverseFactor) {
   }
   Triangle singular(2);
   singular.row(0)[0] = singular.row(1)[0] = singular.row(1)[1] = 1;
-  EXPECT_FALSE(invert_factor(singular));
+  EXPECT_FALSE(invert_factor(singular, pool));
   damp(singular, 0.01);
-  EXPECT_TRUE(invert_factor(singular));
+  EXPECT_TRUE(invert_factor(singular, pool));
+}
+
+/// The definition of the factor's inverse and its order of additions, without blocks of rows.
+void invert_row_by_row(Triangle& h) {
+  std::vector<double> row;
+  const auto store = [&](std::int64_t i) {
+    for (std::size_t j = 0; j < row.size(); ++j) h.row(i)[j] = static_cast<float>(row[j]);
+  };
+  for (std::int64_t i = 0; i < h.size(); ++i) {
+    row.assign(h.row(i).begin(), h.row(i).end());
+    for (std::size_t k = 0; k + 1 < row.size(); ++k) {
+      const std::span<const float> other = h.row(static_cast<std::int64_t>(k));
+      double sums[8] = {};
+      for (std::size_t j = 0; j < k; ++j) sums[j % 8] += row[j] * static_cast<double>(other[j]);
+      row[k] -= ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+      row[k] /= static_cast<double>(other.back());
+    }
+    for (std::size_t j = 0; j + 1 < row.size(); ++j) row.back() -= row[j] * row[j];
+    row.back() = std::sqrt(row.back());
+    store(i);
+  }
+  for (std::int64_t i = 0; i < h.size(); ++i) {
+    const double last = 1 / static_cast<double>(h.row(i).back());
+    row.assign(static_cast<std::size_t>(i + 1), 0.0);
+    for (std::int64_t k = 0; k < i; ++k)
+      for (std::size_t j = 0; j < h.row(k).size(); ++j)
+        row[j] += -last * static_cast<double>(h.row(i)[static_cast<std::size_t>(k)]) * static_cast<double>(h.row(k)[j]);
+    row.back() = last;
+    store(i);
+  }
+}
+
+TEST(Hessian, InverseFactorHasTheSameBitsForAnyNumberOfThreads) {
+  for (const std::int64_t n : {5, 31, 70, 301}) {
+    Triangle expected = Inputs(400, n, 6).hessian();
+    damp(expected, 0.01);
+    const Triangle damped = expected;
+    invert_row_by_row(expected);
+    for (const int threads : {1, 3}) {
+      ThreadPool pool(threads);
+      Triangle h = damped;
+      ASSERT_TRUE(invert_factor(h, pool));
+      for (std::int64_t i = 0; i < n; ++i) ASSERT_TRUE(std::ranges::equal(h.row(i), expected.row(i))) << n << ' ' << i;
+    }
+  }
 }
 
 TEST(YClip, CostIsTheOutputError) {
@@ -100,7 +146,8 @@ TEST(YClip, CostIsTheOutputError) {
 std::vector<double> rounded(TensorType type, const char* method, const Inputs& inputs, std::vector<double> w,
                             std::vector<std::byte>* bytes = nullptr) {
   const BlockGrid grid = *BlockGrid::of(type);
-  const auto quantizer = RowQuantizer::create(grid, *quant_method(method), inputs.hessian(), 0.01);
+  ThreadPool pool(1);
+  const auto quantizer = RowQuantizer::create(grid, *quant_method(method), inputs.hessian(), 0.01, pool);
   if (!quantizer) ADD_FAILURE() << quantizer.error().message();
   const std::int64_t row_bytes = codec(type).row_bytes(inputs.columns);
   std::vector<std::byte> out(w.size() / static_cast<std::size_t>(inputs.columns) * static_cast<std::size_t>(row_bytes));
@@ -239,7 +286,7 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
   std::vector<double> cross(32 * 32);
   add_differences(cross, given.x, exact.x, 32, pool);
   const auto quantizer = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
-                                              *quant_method("gptq+correct"), given.hessian(), 0.01);
+                                              *quant_method("gptq+correct"), given.hessian(), 0.01, pool);
   const std::vector<double> w = normals(32, 71);
   std::vector<double> moved = w;
   std::vector<double> target(32, 0.0);
@@ -279,7 +326,7 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
     for (std::int64_t k = 0; k < 32; ++k) lost[static_cast<std::size_t>(k)] += given.at(r, k) * e;
   }
   const auto undamped = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
-                                             *quant_method("gptq+correct"), given.hessian(), 1e-9);
+                                             *quant_method("gptq+correct"), given.hessian(), 1e-9, pool);
   undamped->correct(row, lost);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(row[i], w[i] + v[i], 1e-4);
 }

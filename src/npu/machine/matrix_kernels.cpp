@@ -3,15 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-// The same source for several instruction sets, chosen by the loader. Sanitizers' runtimes are not ready when the
-// loader chooses, so they and other compilers and machines use the plain version. All versions compute the same:
-// integers are exact, contraction of floating point is off (cmake/DllmModule.cmake).
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define DLLM_NPU_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define DLLM_NPU_CLONES
-#endif
+#include "base/clones.h"
 
 namespace dllm::npu {
 namespace {
@@ -43,18 +35,16 @@ __attribute__((always_inline)) inline void multiply(int m, int n, int k, const T
 
 }  // namespace
 
-DLLM_NPU_CLONES void multiply_i32(int m, int n, int k, const std::int32_t* a, const std::int32_t* w,
-                                  std::int32_t* out) {
+DLLM_CLONES void multiply_i32(int m, int n, int k, const std::int32_t* a, const std::int32_t* w, std::int32_t* out) {
   multiply(m, n, k, a, w, out);
 }
 
-DLLM_NPU_CLONES void multiply_i64(int m, int n, int k, const std::int64_t* a, const std::int64_t* w,
-                                  std::int64_t* out) {
+DLLM_CLONES void multiply_i64(int m, int n, int k, const std::int64_t* a, const std::int64_t* w, std::int64_t* out) {
   multiply(m, n, k, a, w, out);
 }
 
-DLLM_NPU_CLONES void accumulate_f32(int m, int n, int k, const float* a, const float* w, float* out,
-                                    std::int64_t out_stride) {
+DLLM_CLONES void accumulate_f32(int m, int n, int k, const float* a, const float* w, float* out,
+                                std::int64_t out_stride) {
   for (int i = 0; i < m; ++i) {
     float* sums = out + i * out_stride;
     const float* row = a + static_cast<std::int64_t>(i) * k;
