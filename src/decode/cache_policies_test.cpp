@@ -297,6 +297,30 @@ TEST(CachePolicyIdentities, VicinityWithoutNeighboursIsDual) {
   EXPECT_EQ(vicinity.counters.rows_forwarded, dual.counters.rows_forwarded);
 }
 
+// Upstream's warm-up passes fill no cache. In the block where they end a full pass follows, and, except in the first
+// block, another one after a pass of the window.
+TEST(CachePolicyIdentities, VicinityFillsAfterItsWarmUpUnderCompat) {
+  const auto rows = [](std::int32_t warmup, bool compat) {
+    FakeBackend backend(masked_desc());
+    MethodRun run{.cache = "vicinity", .decoder = "low-confidence"};
+    run.config["steps"] = std::int64_t{24};
+    run.cache_config = {
+        {"prefix_look", std::int64_t{1}}, {"after_look", std::int64_t{1}}, {"cache_warmup", std::int64_t{warmup}}};
+    run.grid.compat = compat;
+    EXPECT_TRUE(run_method(backend, run).finished);
+    std::string shape;
+    for (const StepPlan& plan : backend.plans) shape += plan.rows.size() == 29 ? 'F' : '-';
+    return shape;
+  };
+  EXPECT_EQ(rows(0, false), "F-------F-------F-------");
+  EXPECT_EQ(rows(0, true), "F-------F-------F-------");
+  EXPECT_EQ(rows(2, false), "FF------F-------F-------");
+  EXPECT_EQ(rows(2, true), "FFF-----F-------F-------");
+  EXPECT_EQ(rows(8, true), "FFFFFFFFF-F-----F-------");
+  EXPECT_EQ(rows(11, true), "FFFFFFFFFFFF-F--F-------");
+  EXPECT_EQ(rows(15, true), "FFFFFFFFFFFFFFFFF-------");
+}
+
 // The fake's predictions depend on every token and every stale row they see.
 TEST(CachePolicyIdentities, BlockCausalIsExactUnderEveryWindow) {
   const LatencyTable latency({{1, 1}, {8, 1.2}, {16, 3}, {64, 12}}, 0);

@@ -58,6 +58,8 @@ std::vector<OptionRow<RefreshOptions>> refresh_rows();
 struct CacheDecision {
   std::vector<Position> rows;          ///< ascending
   std::vector<PositionRange> visible;  ///< see StepPlan::visible
+  /// A full pass that fills the cache for the passes after it. dInfer's loop makes the next one at once.
+  bool fills = false;
 };
 
 /// Which rows must be recomputed for a window in a step (dInfer: KV-cache manager). Stateless between requests; the

@@ -70,6 +70,9 @@ class Decoder {
   /// Edits for this step. `candidates` are the wanted positions, ascending.
   virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
 
+  /// Instead of decode(), for a pass that decides nothing.
+  virtual void skip_pass() {}
+
   /// True if a step without edits is part of a schedule that ends by itself; otherwise the loop's progress rule commits
   /// the best position.
   virtual bool keeps_schedule() const { return false; }

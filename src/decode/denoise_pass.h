@@ -17,6 +17,8 @@ struct DenoisePass {
   static constexpr std::int32_t kKept = -1;  ///< in score_of_wanted: not from this pass (KeptFront)
 
   bool draining = false;                      ///< reviews an answer without masks once more
+  bool fills = false;                         ///< see CacheDecision::fills
+  bool idle = false;                          ///< decides nothing; see Denoiser::send_idle
   std::vector<Position> wanted;               ///< ascending: the decoder's, then drafts after the window
   std::size_t decided = 0;                    ///< how many of them are the decoder's
   std::vector<TokenQuery> queries;            ///< by ascending position

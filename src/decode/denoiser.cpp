@@ -129,6 +129,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
     pass_.wanted = growth_.wanted(canvas_, canvas_.prompt_end());
     return send({canvas_.prompt_end(), growth_.end()});
   }
+  if (send_idle()) return prepared_;
   pass_.draining = drain();
   if (!pass_.draining) {
     while (advance_window()) {
@@ -150,6 +151,18 @@ std::span<const SequenceStep> Denoiser::prepare() {
   want_end();
   pass_.queries = decoder_->queries(context());
   return send(cursor_.range());
+}
+
+/// dInfer's loop forwards a window right after the full pass that fills the cache, even if that pass decided all of it.
+/// IterSmooth counts such a pass and learns from its masks, which are those after the window.
+bool Denoiser::send_idle() {
+  if (!std::exchange(owes_idle_, false) || (stop_ && !options_.exact_length)) return false;
+  pass_.idle = true;
+  if (!send(cursor_.range())[0].plan.scored.empty()) return true;
+  soft_masks_.end_pass();
+  prepared_.clear();
+  pass_ = {};
+  return false;
 }
 
 /// Where the answer seems to end, which no decoder asks.
@@ -214,6 +227,7 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.add_rows(step.plan);
   }
   if (growth_.measures()) return absorb_measure(candidates_of(pass_, scores[0], front_));
+  if (pass_.idle) return absorb_idle(scores[0]);
   front_.keep(pass_, cursor_.range(), scores[0]);
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
@@ -239,6 +253,8 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   recorder_.change(std::span(step.edits).subspan(early));
   cursor_.observe(feedback);
   soft_masks_.learn(pass_, canvas_, scores[0]);
+  owes_idle_ =
+      options_.compat && soft_masks_.on() && pass_.fills && canvas_.masked_count(window) == 0 && !decoder_->revises();
   cursor_.end_step();
   ++counters_.steps;
   const bool ending =
@@ -269,6 +285,15 @@ DenoiseStep Denoiser::absorb_measure(std::span<const Candidate> answer) {
   DenoiseStep step;
   step.window = {canvas_.prompt_end(), growth_.end()};
   growth_.measure(canvas_, answer);
+  ++counters_.steps;
+  return step;
+}
+
+DenoiseStep Denoiser::absorb_idle(const Scores& scores) {
+  DenoiseStep step;
+  step.window = cursor_.range();
+  decoder_->skip_pass();
+  soft_masks_.learn(pass_, canvas_, scores);
   ++counters_.steps;
   return step;
 }

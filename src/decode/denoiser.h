@@ -71,12 +71,14 @@ class Denoiser {
   bool window_finished() const;
   void add_drafts();
   void want_end();
+  bool send_idle();
   std::span<const SequenceStep> send(PositionRange window);
   StepPlan plan(PositionRange window);
   ScoreRequest request(std::size_t scored) const;
   // absorb()
   PositionRange cut_window(std::span<const Candidate> all);
   DenoiseStep absorb_measure(std::span<const Candidate> answer);
+  DenoiseStep absorb_idle(const Scores& scores);
   void grow(std::span<const Candidate> all, DenoiseStep& step);
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
   bool predicts_masks(std::span<const Candidate> candidates) const;
@@ -107,6 +109,7 @@ class Denoiser {
   DenoiseCounters counters_;
   std::optional<Position> stop_;
   bool without_mask_ = false;  ///< compat: this pass may not predict the mask, otherwise nothing would ever change
+  bool owes_idle_ = false;     ///< compat: the next pass decides nothing
 };
 
 }  // namespace dllm

@@ -77,6 +77,7 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   if (suffix_.policy == SuffixPolicy::kSparse) thin_suffix(state.canvas, decided_until, suffix_.near, decision);
   const std::vector<Position> rows = rows_of(decision, sources, state.cache);
   StepPlan plan;
+  pass.fills = decision.fills;
   plan.causal_block = desc_.causal_block;
   plan.visible = decision.visible;
   for (const Position p : rows) plan.rows.push_back({p, state.canvas.token(p)});

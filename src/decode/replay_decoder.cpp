@@ -31,6 +31,8 @@ class ReplayDecoder final : public Decoder {
     return edits;
   }
 
+  void skip_pass() override { ++pass_; }
+
   /// A recorded pass that committed nothing commits nothing here. After the last one the progress rule applies again.
   bool keeps_schedule() const override { return empty_ && pass_ <= commits_.last_pass(); }
 

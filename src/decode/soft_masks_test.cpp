@@ -3,11 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "decode/testing/run_method.h"
 
 namespace dllm {
 namespace {
+
+using test::FakeBackend;
+using test::masked_desc;
+using test::MethodResult;
+using test::MethodRun;
+using test::run_method;
 
 // Worked by hand.
 TEST(SoftMasks, WeightsAndThresholdsOfTheReference) {
@@ -49,11 +56,11 @@ TEST(SoftMasks, TheListIsTheHeadOfTheDistribution) {
 }
 
 TEST(SoftMasks, OnlyMasksAreMixed) {
-  test::FakeBackend backend(test::masked_desc());
+  FakeBackend backend(masked_desc());
   backend.tops = true;
-  test::MethodRun run{.cache = "dual"};
+  MethodRun run{.cache = "dual"};
   run.options.smooth = {.gain = 0.3, .top = 1};
-  const test::MethodResult result = test::run_method(backend, run);
+  const MethodResult result = run_method(backend, run);
   ASSERT_TRUE(result.finished);
   EXPECT_TRUE(backend.plans[0].mixtures.empty()) << "nothing has been predicted yet";
   std::size_t mixed = 0;
@@ -65,12 +72,35 @@ TEST(SoftMasks, OnlyMasksAreMixed) {
   EXPECT_GT(mixed, 0u);
 }
 
+// dInfer forwards a window right after the full pass, even if that pass has decided it, and learns from what follows
+// the window.
+TEST(SoftMasks, UnderCompatAPassFollowsTheFullOne) {
+  const auto shape = [](const std::string& cache, bool compat) {
+    FakeBackend backend(masked_desc());
+    backend.tops = true;
+    MethodRun run{.cache = cache};
+    run.config["threshold"] = 0.0;
+    run.options.compat = compat;
+    run.options.smooth = {.gain = 0.3, .per_pass = 1, .top = 1};  // from the second pass on no threshold is left
+    const MethodResult result = run_method(backend, run);
+    EXPECT_TRUE(result.finished);
+    std::string passes;
+    for (std::size_t i = 0; i < result.steps.size(); ++i)
+      passes += std::to_string(backend.plans[i].rows.size()) + (result.steps[i].edits.empty() ? "i " : " ");
+    return passes;
+  };
+  EXPECT_EQ(shape("prefix", false), "29 24 29 29 ");
+  EXPECT_EQ(shape("prefix", true), "29 24 29 16i 29 ");
+  EXPECT_EQ(shape("dual", true), "29 8 29 29 ") << "the window has no mask to learn from";
+  EXPECT_EQ(shape("none", true), "29 29 29 29 ");
+}
+
 TEST(SoftMasks, OffTheyChangeNothing) {
-  test::FakeBackend a(test::masked_desc()), b(test::masked_desc());
-  test::MethodRun run;
-  const test::MethodResult plain = test::run_method(a, run);
+  FakeBackend a(masked_desc()), b(masked_desc());
+  MethodRun run;
+  const MethodResult plain = run_method(a, run);
   run.options.smooth = {.gain = 0, .first = 1, .per_pass = 1, .top = 3};
-  EXPECT_EQ(test::run_method(b, run).tokens, plain.tokens);
+  EXPECT_EQ(run_method(b, run).tokens, plain.tokens);
 }
 
 }  // namespace

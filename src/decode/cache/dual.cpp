@@ -32,7 +32,7 @@ class DualCache : public CachePolicy {
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
-    if (refresh_.due(context)) return {positions(all), {all}};
+    if (refresh_.due(context)) return {positions(all), {all}, /*fills=*/true};
     std::vector<Position> rows = positions({context.needed.begin, std::min(context.needed.end, context.horizon)});
     // A wanted row stays: in shifted models, a settled row may predict its neighbour.
     if (settle_ > 0)

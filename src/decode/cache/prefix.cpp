@@ -11,7 +11,7 @@ class PrefixCache : public CachePolicy {
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
-    if (refresh_.due(context)) return {positions(all), {all}};
+    if (refresh_.due(context)) return {positions(all), {all}, /*fills=*/true};
     return {with_stale_prefix(context, positions({context.needed.begin, context.horizon})), {all}};
   }
 

@@ -4,7 +4,9 @@
 //
 // Upstream works on a copy; here the neighbours' K/V are written to the cache, and every pass that reads them
 // recomputes them, until the next full pass. Upstream's warm-up passes fill no cache, so that one more full pass
-// follows them, in the block where they end. Here the last of them fills it, which saves that pass.
+// follows them, in the block where they end. Here the last of them fills it, which saves that pass, except under
+// --compat. There the block of that full pass also gets the full pass of a new block, after one of its window, unless
+// it is the first: upstream does not remember at the former which block it was for.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -33,12 +35,17 @@ OptionRows<VicinityOptions> vicinity_rows() {
 
 class VicinityCache : public CachePolicy {
  public:
-  explicit VicinityCache(const VicinityOptions& options) : CachePolicy(options), config_(options), refresh_(options) {}
+  VicinityCache(const VicinityOptions& options, bool compat)
+      : CachePolicy(options), config_(options), compat_(compat), refresh_(options) {}
 
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     const bool refresh = refresh_.due(context);
-    if (passes_++ < config_.cache_warmup || refresh) return {positions(all), {all}};
+    const std::int32_t pass = passes_++;
+    if (pass == 0) first_block_ = context.needed.begin;
+    if (pass < config_.cache_warmup) return {positions(all), {all}};
+    const bool again = compat_ && fills_again(pass, context.needed.begin);
+    if (refresh || again) return {positions(all), {all}, /*fills=*/true};
     const Position begin = std::max<Position>(0, context.needed.begin - config_.prefix_look);
     const Position end = static_cast<Position>(
         std::min<std::int64_t>(context.horizon, std::int64_t{context.needed.end} + config_.after_look));
@@ -46,17 +53,28 @@ class VicinityCache : public CachePolicy {
   }
 
  private:
+  /// Upstream's full passes after the warm-up that are not the first of a block.
+  bool fills_again(std::int32_t pass, Position block) {
+    const std::int32_t after = pass - config_.cache_warmup;
+    if (after == 0) filled_block_ = block;
+    return after == 0 || (after == 2 && block == filled_block_ && block != first_block_);
+  }
+
   VicinityOptions config_;
+  bool compat_;
   RefreshClock refresh_;
   std::int32_t passes_ = 0;
+  Position first_block_ = 0;    ///< begin of the rows needed by the answer's first pass
+  Position filled_block_ = -1;  ///< ... by the first pass after the warm-up
 };
 
 }  // namespace
 
 CacheEntry vicinity_cache() {
-  return declare_method<CachePolicy>(
-      "vicinity", "dual, with the rows next to the window (dInfer)", vicinity_rows(),
-      [](const VicinityOptions& options, const MethodContext&) { return std::make_unique<VicinityCache>(options); });
+  return declare_method<CachePolicy>("vicinity", "dual, with the rows next to the window (dInfer)", vicinity_rows(),
+                                     [](const VicinityOptions& options, const MethodContext& context) {
+                                       return std::make_unique<VicinityCache>(options, context.compat);
+                                     });
 }
 
 }  // namespace dllm
