@@ -108,8 +108,8 @@ def draft_edit(z, x, s, block):
     if not masked.any():
         block["post"] += 1
     draft = masked & (p > s["threshold"])
-    if masked.any() and not draft.any():
-        draft[best(odds, np.flatnonzero(masked), 1)] = True
+    if draft.sum() < s.get("transfer", 1):
+        draft[best(odds, np.flatnonzero(masked), s.get("transfer", 1))] = True
     edit = ~masked & ~block["prompt"] & (p > s["edit"]) & (x0 != x)
     after = np.where(draft | edit, x0, x)
     idle = not masked.any() and not edit.any()
@@ -136,7 +136,8 @@ SETTINGS = {
     "hierarchical-remask": [{"threshold": t, "low": l, "remask": r} for t, l, r in
                             ((.9, .4, .4), (.8, .3, .6), (.92, .62, .4))],
     "draft-edit": [{"threshold": t, "edit": e, "post": n, "penalty": q} for t, e, n, q in
-                   ((.3, 0, 6, 0), (.7, .5, 5, 0), (.5, 0, 3, 0), (.5, .4, 5, 1.5))],
+                   ((.3, 0, 6, 0), (.7, .5, 5, 0), (.5, 0, 3, 0), (.5, .4, 5, 1.5))] +
+                  [{"threshold": t, "edit": e, "post": 5, "transfer": n} for t, e, n in ((.6, .5, 2), (.95, .9, 3))],
     "llada2": [{"threshold": t, "steps": n} for t, n in ((.95, 8), (.6, 3), (.95, 2))],
 }
 
@@ -294,6 +295,7 @@ DECODES = {
     "draft-edit-0.3": {"algorithm": "draft-edit", "threshold": .3, "edit": 0, "post": 5},
     "draft-edit-penalty": {"algorithm": "draft-edit", "threshold": .7, "edit": .5, "post": 5, "penalty": 1.0},
     "draft-edit-blocks": {"algorithm": "draft-edit", "threshold": .7, "edit": .5, "post": 5, "blocks": 1},
+    "draft-edit-transfer": {"algorithm": "draft-edit", "threshold": .95, "edit": .9, "post": 5, "transfer": 4},
     "llada2-steps": {"algorithm": "llada2", "threshold": .95, "steps": 8},
     "smooth": {"algorithm": "threshold", "threshold": .9, "smooth": .3},
     "smooth-0.5": {"algorithm": "threshold", "threshold": .5, "smooth": .3},

@@ -160,14 +160,14 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
 /// Upstream's rules, bit for bit, from an implementation in numpy (scripts/golden_decoders.py).
 TEST(GoldenDecoders, WholeAnswersUnderCompat) {
   const json file = golden("decoders.json");
-  ASSERT_EQ(file["decodes"].size(), 9u);
+  ASSERT_EQ(file["decodes"].size(), 10u);
   const std::map<std::string, std::string> numbers = {{"threshold", "threshold"},
                                                       {"low", "low_threshold"},
                                                       {"remask", "remask_threshold"},
                                                       {"edit", "edit_threshold"},
                                                       {"penalty", "penalty_lambda"}};
   const std::map<std::string, std::string> integers = {
-      {"post", "max_post_steps"}, {"blocks", "edit_blocks"}, {"steps", "steps"}};
+      {"post", "max_post_steps"}, {"blocks", "edit_blocks"}, {"steps", "steps"}, {"transfer", "num_to_transfer"}};
   for (const json& one : file["decodes"]) {
     SCOPED_TRACE(one["name"].get<std::string>());
     GenerateOptions options;

@@ -176,6 +176,8 @@ class Options(TypedDict, total=False):
     min_threshold: float | None
     #: how a model decodes that was trained for several ways
     mode: Literal["self-speculation", "ar", "diffusion"] | None
+    #: commit so many masks per pass at least, even below the threshold (LLaDA2.1)
+    num_to_transfer: int | None
     #: widen while a step stays within --allowance, or to the most commits per millisecond
     objective: Literal["allowance", "rate"] | None
     #: subtracted from the logit of the previous position's token, against repetition

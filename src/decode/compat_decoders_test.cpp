@@ -36,6 +36,7 @@ OptionMap options_of(const json& one) {
   };
   number("low", "low_threshold"), number("remask", "remask_threshold"), number("edit", "edit_threshold");
   number("penalty", "penalty_lambda"), integer("post", "max_post_steps"), integer("steps", "steps");
+  integer("transfer", "num_to_transfer");
   return options;
 }
 

@@ -1,6 +1,7 @@
 // LLaDA2.1's draft-and-edit (arXiv 2602.08676). Drafting: masked positions above the threshold are committed, or the
-// best one if there is none. Editing, in the same passes: a committed token of the window is replaced by another
-// prediction above --edit-threshold. When no mask is left, the window is edited until a pass changes nothing, or
+// best --num-to-transfer if they are fewer. Editing, in the same passes: a committed token of the window is replaced by
+// another prediction above --edit-threshold. When no mask is left, the window is edited until a pass changes nothing,
+// or
 // --max-post-steps such passes were made, or an edit would restore an earlier state of the finished window: otherwise
 // predictions that depend on each other could alternate forever. In that case the current state is kept.
 // With --max-post-steps 0 a window ends with its last mask. Prompt tokens are never edited; finished windows are only
@@ -24,6 +25,7 @@ namespace {
 struct DraftEditOptions : EditOptions {
   std::int32_t edit_blocks = 0;
   double penalty_lambda = 0;
+  std::int32_t num_to_transfer = 1;
 };
 
 OptionRows<DraftEditOptions> draft_edit_rows() {
@@ -34,6 +36,8 @@ OptionRows<DraftEditOptions> draft_edit_rows() {
                                  "finished blocks before the current one that are edited too (multi-block editing)"),
                           option("penalty_lambda", &O::penalty_lambda, 0, 1e3, "",
                                  "subtracted from the logit of the previous position's token, against repetition"),
+                          option("num_to_transfer", &O::num_to_transfer, 1, kMostPositions, "tokens",
+                                 "commit so many masks per pass at least, even below the threshold (LLaDA2.1)"),
                       });
 }
 
@@ -124,8 +128,9 @@ class DraftEdit : public Decoder {
       masked.push_back(candidate);
       if (candidate.eligible && candidate.confidence > config_.threshold) confident.push_back(commit(candidate));
     }
-    if (!confident.empty()) return confident;
-    return commit_best(masked, 1, [](const Candidate& candidate) { return candidate.log_odds; });
+    const auto least = static_cast<std::size_t>(config_.num_to_transfer);
+    if (confident.size() >= least) return confident;
+    return commit_best(masked, least, [](const Candidate& candidate) { return candidate.log_odds; });
   }
 
   std::vector<Edit> edits(const DecodeContext& context, std::span<const Candidate> candidates) const {
