@@ -187,6 +187,22 @@ TEST(Sdar, SequentialStaticAndDynamic) {
   }
 }
 
+// generate.py's get_num_transfer_tokens(block_length, denoising_steps), whatever the prompt has of the block.
+TEST(Sdar, UnderCompatStepsCountABlocksPasses) {
+  auto decoder = test::decoder_of("sdar-sequential", {{"steps", std::int64_t{3}}}, /*length=*/40, /*compat=*/true);
+  Canvas canvas(std::vector<TokenId>(2, 0), 6, kMask);
+  std::mt19937_64 random(1);
+  std::vector<LogitRow> rows = random_rows(random, 8, kVocab);
+  for (LogitRow& row : rows) row.back() = -100;
+  std::vector<std::size_t> counts;
+  for (std::int32_t step = 0; canvas.masked_count() > 0 && step < 10; ++step) {
+    const auto edits = decode_rows(*decoder, canvas, rows, step, 6);
+    for (const Edit& edit : edits) canvas.apply(edit);
+    counts.push_back(edits.size());
+  }
+  EXPECT_EQ(counts, (std::vector<std::size_t>{3, 3})) << "of 8 positions: 3, 3, 2";
+}
+
 TEST(Sdar, ConfidenceIsOfTheSampledDistribution) {
   ScoreRequest request;
   make("sdar-dynamic", {})->configure(request);

@@ -2,6 +2,10 @@
 // of this step, "sequential" commits the n leftmost positions, "static" the n most confident, "dynamic" every position
 // at or above the threshold if there are at least n of them, else the n most confident. Confidence is the probability
 // of the token under the distribution that it was drawn from (temperature, top-k, top-p).
+//
+// Under --compat (SDAR's generate.py) s counts the passes of one block, m is its full length even if the prompt ends in
+// it, and a confidence must exceed the threshold. Where fewer masks are left than the share, upstream also replaces
+// tokens, the prompt's among them; here they stay.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -17,7 +21,11 @@ struct DynamicOptions : ThresholdOptions, StepsOptions {};
 class Sdar : public Decoder {
  public:
   Sdar(const DynamicOptions& options, const MethodContext& context, Rule rule)
-      : threshold_(options.threshold), steps_(options.steps_of(context)), length_(context.length), rule_(rule) {}
+      : threshold_(options.threshold),
+        steps_(options.steps_of(context)),
+        length_(context.length),
+        rule_(rule),
+        compat_(context.compat) {}
 
   void configure(ScoreRequest& request) const override { request.distribution = ScoreDistribution::kSampled; }
 
@@ -29,16 +37,21 @@ class Sdar : public Decoder {
     if (rule_ == Rule::kDynamic) {
       std::vector<Edit> confident;
       for (const Candidate& candidate : candidates)
-        if (candidate.eligible && candidate.confidence >= threshold_) confident.push_back(commit(candidate));
+        if (candidate.eligible && confident_enough(candidate.confidence)) confident.push_back(commit(candidate));
       if (confident.size() >= count) return confident;
     }
     return commit_best(candidates, count, [](const Candidate& candidate) { return candidate.log_odds; });
   }
 
  private:
+  bool confident_enough(double confidence) const {
+    return compat_ ? confidence > threshold_ : confidence >= threshold_;
+  }
+
   std::size_t share(const DecodeContext& context) const {
-    const std::int32_t masks = context.window_masks_at_start;
-    const auto schedule = transfer_schedule(masks, window_steps(steps_, length_, masks));
+    const Position masks = compat_ ? context.window.end - context.window.begin : context.window_masks_at_start;
+    const std::int32_t steps = compat_ ? std::max(1, steps_) : window_steps(steps_, length_, masks);
+    const auto schedule = transfer_schedule(masks, steps);
     const auto t = static_cast<std::size_t>(context.window_step);
     return static_cast<std::size_t>(t < schedule.size() ? schedule[t] : 1);
   }
@@ -47,6 +60,7 @@ class Sdar : public Decoder {
   std::int32_t steps_;
   Position length_;
   Rule rule_;
+  bool compat_;
 };
 
 DecoderEntry fixed_share(std::string name, std::string meaning, Rule rule) {
