@@ -36,7 +36,7 @@ using test::Random;
 /// `rows` queries of one layer (head_dim 128) that see `keys` positions. Rotates over as many layers as fill 64 MiB, so
 /// that K and V come from memory as in a model.
 void attention(benchmark::State& state, const KernelSet* set, TensorType type, std::int32_t heads,
-               std::int32_t kv_heads, std::int64_t rows, std::int64_t keys) {
+               std::int32_t kv_heads, std::int64_t rows, std::int64_t keys, bool bf16) {
   const std::int32_t dim = 128;
   const std::int64_t layer_bytes = 2 * keys * kv_heads * codec(type).row_bytes(dim);
   const auto layers = static_cast<std::int32_t>(std::min<std::int64_t>(32, (std::int64_t{64} << 20) / layer_bytes + 1));
@@ -53,7 +53,7 @@ void attention(benchmark::State& state, const KernelSet* set, TensorType type, s
         set->encode(type, row.data(), dim, cache->v(layer, head) + p * cache->position_bytes(layer));
       }
   ThreadPool pool(bench_threads());
-  AttentionRunner runner(*set, pool);
+  AttentionRunner runner(*set, pool, bf16);
   SequenceStep step;
   step.cache = cache.get();
   step.plan.visible = {{0, static_cast<Position>(keys)}};
@@ -141,9 +141,13 @@ void register_set(const KernelSet* set) {
     for (const Shape& shape : {Shape{"llada-8b", 32, 32}, Shape{"dream-7b", 28, 4}})
       for (std::int64_t rows : {1, 8, 32, 256})
         for (std::int64_t keys : {512, 1024, 2048, 4096})
-          add("attention/" + std::string(set->name) + "/" + std::string(codec(type).name) + "/" + shape.name +
-                  "/rows:" + std::to_string(rows) + "/keys:" + std::to_string(keys),
-              [=](benchmark::State& state) { attention(state, set, type, shape.heads, shape.kv_heads, rows, keys); });
+          for (bool bf16 : {false, true})
+            add((bf16 ? "attention_bf16/" : "attention/") + std::string(set->name) + "/" +
+                    std::string(codec(type).name) + "/" + shape.name + "/rows:" + std::to_string(rows) +
+                    "/keys:" + std::to_string(keys),
+                [=](benchmark::State& state) {
+                  attention(state, set, type, shape.heads, shape.kv_heads, rows, keys, bf16);
+                });
 }
 
 #if defined(__x86_64__)

@@ -23,6 +23,9 @@ struct LoadOptions {
   /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for the faster
   /// one on this machine; empty: exact.
   std::string arithmetic;
+  /// How the products of attention are rounded (same page): f32, bf16, or auto for bf16 where the processor multiplies
+  /// BF16 numbers faster and the weights are quantized; empty: f32.
+  std::string attention_arithmetic;
   /// File that keeps the quantized weights in the kernels' layout, so that later loads map it instead of packing: a
   /// path, or "auto" (`<model>.dllm-packed`, in the model's folder); empty: none.
   std::string weight_cache;

@@ -49,6 +49,7 @@ Model load(const std::string& path, const Dict& given, const nb::object& progres
           {"cache_type", &LoadOptions::cache_type},
           {"activations", &LoadOptions::activations},
           {"arithmetic", &LoadOptions::arithmetic},
+          {"attention_arithmetic", &LoadOptions::attention_arithmetic},
           {"weight_cache", &LoadOptions::weight_cache},
           {"numerics", &LoadOptions::numerics},
           {"backend", &LoadOptions::backend},

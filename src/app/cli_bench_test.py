@@ -122,6 +122,9 @@ class Arithmetic(CliCase):
             self.assertIn(f" · {arithmetic}\n", told.stderr)
         chosen = json.loads(self.ok(*question, "--arithmetic", "auto", "-o", "json").stdout)["config"]["load"]
         self.assertEqual(chosen["arithmetic"], "super" if chosen["isa"] == "amx" else "exact")
+        told = self.ok(*question, "--attention-arithmetic", "bf16", "-o", "json")
+        self.assertEqual(json.loads(told.stdout)["config"]["load"]["arithmetic"], "exact, attention bf16")
+        self.assertIn(" · exact, attention bf16\n", told.stderr)
         step = json.loads(
             self.ok("bench", "step", "-m", model, "-r", "4", "-c", "8", "--no-peak", "--repetitions", "1",
                     "--min-time", "0", "--arithmetic", "super", "-o", "jsonl").stdout.splitlines()[-1])
@@ -131,6 +134,10 @@ class Arithmetic(CliCase):
         self.assertIn("super", self.fails(2, "run", "--arithmetic", "supper", "hello"))
         self.assertIn("--activations", self.fails(2, "run", "--arithmetic", "super", "--activations", "f32", "hello"))
         self.fails(2, "run", "--arithmetic", "super", "--backend", "npu", "hello")
+        self.assertIn("bf16", self.fails(2, "run", "--attention-arithmetic", "f16", "hello"))
+        for beside in (("--activations", "f32"), ("--backend", "npu"), ("--numerics", "bf16")):
+            refused = self.fails(2, "run", "--attention-arithmetic", "bf16", *beside, "hello")
+            self.assertIn("--attention-arithmetic", refused)
 
 
 class Numerics(CliCase):

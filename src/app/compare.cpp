@@ -175,11 +175,11 @@ class Compare final : public Verb {
     for (const auto& runner : runners_) {
       const LoadOptions& load = runner->model.load;
       const std::string key =
-          fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path,
+          fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path,
                       runner->model.hub.name, runner->model.hub.file, load.threads, load.isa, load.cache_type,
-                      load.activations, load.arithmetic, load.weight_cache, load.numerics, load.backend, load.device,
-                      load.npu_values, load.npu_processor, load.npu_timing, load.npu_paging, load.npu_all_logits,
-                      fmt::join(load.device_changes, "\n"));
+                      load.activations, load.arithmetic, load.attention_arithmetic, load.weight_cache, load.numerics,
+                      load.backend, load.device, load.npu_values, load.npu_processor, load.npu_timing, load.npu_paging,
+                      load.npu_all_logits, fmt::join(load.device_changes, "\n"));
       auto found = models_.find(key);
       if (found == models_.end()) {
         DLLM_TRY(LanguageModel model, runner->model.open(session));

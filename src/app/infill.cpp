@@ -82,7 +82,7 @@ class Infill final : public Verb {
     } else {
       terminal.out << (terminal.out_tty ? sanitize(answer.text) : answer.text) << "\n";
     }
-    terminal.err << stats_line(answer, model_.load.arithmetic.empty() ? "" : model.arithmetic()) << "\n";
+    terminal.err << stats_line(answer, told_arithmetic(model, model_.load)) << "\n";
     if (live.timed_out()) return kExitTimeout;
     return answer.finish == FinishReason::kCancelled ? kExitInterrupted : kExitOk;
   }

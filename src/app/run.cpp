@@ -88,9 +88,7 @@ class Run final : public Verb {
       terminal.out << dump(result, form == AnswerForm::kSteps ? -1 : 2) << "\n";
     }
     if (const std::string note = empty_answer_note(*answer); !note.empty()) terminal.err << "warning: " << note << "\n";
-    terminal.err << stats_line(*answer,
-                               model_.load.arithmetic.empty() && model_.load.numerics.empty() ? "" : model.arithmetic())
-                 << "\n";
+    terminal.err << stats_line(*answer, told_arithmetic(model, model_.load)) << "\n";
     if (const std::string line = virtual_line(*answer); !line.empty()) terminal.err << line << "\n";
     if (live.timed_out()) return kExitTimeout;
     return interrupted ? kExitInterrupted : kExitOk;

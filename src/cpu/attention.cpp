@@ -92,6 +92,7 @@ void AttentionRunner::cut(const op::Attention& o) {
 void AttentionRunner::attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker) {
   const Sequence& sequence = sequences_[task.sequence];
   AttentionArgs args;
+  args.form = form_;
   args.type = sequence.cache->type();
   args.k = sequence.cache->k(o.layer, task.kv_head);
   args.v = sequence.cache->v(o.layer, task.kv_head);

@@ -19,7 +19,11 @@ class CpuKvCache;
 /// so the split follows the number of threads.
 class AttentionRunner {
  public:
-  AttentionRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+  /// `bf16`: the products of the arithmetic `bf16` (docs/design/arithmetic.md), in the fastest form of the set.
+  AttentionRunner(const KernelSet& kernels, ThreadPool& pool, bool bf16 = false)
+      : kernels_(kernels), pool_(pool), form_(bf16 ? bf16_attention(kernels) : AttentionForm::kF32) {}
+
+  bool bf16() const { return form_ != AttentionForm::kF32; }
 
   /// Takes the plans of a step; its caches must outlive run(). Throws std::bad_alloc, as run() does.
   void begin(std::span<const SequenceStep> batch);
@@ -52,6 +56,7 @@ class AttentionRunner {
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
+  AttentionForm form_;
   std::vector<Sequence> sequences_;
   std::vector<KeyRange> ranges_;  ///< of all sequences, then of the segments of a window
   std::size_t whole_ranges_ = 0;  ///< those of the sequences

@@ -69,6 +69,28 @@ cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& 
   return kernels.bf16_tiles ? kAll : kQuantized;
 }
 
+/// Whether quantized types have most of the bytes of the layers' matrices.
+bool mostly_quantized(const Graph& graph, const Weights& weights) {
+  std::size_t quantized = 0, all = 0;
+  const auto count = [&](WeightId id) {
+    const WeightView& view = weights[static_cast<std::size_t>(id)];
+    all += view.data.size();
+    if (codec(view.type).is_block()) quantized += view.data.size();
+  };
+  for (const Op& op : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op)) count(linear->weight);
+    if (const auto* experts = std::get_if<op::Experts>(&op))
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) count(id);
+  }
+  return 2 * quantized > all;
+}
+
+bool rounds_attention(CpuAttention attention, const cpu::KernelSet& kernels, const Graph& graph,
+                      const Weights& weights) {
+  if (attention != CpuAttention::kAuto) return attention == CpuAttention::kBF16;
+  return cpu::bf16_attention(kernels) != cpu::AttentionForm::kChains && mostly_quantized(graph, weights);
+}
+
 TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights) {
   switch (type) {
     case CpuKvType::kF32:
@@ -125,10 +147,10 @@ std::vector<CpuIsa> cpu_isas() {
 class CpuBackend::Impl {
  public:
   Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads,
-       const CpuOptions& options, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
+       const CpuOptions& options, bool bf16_attention, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
         executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
-                  options.weight_cache, options.progress, super_weights(options.arithmetic, kernels)),
+                  options.weight_cache, options.progress, super_weights(options.arithmetic, kernels), bf16_attention),
         f32_(options.activations == CpuActivations::kF32),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
@@ -154,6 +176,9 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
   if (options.threads < 0 || options.threads > kMaxThreads)
     return Error{ErrorCode::kUsage, fmt::format("{} threads", options.threads), "threads",
                  fmt::format("0 (every CPU) to {}", kMaxThreads)};
+  if (options.attention != CpuAttention::kF32 && options.activations == CpuActivations::kF32)
+    return Error{ErrorCode::kUsage, "attention does not round to BF16 with float32 activations",
+                 "--attention-arithmetic", "leave out --activations f32"};
   if (options.arithmetic != CpuArithmetic::kExact && options.activations == CpuActivations::kF32)
     return Error{ErrorCode::kUsage, "weights are not multiplied as codes with float32 activations", "--arithmetic",
                  "leave out --activations f32"};
@@ -167,8 +192,9 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     const TensorType kv = storage_type(options.kv, graph, weights);
     DLLM_TRY(std::vector<cpu::KvShape> shapes, kv_shapes(graph, kv));
+    const bool bf16_attention = rounds_attention(options.attention, *kernels, graph, weights);
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                                       options, kv, std::move(shapes));
+                                       options, bf16_attention, kv, std::move(shapes));
     impl->executor_.set_profile(options.profile);
     return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
   } catch (const cpu::PackingStopped&) {

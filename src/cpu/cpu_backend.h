@@ -34,6 +34,15 @@ enum class CpuArithmetic {
   kAuto,   ///< the faster one on this machine: kSuper with matrix tiles, else kExact
 };
 
+/// The products of attention; docs/design/arithmetic.md defines both.
+enum class CpuAttention {
+  kF32,   ///< multiply-adds of floats
+  kBF16,  ///< queries, keys, values and weights are rounded to BF16
+  /// kBF16 if this processor multiplies BF16 numbers faster than floats and most of the matrices are quantized (by
+  /// bytes), else kF32.
+  kAuto,
+};
+
 /// Element type of the KV cache.
 enum class CpuKvType {
   kAuto,  ///< float32 if every matrix of the model is float32, else float16
@@ -53,6 +62,7 @@ struct CpuOptions {
   CpuKvType kv = CpuKvType::kAuto;
   CpuActivations activations = CpuActivations::kAuto;
   CpuArithmetic arithmetic = CpuArithmetic::kExact;
+  CpuAttention attention = CpuAttention::kF32;
   cpu::Profile* profile = nullptr;  ///< borrowed; records the time of every operator (cpu/profile.h)
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
@@ -95,7 +105,8 @@ class CpuBackend final : public Backend {
 
   std::string_view isa() const;
   int threads() const;
-  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32.
+  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32. Then
+  /// ", attention bf16", unless attention is computed in floats.
   std::string arithmetic() const;
   /// "f32", "f16", "bf16" or "q8_0".
   std::string_view kv_type() const;

@@ -41,7 +41,7 @@ std::vector<float> decode(const WeightView& view) {
 
 Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
                    const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress,
-                   SuperWeights super)
+                   SuperWeights super, bool bf16_attention)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
       kernels_(kernels),
@@ -49,7 +49,7 @@ Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, i
       linear_(kernels, pool_),
       shared_packed_(std::make_shared<PackedWeights>()),
       packed_(*shared_packed_),
-      attention_(kernels, pool_),
+      attention_(kernels, pool_, bf16_attention),
       route_(kernels, pool_),
       experts_(kernels, pool_, linear_),
       head_(kernels, pool_, linear_) {
@@ -66,7 +66,7 @@ Executor::Executor(const Executor& other, int threads)
       linear_(kernels_, pool_),
       shared_packed_(other.shared_packed_),
       packed_(*shared_packed_),
-      attention_(kernels_, pool_),
+      attention_(kernels_, pool_, other.attention_.bf16()),
       route_(kernels_, pool_),
       experts_(kernels_, pool_, linear_),
       head_(kernels_, pool_, linear_),

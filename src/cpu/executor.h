@@ -40,7 +40,7 @@ class Executor {
   /// The weights fit the graph (checked by the backend). `exact`: nothing is packed. Throws std::bad_alloc.
   Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
            const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {},
-           SuperWeights super = SuperWeights::kNone);
+           SuperWeights super = SuperWeights::kNone, bool bf16_attention = false);
 
   /// An executor with its own threads and memory that shares the packed weights of `other` and may run at the same
   /// time. Throws std::bad_alloc.
@@ -54,8 +54,8 @@ class Executor {
 
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
-  /// As PackedWeights::arithmetic().
-  std::string arithmetic() const { return packed_.arithmetic(); }
+  /// As PackedWeights::arithmetic(), and of attention if that is not f32.
+  std::string arithmetic() const { return packed_.arithmetic() + (attention_.bf16() ? ", attention bf16" : ""); }
   /// Whether the weight cache, if used, is unchanged. Errors: kIo.
   Expected<void> check() const { return packed_.check(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }

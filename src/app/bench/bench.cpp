@@ -172,12 +172,7 @@ class Bench final : public Verb {
                .help = "arithmetic against quantized weights, as in dllm run",
                .apply = into(model_flags_.load.activations),
                .rare = true});
-    flags.add({.names = {"--arithmetic"},
-               .value = "NAME",
-               .help = "exact, super or auto, as in dllm run",
-               .choices = {"exact", "super", "auto"},
-               .apply = into(model_flags_.load.arithmetic, {"exact", "super", "auto"}),
-               .rare = true});
+    add_arithmetic_flags(flags, model_flags_.load);
     flags.add({.names = {"--numerics"},
                .value = "NAME|FILE",
                .help = "profile of number formats, as in dllm run",

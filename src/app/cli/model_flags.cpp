@@ -110,6 +110,25 @@ void add_backend(Flags& flags, LoadOptions& load) {
 
 }  // namespace
 
+void add_arithmetic_flags(Flags& flags, LoadOptions& load) {
+  flags.add({.names = {"--arithmetic"},
+             .value = "NAME",
+             .help = "rounding of products with weights; super: designed for matrix tiles; auto: the faster "
+                     "on this machine",
+             .default_text = "exact",
+             .choices = {"exact", "super", "auto"},
+             .apply = into(load.arithmetic, {"exact", "super", "auto"}),
+             .rare = true});
+  flags.add({.names = {"--attention-arithmetic"},
+             .value = "NAME",
+             .help = "rounding of the products of attention; auto: bf16 with quantized weights where this machine is "
+                     "faster at it",
+             .default_text = "f32",
+             .choices = {"f32", "bf16", "auto"},
+             .apply = into(load.attention_arithmetic, {"f32", "bf16", "auto"}),
+             .rare = true});
+}
+
 void ModelFlags::add_loading(Flags& flags) {
   flags.group("Model");
   flags.add({.names = {"-m", "--model"},
@@ -145,14 +164,7 @@ void ModelFlags::add_loading(Flags& flags) {
              .choices = {"int8", "f32"},
              .apply = into(load.activations, {"int8", "f32"}),
              .rare = true});
-  flags.add({.names = {"--arithmetic"},
-             .value = "NAME",
-             .help = "rounding of products with weights; super: designed for matrix tiles; auto: the faster "
-                     "on this machine",
-             .default_text = "exact",
-             .choices = {"exact", "super", "auto"},
-             .apply = into(load.arithmetic, {"exact", "super", "auto"}),
-             .rare = true});
+  add_arithmetic_flags(flags, load);
   flags.add({.names = {"--numerics"},
              .value = "NAME|FILE",
              .help = "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...",

@@ -14,9 +14,11 @@ namespace dllm::app {
 void add_generate_flags(Flags& flags, GenerateOptions& options);
 
 /// --backend and the flags of a simulated device: --device, --set, --npu-values, --npu-processor, --npu-timing,
-/// --no-somr,
-/// --all-logits.
+/// --no-somr, --all-logits.
 void add_device_flags(Flags& flags, LoadOptions& load);
+
+/// --arithmetic, --attention-arithmetic
+void add_arithmetic_flags(Flags& flags, LoadOptions& load);
 
 /// Flags of verbs that load a model.
 struct ModelFlags {
@@ -28,7 +30,7 @@ struct ModelFlags {
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
 
-  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, --arithmetic, --weight-cache,
+  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, add_arithmetic_flags(), --weight-cache,
   /// add_device_flags(), -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --raw, --special

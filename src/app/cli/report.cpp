@@ -41,6 +41,11 @@ std::string stats_line(const Generation& generation, std::string_view arithmetic
       generation.options.seed, hash_text(generation.hash), arithmetic.empty() ? "" : " · ", arithmetic);
 }
 
+std::string told_arithmetic(const LanguageModel& model, const LoadOptions& load) {
+  const bool chosen = !load.arithmetic.empty() || !load.attention_arithmetic.empty() || !load.numerics.empty();
+  return chosen ? model.arithmetic() : "";
+}
+
 std::string empty_answer_note(const Generation& generation) {
   if (generation.text.find_first_not_of(" \t\r\n") != std::string::npos) return {};
   switch (generation.finish) {

@@ -14,6 +14,9 @@ namespace dllm::app {
 /// answer up to its end, and all decided positions. `arithmetic` comes last, if not empty.
 std::string stats_line(const Generation& generation, std::string_view arithmetic = {});
 
+/// The model's arithmetic if an option chose it, else nothing.
+std::string told_arithmetic(const LanguageModel& model, const LoadOptions& load);
+
 /// A message for an answer without visible characters; empty: it has some.
 std::string empty_answer_note(const Generation& generation);
 

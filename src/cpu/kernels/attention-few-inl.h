@@ -207,11 +207,5 @@ void attend_any(const AttentionArgs& args) {
   attend<kStride>(args);
 }
 
-void attention(const AttentionArgs& args) {
-  // One constant stride covers every head_dim of the supported models (64, 96, 128).
-  if (args.head_dim <= kAttentionStride) return attend_any<kAttentionStride>(args);
-  attend_any<0>(args);
-}
-
 }  // namespace
 }  // namespace dllm::cpu::DLLM_ISA

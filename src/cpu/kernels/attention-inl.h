@@ -68,8 +68,8 @@ void widen_rows(const std::byte* base, const AttentionArgs& args, std::int64_t s
     widen_row<kType>(base + tile.position[j] * args.position_bytes, args.head_dim, dst + j * stride);
 }
 
-void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
-                float* dst) {
+inline void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
+                       float* dst) {
   switch (args.type) {
     case TensorType::kF16:
       return widen_rows<TensorType::kF16>(base, args, stride, tile, dst);
@@ -112,13 +112,12 @@ inline void score_block(const float* k, const float* q, std::int64_t dims, std::
     for (int v = 0; v < kVectors; ++v) store(scores + (j * kVectors + v) * 16, acc[j][v]);
 }
 
-/// Turns scores into weights for one vector of queries; updates its maximum and sum, returns the rescaling factor.
+/// The maximum of the scores so far, for one vector of queries; hidden scores become -inf.
 template <int kVectors, bool kMasked>
-inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
+inline F32 top_score(const AttentionGroup& group, const KeyTile& tile, int v) {
   const I32 limit = as_i32(load(group.limit + 16 * v));
-  const F32 before = load(group.top + 16 * v);
   float* scores = tile.scores + 16 * v;
-  F32 top = before;
+  F32 top = load(group.top + 16 * v);
   for (int j = 0; j < tile.count; ++j) {
     F32 s = load(scores + j * kVectors * 16);
     if constexpr (kMasked) {
@@ -127,6 +126,16 @@ inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
     }
     top = max(s, top);  // the second operand wins against NaN, so the NaN stays in the weights
   }
+  return top;
+}
+
+/// Turns scores into weights for one vector of queries; updates its maximum and sum, returns the rescaling factor.
+template <int kVectors, bool kMasked>
+inline F32 weigh(const AttentionGroup& group, const KeyTile& tile, int v) {
+  const I32 limit = as_i32(load(group.limit + 16 * v));
+  const F32 before = load(group.top + 16 * v);
+  float* scores = tile.scores + 16 * v;
+  const F32 top = top_score<kVectors, kMasked>(group, tile, v);
   F32 sum[4];
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) sum[c] = set1(0.f);
@@ -220,7 +229,7 @@ inline const float* query(const AttentionArgs& args, std::int64_t index) {
   return args.q + index / args.group * args.row_stride + index % args.group * args.head_dim;
 }
 
-void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup& group) {
+inline void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup& group) {
   const F32 scale = set1(query_scale(args));
   group.least = group.most = args.limits[group.first / args.group];
   for (int v = 0; 16 * v < group.queries; ++v) {
@@ -250,7 +259,7 @@ void begin_group(const AttentionArgs& args, std::int64_t stride, AttentionGroup&
   }
 }
 
-void end_group(const AttentionArgs& args, std::int64_t stride, const AttentionGroup& group) {
+inline void end_group(const AttentionArgs& args, std::int64_t stride, const AttentionGroup& group) {
   for (int v = 0; 16 * v < group.queries; ++v) {
     alignas(64) float inverse[16], block[16][16];
     for (int i = 0; i < 16; ++i) {
@@ -307,12 +316,13 @@ inline void fetch_first(const AttentionArgs& args) {
 
 /// The caller's scratch: K and V of a tile, its scores and positions, then the groups.
 struct AttentionScratch {
-  AttentionScratch(const AttentionArgs& args, int constant_stride)
-      : stride(constant_stride > 0 ? constant_stride : (args.head_dim + 15) / 16 * 16),
+  AttentionScratch(const AttentionArgs& args, int constant_stride, std::int64_t queries = kLanes)
+      : stride(constant_stride > 0 ? constant_stride : attention_stride(args.head_dim)),
+        lanes(queries),
         next(static_cast<float*>(args.scratch)),
         k(take(kKeyTile * stride)),
         v(take(kKeyTile * stride)),
-        tile{k, v, take(kKeyTile * kLanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0} {}
+        tile{k, v, take(kKeyTile * lanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0} {}
 
   float* take(std::int64_t floats) {
     float* at = next;
@@ -320,11 +330,11 @@ struct AttentionScratch {
     return at;
   }
   AttentionGroup take_group(std::int64_t first, int queries) {
-    float *q = take(stride * kLanes), *out = take(stride * kLanes);
-    return {q, out, take(kLanes), take(kLanes), take(kLanes), first, queries, 0, 0};
+    float *q = take(stride * lanes), *out = take(stride * lanes);
+    return {q, out, take(lanes), take(lanes), take(lanes), first, queries, 0, 0};
   }
 
-  std::int64_t stride;
+  std::int64_t stride, lanes;
   float* next;
   float *k, *v;
   KeyTile tile;

@@ -53,7 +53,7 @@ inline float query_scale(const AttentionArgs& args) {
 }
 
 /// Rotates laid out queries ([dim][16]) as encode_key() rotates the keys of a cache of this type.
-void rotate_queries(const AttentionArgs& args, float* plane) {
+inline void rotate_queries(const AttentionArgs& args, float* plane) {
   if (!rotates_queries(args)) return;
   for (std::int64_t dim = 0; dim < args.head_dim; dim += 32, plane += 32 * 16)
     for (int step = 1; step < 32; step *= 2)

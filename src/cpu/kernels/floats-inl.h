@@ -304,8 +304,6 @@ inline void interleave_words(const std::uint32_t* rows, float* out) {
   for (int j = 0; j < 16; ++j) __builtin_memcpy(out + j * kRowGroup, columns + 16 * j, 64);
 }
 
-inline I32 bf16_of(F32 x) { return bit_and(round_to_bf16(x), set1(std::int32_t{-0x10000})); }
-
 /// Rounds rows to BF16 on the way from x to the words that interleave_words() takes. Tracks the largest magnitude and
 /// the reciprocal of the smallest that is not zero, as integers.
 struct Rounding {

@@ -170,8 +170,18 @@ struct KeyRange {
   std::int64_t end = 0;
 };
 
+/// How attention is computed. All but kF32 have the same bits, those of the arithmetic `bf16`
+/// (docs/design/arithmetic.md).
+enum class AttentionForm : std::uint8_t {
+  kF32,
+  kChains,  ///< multiply-adds
+  kDots,    ///< dot products of BF16 pairs: for sets that say bf16_dots()
+  kTiles,   ///< for sets that say bf16_tiles
+};
+
 /// Queries of one sequence and one kv head. Query i is head i % group of row i / group.
 struct AttentionArgs {
+  AttentionForm form = AttentionForm::kF32;
   TensorType type = TensorType::kF32;  ///< of K and V: F32, F16, BF16, or Q8_0 if head_dim is a multiple of 32
   const std::byte* k = nullptr;        ///< position 0 of the kv head
   const std::byte* v = nullptr;
@@ -197,8 +207,11 @@ inline constexpr std::int64_t kKeyTile = 64;
 /// Queries of a call: enough to share the widening of a tile (4 % of the work at 128).
 inline constexpr std::int64_t kAttentionQueries = 128;
 inline constexpr std::int64_t kAttentionStride = 128;
+constexpr std::int64_t attention_stride(std::int64_t head_dim) {
+  return head_dim <= kAttentionStride ? kAttentionStride : (head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
+}
 constexpr std::size_t attention_scratch_bytes(std::int64_t head_dim) {
-  const std::int64_t stride = head_dim <= kAttentionStride ? kAttentionStride : (head_dim + 15) / 16 * 16;
+  const std::int64_t stride = attention_stride(head_dim);
   // K and V; scores (of a group of at most 64 queries) and positions; queries, outputs and three numbers each.
   return static_cast<std::size_t>(2 * kKeyTile * stride + kKeyTile * 65 + kAttentionQueries * (2 * stride + 3)) *
          sizeof(float);
@@ -283,6 +296,12 @@ struct KernelSet {
   void (*exp)(const float* x, std::int64_t n, float* out);
 };
 // All row functions allow out == x (the executor runs them in place).
+
+/// The fastest form of the arithmetic `bf16`.
+inline AttentionForm bf16_attention(const KernelSet& set) {
+  if (set.bf16_tiles) return AttentionForm::kTiles;
+  return set.bf16_dots() ? AttentionForm::kDots : AttentionForm::kChains;
+}
 
 /// A set of this build and whether this processor (and its operating system) supports it.
 struct KernelSetEntry {

@@ -8,6 +8,7 @@
 
 #include "cpu/kernels/math-inl.h"
 // first: the others use exp
+#include "cpu/kernels/bf16-inl.h"
 #include "cpu/kernels/packed-inl.h"
 #include "cpu/kernels/row_operators-inl.h"
 // linear and attention are based on them
@@ -15,7 +16,13 @@
 // before attention-inl.h
 #include "cpu/kernels/attention-inl.h"
 // after attention-inl.h
+#include "cpu/kernels/attention-bf16-inl.h"
 #include "cpu/kernels/attention-few-inl.h"
+#ifdef DLLM_BF16_DOTS
+#include "cpu/kernels/attention-dots-inl.h"
+#endif
+// after all kinds of attention
+#include "cpu/kernels/attention-forms-inl.h"
 #ifdef DLLM_PAIR_TILES
 #include "cpu/kernels/pairs-inl.h"
 #endif

@@ -3,6 +3,8 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
+inline int count_of(std::int64_t i, std::int64_t n) { return static_cast<int>(n - i < 16 ? n - i : 16); }
+
 /// e^x. x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial of degree 7 (truncation 5e-9), scaled by 2^n.
 inline F32 exp(const F32& x) {
   // Beyond these limits the result is 0 or inf anyway, and n stays within two float exponents. The constant comes first
@@ -29,12 +31,13 @@ inline F32 exp(const F32& x) {
   return mul(mul(p, scale0), scale1);
 }
 
-/// 2^x for x <= 0, as softmax needs it: below -125 the result stays at 2^-125 (negligible compared with a weight of 1,
-/// and scaling need not handle subnormals), 2^0 is exactly 1, NaN stays NaN. The polynomial of degree 6 minimizes the
-/// relative error over [-1/2, 1/2] with the constant fixed at 1 (Lawson's iteration): 2e-9, so that the rounding of its
-/// last steps dominates.
+/// 2^x for x <= 0, as softmax needs it: below kLeast the result stays at 2^kLeast (negligible compared with a weight of
+/// 1, and scaling need not handle subnormals), 2^0 is exactly 1, NaN stays NaN. The polynomial of degree 6 minimizes
+/// the relative error over [-1/2, 1/2] with the constant fixed at 1 (Lawson's iteration): 2e-9, so that the rounding of
+/// its last steps dominates.
+template <int kLeast = -125>
 inline F32 exp2_weight(const F32& x) {
-  const F32 clamped = max(set1(-125.f), x);
+  const F32 clamped = max(set1(static_cast<float>(kLeast)), x);
   const F32 magic = set1(12582912.f);  // 1.5 * 2^23, as above
   const F32 shifted = add(clamped, magic);
   const F32 r = sub(clamped, sub(shifted, magic));
@@ -48,9 +51,9 @@ inline F32 exp2_weight(const F32& x) {
   return as_f32(add(as_i32(p), shift_left<23>(as_i32(shifted))));
 }
 
-void exp_row(const float* x, std::int64_t n, float* out) {
+inline void exp_row(const float* x, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const int count = static_cast<int>(n - i < 16 ? n - i : 16);
+    const int count = count_of(i, n);
     store_n(out + i, exp(load_n(x + i, count)), count);
   }
 }

@@ -3,8 +3,6 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-inline int count_of(std::int64_t i, std::int64_t n) { return static_cast<int>(n - i < 16 ? n - i : 16); }
-
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) {
   F32 squares = set1(0.f);
   for (std::int64_t i = 0; i < n; i += 16) {
@@ -139,17 +137,6 @@ void to_half(const float* x, std::int64_t n, std::uint16_t* out) {
     store_half(words, load_n(x + i, count));
     __builtin_memcpy(out + i, words, static_cast<std::size_t>(count) * 2);
   }
-}
-
-/// BF16 in the upper half of each lane; the lower half is undefined.
-inline I32 round_to_bf16(F32 x) {
-  const I32 magnitude = set1(std::int32_t{0x7fffffff}), infinity = set1(std::int32_t{0x7f800000});
-  const I32 bits = as_i32(x);
-  // Half a unit minus one, plus the last bit that stays: ties go to even. A NaN must not carry into the sign.
-  const I32 odd = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
-  const I32 rounded = add(add(bits, set1(std::int32_t{0x7fff})), odd);
-  return as_i32(
-      select_greater(bit_and(bits, magnitude), infinity, as_f32(set1(std::int32_t{0x7fc00000})), as_f32(rounded)));
 }
 
 void to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "cpu/kernels/against_oracle.h"
+#include "cpu/kernels/attention_check.h"
 #include "cpu/kernels/kernel_set.h"
-#include "cpu/kernels/product_check.h"
 #include "cpu/kernels/test_data.h"
 
 namespace dllm::cpu {
@@ -32,16 +32,13 @@ constexpr int kEvery = 5;
 constexpr int kEvery = 1;
 #endif
 
-class Check : public test::ProductCheck {
+class Check : public test::AttentionCheck {
  public:
-  using ProductCheck::ProductCheck;
+  using AttentionCheck::AttentionCheck;
 
   void all() {
     for (std::int64_t n : {1, 5, 16, 17, 24, 64, 100, 1040}) rows(n);
-    for (std::int64_t dim : {8, 24, 32, 64, 72, 128, 200})
-      for (TensorType type :
-           {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0})
-        if ((type != TensorType::kQ8_0 && type != TensorType::kQ4_0) || dim % 32 == 0) attention(dim, type);
+    all_attention(kEvery);
     for (std::int64_t k : {1, 7, 16, 33, 512, 530, 1100})
       for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 31}) float_linear(k, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)
@@ -173,37 +170,6 @@ class Check : public test::ProductCheck {
       same(tested, "quantize_row sums", expected.sums, actual.sums);
     }
   }
-
-  /// Rows and groups that fill, and do not fill, every width of query vectors; causal limits of every kind.
-  void attention(std::int64_t dim, TensorType type) {
-    const std::int64_t positions = 150, row_bytes = test::cache_row_bytes(type, dim);
-    std::vector<std::byte> k(static_cast<std::size_t>(positions * row_bytes)), v(k);
-    for (std::int64_t p = 0; p < positions; ++p) {
-      oracle_.encode_key(type, random_floats(random_, dim).data(), dim, k.data() + p * row_bytes);
-      oracle_.encode(type, random_floats(random_, dim).data(), dim, v.data() + p * row_bytes);
-    }
-    const KeyRange ranges[] = {{0, 3}, {5, 38}, {60, 66}, {130, 150}};
-    const std::vector<std::int32_t> all(60, 1000), causal = {1, 2, 30, 31, 63, 64, 65, 66, 131, 140, 150};
-    for (const auto& [rows, group] : {Queries{1, 1}, {3, 1}, {5, 7}, {11, 1}, {11, 3}, {60, 1}}) {
-      const std::vector<float> q = random_floats(random_, rows * group * dim, 2.f);
-      for (std::int64_t count : {0, 1, 2, 4})
-        for (const std::vector<std::int32_t>& limits : {all, causal}) {
-          if (static_cast<std::int64_t>(limits.size()) < rows) continue;
-          compare("attention", rows * group * dim, [&](const KernelSet& s, float* out) {
-            alignas(64) static unsigned char scratch[attention_scratch_bytes(200)];
-            AttentionArgs args;
-            args.type = type, args.k = k.data(), args.v = v.data(), args.position_bytes = row_bytes;
-            args.head_dim = dim, args.group = group, args.scale = 0.3f, args.ranges = ranges, args.range_count = count;
-            args.limits = limits.data(), args.q = q.data(), args.out = out, args.row_stride = group * dim;
-            args.end = rows * group, args.scratch = scratch;
-            s.attention(args);
-          });
-        }
-    }
-  }
-  struct Queries {
-    std::int64_t rows, group;
-  };
 
   void int8_linear(const test::BlockLayout& layout, std::int64_t blocks, std::int64_t m) {
     const std::int64_t k = blocks * layout.elems, n = 1 + random_.below(100);

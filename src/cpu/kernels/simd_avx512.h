@@ -121,6 +121,35 @@ inline F32 dot_bf16(F32 sum, F32 w, F32 x) {
   return sum;
 }
 
+/// 32 words.
+struct Words {
+  __m512i v;
+};
+inline Words set_words(int x) { return {_mm512_set1_epi16(static_cast<short>(x))}; }
+inline Words load_words(const std::uint16_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void store(std::uint16_t* p, Words a) { _mm512_storeu_si512(p, a.v); }
+inline Words add_words(Words a, Words b) { return {_mm512_add_epi16(a.v, b.v)}; }
+inline Words max_words(Words a, Words b) { return {_mm512_max_epu16(a.v, b.v)}; }
+inline Words min_words(Words a, Words b) { return {_mm512_min_epu16(a.v, b.v)}; }
+inline bool any_greater(Words a, Words b) { return _mm512_cmpgt_epu16_mask(a.v, b.v) != 0; }
+inline Words pick(Words index, Words a) { return {_mm512_permutexvar_epi16(index.v, a.v)}; }
+/// a0 b0 a1 b1 ..., of the first and of the last 16.
+inline __m512i zip_order() {
+  return _mm512_add_epi32(_mm512_set1_epi32(0x00200000),
+                          _mm512_mullo_epi32(_mm512_set1_epi32(0x00010001),
+                                             _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+}
+inline Words zip_low(Words a, Words b) { return {_mm512_permutex2var_epi16(a.v, zip_order(), b.v)}; }
+inline Words zip_high(Words a, Words b) {
+  return {_mm512_permutex2var_epi16(a.v, _mm512_add_epi16(zip_order(), _mm512_set1_epi16(16)), b.v)};
+}
+/// Rounded to nearest even; subnormal numbers become zero.
+inline Words to_bf16_words(F32 first, F32 second) {
+  Words r;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(r.v) : "v"(first.v), "v"(second.v));
+  return r;
+}
+
 inline U8 load_bytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 template <bool kFull>
 constexpr std::int32_t kDotBias = 0;

@@ -57,6 +57,14 @@ Expected<CpuOptions> cpu_options(const LoadOptions& options) {
     return Error{ErrorCode::kUsage, fmt::format("unknown arithmetic '{}'", options.arithmetic), "--arithmetic",
                  "known: exact, super, auto"};
   }
+  if (options.attention_arithmetic == "bf16") {
+    cpu.attention = CpuAttention::kBF16;
+  } else if (options.attention_arithmetic == "auto") {
+    cpu.attention = CpuAttention::kAuto;
+  } else if (!options.attention_arithmetic.empty() && options.attention_arithmetic != "f32") {
+    return Error{ErrorCode::kUsage, fmt::format("unknown arithmetic of attention '{}'", options.attention_arithmetic),
+                 "--attention-arithmetic", "known: f32, bf16, auto"};
+  }
   return cpu;
 }
 

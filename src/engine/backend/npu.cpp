@@ -87,8 +87,10 @@ Expected<void> check_given(const LoadOptions& options) {
   for (const Unread& one :
        {Unread{machine && options.threads != 0, "--threads"}, Unread{!options.isa.empty(), "--isa"},
         Unread{!options.cache_type.empty(), "--cache-type"}, Unread{!options.activations.empty(), "--activations"},
-        Unread{!options.arithmetic.empty(), "--arithmetic"}, Unread{!options.weight_cache.empty(), "--weight-cache"},
-        Unread{!options.draft_model.empty(), "--draft-model"}, Unread{!options.numerics.empty(), "--numerics"}})
+        Unread{!options.arithmetic.empty(), "--arithmetic"},
+        Unread{!options.attention_arithmetic.empty(), "--attention-arithmetic"},
+        Unread{!options.weight_cache.empty(), "--weight-cache"}, Unread{!options.draft_model.empty(), "--draft-model"},
+        Unread{!options.numerics.empty(), "--numerics"}})
     if (one.given)
       return Error{ErrorCode::kUsage, "the simulated device takes its arithmetic from its profile", one.flag,
                    "leave it out, or change the profile with --set"};

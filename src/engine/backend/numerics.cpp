@@ -39,6 +39,7 @@ Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& 
   for (const Unread& one :
        {Unread{!options.isa.empty(), "--isa"}, Unread{!options.cache_type.empty(), "--cache-type"},
         Unread{!options.activations.empty(), "--activations"}, Unread{!options.arithmetic.empty(), "--arithmetic"},
+        Unread{!options.attention_arithmetic.empty(), "--attention-arithmetic"},
         Unread{!options.weight_cache.empty(), "--weight-cache"}, Unread{!options.draft_model.empty(), "--draft-model"}})
     if (one.given)
       return Error{ErrorCode::kUsage, "the numerics profile says how the model is computed", one.flag,

@@ -1,0 +1,280 @@
+// No include guard: compiled once per instruction set with VDPBF16PS, after attention-bf16-inl.h.
+//
+// Attention in the arithmetic `bf16` by dot products of BF16 pairs, which add the high product of a pair to a lane
+// first, then the low one. So a chain of a step is eight instructions, if the operands of both sides are arranged as
+//
+//   pair i < 8:  (high, low) = (4 i, 4 i + 2)     pair 8 + i:  (4 i + 1, 4 i + 3)
+//
+// K [key][stride / 2 pairs], queries [stride / 2 pairs][16], weights [pair of keys][16], V [pair of keys][stride]. 4 x
+// 2 vectors with two chains and a sum each take 24 registers, and 16 chains cover the latency of 6 cycles (Zen 4: one
+// instruction per cycle).
+
+namespace dllm::cpu::DLLM_ISA {
+namespace {
+
+constexpr std::int64_t kStepPairs = kBf16Step / 2;
+
+/// Of magnitudes of words: whether all are zero or in [2^-55, 2^54].
+struct WordRange {
+  Words most = set_words(0), least = set_words(0xffff);
+  void add(Words x) {
+    const Words twice = add_words(x, x);  // without the sign
+    most = max_words(most, twice);
+    least = min_words(least, add_words(twice, set_words(0xffff)));  // zero becomes the largest
+  }
+  bool regular() const {
+    return !any_greater(most, set_words(2 * 0x5a80)) && !any_greater(set_words(2 * 0x2400 - 1), least);
+  }
+};
+
+/// What operand() does, to words that are rounded already; `missing` instead of what is not finite. Whether there was.
+inline bool limit_words(float* pairs, std::int64_t count, std::uint16_t missing) {
+  bool any = false;
+  for (std::int64_t i = 0; i < 2 * count; ++i) {
+    auto* const at = reinterpret_cast<std::byte*>(pairs) + 2 * i;
+    std::uint16_t word;
+    __builtin_memcpy(&word, at, 2);
+    const unsigned sign = word & 0x8000u, magnitude = word & 0x7fffu;
+    if (magnitude >= 0x7f80)
+      any = true, word = missing;
+    else if (magnitude > 0x5a80)
+      word = static_cast<std::uint16_t>(sign | 0x5a80u);
+    else if (magnitude < 0x2400)
+      word = 0;
+    __builtin_memcpy(at, &word, 2);
+  }
+  return any;
+}
+
+/// Words of a step in the order of its pairs.
+inline Words step_order() {
+  std::uint16_t order[kBf16Step];
+  for (int i = 0; i < 8; ++i)
+    for (int odd = 0; odd < 2; ++odd) {
+      order[16 * odd + 2 * i] = static_cast<std::uint16_t>(4 * i + 2 + odd);
+      order[16 * odd + 2 * i + 1] = static_cast<std::uint16_t>(4 * i + odd);
+    }
+  return load_words(order);
+}
+
+struct DotForm {
+  static constexpr int kVectors = 2;
+
+  explicit DotForm(const AttentionScratch& scratch)
+      : k(scratch.k),
+        v(scratch.v),
+        weights(scratch.k + kKeyTile * scratch.stride / 2),
+        floats(scratch.v + kKeyTile * scratch.stride / 2),
+        words(reinterpret_cast<std::uint16_t*>(floats + scratch.stride)) {}
+
+  static float& output(const AttentionGroup& group, std::int64_t stride, int query, std::int64_t d) {
+    return ChainForm::output(group, stride, query, d);
+  }
+  static void finish(const AttentionArgs& args, std::int64_t stride, const AttentionGroup& group) {
+    finish_planes(args, stride, group);
+  }
+
+  /// Pairs of a step of queries take the place of its first half.
+  static void arrange_queries(const AttentionArgs& args, std::int64_t stride, const AttentionGroup& group) {
+    round_queries(args, stride, group);
+    for (int v = 0; 16 * v < group.queries; ++v) {
+      float *from = group.q + v * stride * 16, *to = from;
+      for (std::int64_t d = 0; d < args.head_dim; d += kBf16Step, from += kBf16Step * 16, to += kStepPairs * 16) {
+        F32 pairs[kStepPairs];
+        for (int i = 0; i < 8; ++i)
+          for (int odd = 0; odd < 2; ++odd) {
+            const float* const at = from + (4 * i + odd) * 16;
+            pairs[8 * odd + i] = pair_of(load(at), load(at + 2 * 16));
+          }
+        for (int i = 0; i < kStepPairs; ++i) store(to + i * 16, pairs[i]);
+      }
+    }
+  }
+
+  void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    if (reads_halves(args)) return arrange_keys_of<HalfRow>(args, tile, stride);
+    arrange_keys_of<WordRow>(args, tile, stride);
+  }
+  bool arrange_values(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    if (reads_halves(args)) return arrange_values_of<HalfRow>(args, tile, stride);
+    return arrange_values_of<WordRow>(args, tile, stride);
+  }
+
+  /// 32 values of a row of the cache as BF16, not yet limited.
+  struct WordRow {
+    Words at(std::int64_t d) const { return load_words(words + d); }
+    const std::uint16_t* words;
+  };
+  struct HalfRow {
+    Words at(std::int64_t d) const { return to_bf16_words(load_half(words + d), load_half(words + d + 16)); }
+    const std::uint16_t* words;
+  };
+  static bool reads_halves(const AttentionArgs& args) {
+    return args.type == TensorType::kF16 && args.head_dim % kBf16Step == 0;
+  }
+  static std::int64_t padded_dim(const AttentionArgs& args) {
+    return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
+  }
+
+  /// The cache's own row if it can be read as it is, else its values as BF16, zero-padded to whole steps.
+  const std::uint16_t* row(const AttentionArgs& args, const std::byte* base, std::int32_t position, int which) const {
+    if ((args.type == TensorType::kBF16 || args.type == TensorType::kF16) && args.head_dim % kBf16Step == 0)
+      return reinterpret_cast<const std::uint16_t*>(base + position * args.position_bytes);
+    KeyTile one{};
+    one.position = &position, one.count = 1;
+    widen_tile(base, args, 0, one, floats);
+    const std::int64_t padded = padded_dim(args);
+    if ((args.head_dim + 15) / 16 * 16 < padded) store(floats + padded - 16, set1(0.f));
+    std::uint16_t* const out = words + which * padded;
+    for (std::int64_t d = 0; d < padded; d += kBf16Step)
+      store(out + d, to_bf16_words(load(floats + d), load(floats + d + 16)));
+    return out;
+  }
+
+  template <class Row>
+  void arrange_keys_of(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    const Words order = step_order();
+    WordRange range;
+    for (int j = 0; j < tile.count; ++j) {
+      const Row from{row(args, args.k, tile.position[j], 0)};
+      auto* const to = reinterpret_cast<std::uint16_t*>(k + j * (stride / 2));
+      for (std::int64_t d = 0; d < args.head_dim; d += kBf16Step) {
+        const Words x = from.at(d);
+        range.add(x);
+        store(to + d, pick(order, x));
+      }
+    }
+    if (range.regular()) return;
+    for (int j = 0; j < tile.count; ++j) limit_words(k + j * (stride / 2), padded_dim(args) / 2, 0x7fc0);
+  }
+
+  /// Rows 4 i + odd (high) and 4 i + odd + 2 (low) of every step, zeros beyond the last. Whether a value is not finite.
+  template <class Row>
+  bool arrange_values_of(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    WordRange range;
+    const std::int64_t padded = padded_dim(args);
+    const auto row_or_zeros = [&](std::int64_t j, int which) {
+      if (j < tile.count) return Row{row(args, args.v, tile.position[j], which)};
+      for (std::int64_t d = 0; d < padded; d += kBf16Step) store(words + which * padded + d, set_words(0));
+      return Row{words + which * padded};
+    };
+    const std::int64_t slots = (tile.count + kBf16Step - 1) / kBf16Step * kBf16Step;
+    for (std::int64_t j = 0; j < slots; j += 4)
+      for (std::int64_t odd = 0; odd < 2; ++odd) {
+        const Row high = row_or_zeros(j + odd, 0), low = row_or_zeros(j + odd + 2, 1);
+        float* const to = v + pair_row(j, odd) * stride;
+        for (std::int64_t d = 0; d < padded; d += kBf16Step) {
+          const Words a = low.at(d), b = high.at(d);
+          range.add(a);
+          range.add(b);
+          store(reinterpret_cast<std::uint16_t*>(to + d), zip_low(a, b));
+          store(reinterpret_cast<std::uint16_t*>(to + d + 16), zip_high(a, b));
+        }
+      }
+    if (range.regular()) return false;
+    bool missing = false;
+    for (std::int64_t pair = 0; pair < slots / 2; ++pair)
+      missing = limit_words(v + pair * stride, padded, 0) || missing;
+    return missing;
+  }
+
+  /// Of the pair that begins with slot j + odd, j a multiple of 4.
+  static std::int64_t pair_row(std::int64_t j, std::int64_t odd) {
+    return j / kBf16Step * kStepPairs + odd * 8 + j % kBf16Step / 4;
+  }
+
+  /// Adds one step to sums of `a`, whose rows and pairs are row_step and pair_step apart, times `b`, vectors of
+  /// queries.
+  template <int kRows, int kVectorCount>
+  static inline void add_dots(const float* a, std::int64_t row_step, std::int64_t pair_step, const float* b,
+                              std::int64_t vector_step, std::int64_t b_step, const std::byte*& ahead,
+                              std::int64_t ahead_step, F32 (&sum)[kRows][kVectorCount]) {
+    F32 even[kRows][kVectorCount], odd[kRows][kVectorCount];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectorCount; ++v) even[r][v] = odd[r][v] = set1(0.f);
+    for (int i = 0; i < 8; ++i, a += pair_step, b += b_step, ahead += ahead_step) {
+      __builtin_prefetch(ahead, 0, 2);
+      F32 query[kVectorCount];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b + v * vector_step);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const F32 x = set1(a[r * row_step]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectorCount; ++v) even[r][v] = dot_bf16(even[r][v], x, query[v]);
+      }
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b + v * vector_step + 8 * b_step);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const F32 x = set1(a[r * row_step + 8 * pair_step]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectorCount; ++v) odd[r][v] = dot_bf16(odd[r][v], x, query[v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectorCount; ++v) sum[r][v] = add(sum[r][v], add(even[r][v], odd[r][v]));
+  }
+
+  template <int kRows, int kVectorCount>
+  static inline void clear(F32 (&sum)[kRows][kVectorCount]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectorCount; ++v) sum[r][v] = set1(0.f);
+  }
+
+  template <int kVectorCount, int kStride, bool kMasked>
+  void attend(const AttentionGroup& group, const KeyTile& tile, const Ahead& fetch, std::int64_t head_dim,
+              std::int64_t runtime_stride) const {
+    constexpr int kRows = 8 / kVectorCount;
+    const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
+    const std::int64_t key_steps = (head_dim + kBf16Step - 1) / kBf16Step * 8 * ((tile.count + kRows - 1) / kRows);
+    const std::int64_t value_steps = (tile.count + kBf16Step - 1) / kBf16Step * 8 * ((head_dim + kRows - 1) / kRows);
+    const std::int64_t key_step = fetch.bytes / key_steps, value_step = fetch.bytes / value_steps;
+    const std::byte* ahead = fetch.k;
+    for (int j = 0; j < tile.count; j += kRows) {
+      F32 sum[kRows][kVectorCount];
+      clear(sum);
+      for (std::int64_t d = 0; d < head_dim; d += kBf16Step)
+        add_dots(k + (j * stride + d) / 2, stride / 2, 1, group.q + d / 2 * 16, stride * 16, 16, ahead, key_step, sum);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+        for (int i = 0; i < kVectorCount; ++i) store(tile.scores + ((j + r) * kVectorCount + i) * 16, sum[r][i]);
+    }
+    F32 factor[kVectorCount];
+#pragma GCC unroll 2
+    for (int i = 0; i < kVectorCount; ++i)
+      factor[i] = weigh_rounded<kVectorCount, kMasked>(group, tile, i, [&](int j, const F32(&w)[4]) {
+#pragma GCC unroll 2
+        for (int odd = 0; odd < 2; ++odd)
+          store(weights + (pair_row(j, odd) * kVectorCount + i) * 16, pair_of(w[odd], w[odd + 2]));
+      });
+    ahead = fetch.v;
+    for (std::int64_t d = 0; d < head_dim; d += kRows) {
+      F32 sum[kRows][kVectorCount];
+      clear(sum);
+      for (std::int64_t j = 0; j < tile.count; j += kBf16Step)
+        add_dots(v + j / 2 * stride + d, 1, stride, weights + j / 2 * kVectorCount * 16, 16, kVectorCount * 16, ahead,
+                 value_step, sum);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+        for (int i = 0; i < kVectorCount; ++i) {
+          float* const out = group.out + (i * stride + d + r) * 16;
+          store(out, fma(load(out), factor[i], sum[r][i]));
+        }
+    }
+  }
+
+  float *k, *v, *weights, *floats;
+  std::uint16_t* words;
+};
+
+}  // namespace
+}  // namespace dllm::cpu::DLLM_ISA
