@@ -123,6 +123,10 @@ std::int32_t window_steps(std::int32_t steps, Position length, Position window_m
 
 Edit commit(const Candidate& candidate);
 
+/// Some schedules of upstream end with masks left (--compat): candidates without a commit, or with one of the mask,
+/// stay masks.
+void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& edits);
+
 /// The window's positions after the prompt, masked or not.
 std::vector<Position> generated_positions(const DecodeContext& context);
 

@@ -154,6 +154,19 @@ TEST(Timestep, EmptyStepsNeedNoForwardUnlessCompat) {
   EXPECT_EQ(make("entropy", {{"steps", 64}}, 4, true)->wanted(context).size(), 4u);
 }
 
+TEST(Timestep, UnderCompatMasksStayIfTheyWerePredicted) {
+  const Canvas canvas({}, 2, kMask);
+  auto decoder = make("maskgit-plus", {{"steps", 1}}, 2, true);
+  const DecodeContext context{canvas, {0, 2}, 0, 2, 0, {1, 0}};
+  EXPECT_EQ(decoder->wanted(context).size(), 2u);
+  const std::vector<Candidate> candidates = {{.position = 0, .token = kMask, .confidence = 0.9},
+                                             {.position = 1, .token = 3, .confidence = 0.5}};
+  const std::vector<Edit> edits = decoder->decode(context, candidates);
+  ASSERT_EQ(edits.size(), 2u);
+  for (const Edit& edit : edits) EXPECT_EQ(edit.kind == EditKind::kLeave, edit.position == 0);
+  EXPECT_TRUE(decoder->keeps_schedule()) << "a place may be wasted";
+}
+
 TEST(Timestep, RanksByItsOwnMeasure) {
   const Canvas canvas({}, 3, kMask);
   const DecodeContext context{canvas, {0, 3}, 0, 3, 0, {1, 0}};

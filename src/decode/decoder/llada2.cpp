@@ -42,16 +42,6 @@ class Llada2 : public Decoder {
   }
 
  private:
-  static void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& edits) {
-    for (const Candidate& candidate : candidates) {
-      const auto own = std::find_if(edits.begin(), edits.end(),
-                                    [&](const Edit& edit) { return edit.position == candidate.position; });
-      if (own != edits.end() && own->token != canvas.mask()) continue;
-      if (own != edits.end()) edits.erase(own);
-      edits.push_back({candidate.position, canvas.mask(), EditKind::kLeave, candidate.confidence});
-    }
-  }
-
   double threshold_;
   std::int32_t steps_;
   Position length_;

@@ -3,7 +3,8 @@
 // most certain ones by probability (maskgit-plus), margin (topk-margin) or negative entropy (entropy).
 //
 // The number of decisions is known before the forward pass. If it is zero, upstream still runs the model; here the step
-// runs no pass, which changes no token (--compat runs it).
+// runs no pass, which changes no token (--compat runs it). Under --compat the mask is a prediction like any other:
+// deciding it wastes a place, and in the last step such positions stay masks.
 #include <cmath>
 
 #include "decode/registry.h"
@@ -72,11 +73,15 @@ class Timestep : public Decoder {
     return masked;
   }
 
-  bool keeps_schedule() const override { return count_ == 0; }
+  bool keeps_schedule() const override { return compat_ || count_ == 0; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    if (surety_ == Surety::kOrigin) return decode_origin(candidates);
-    return commit_best(candidates, count_, [&](const Candidate& candidate) { return rank(context, candidate); });
+    std::vector<Edit> edits =
+        surety_ == Surety::kOrigin
+            ? decode_origin(candidates)
+            : commit_best(candidates, count_, [&](const Candidate& candidate) { return rank(context, candidate); });
+    if (compat_ && context.window_step + 1 >= steps_of(context)) leave_the_rest(context.canvas, candidates, edits);
+    return edits;
   }
 
  private:
