@@ -1,4 +1,4 @@
-// AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`.
+// AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`, and attention in `bf16`.
 #define DLLM_ISA amx
 
 #include <cpuid.h>
@@ -6,11 +6,20 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_avx512.h"
 // the policy and the tiles must precede the kernels based on them
+#include "cpu/kernels/bf16-inl.h"
 #include "cpu/kernels/half_parts-inl.h"
+#include "cpu/kernels/math-inl.h"
 #include "cpu/kernels/tiles-inl.h"
-// after the two
+// after these
 #include "cpu/kernels/bf16-tiles-inl.h"
+#include "cpu/kernels/cached_rows-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
+// after these
+#include "cpu/kernels/attention-inl.h"
+// after attention-inl.h
+#include "cpu/kernels/attention-bf16-inl.h"
+// after attention-bf16-inl.h
+#include "cpu/kernels/attention-tiles-inl.h"
 
 namespace dllm::cpu {
 namespace avx512 {
@@ -23,6 +32,11 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
   if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
   if (on_tiles(args)) return float_tiles_linear(args, n_begin, n_end, scratch);
   avx512::kKernels.linear(args, n_begin, n_end, scratch);
+}
+
+void attention(const AttentionArgs& args) {
+  if (args.form == AttentionForm::kTiles) return tile_attention(args);
+  avx512::kKernels.attention(args);
 }
 
 /// Tiles of BF16: CPUID leaf 7, EDX bit 22.
@@ -41,6 +55,7 @@ const KernelSet& kernels() {
     own.prefers_super = true;
     own.bf16_tiles = has_bf16_tiles();
     own.linear = linear;
+    own.attention = attention;
     return own;
   }();
   return set;

@@ -44,6 +44,25 @@ inline bool has_nan(F32 x) {
   return !(sum == sum);
 }
 
+/// What operand() does, to words that are rounded already; `missing` instead of what is not finite. Whether there was.
+inline bool limit_words(float* pairs, std::int64_t count, std::uint16_t missing) {
+  bool any = false;
+  for (std::int64_t i = 0; i < 2 * count; ++i) {
+    auto* const at = reinterpret_cast<std::byte*>(pairs) + 2 * i;
+    std::uint16_t word;
+    __builtin_memcpy(&word, at, 2);
+    const unsigned sign = word & 0x8000u, magnitude = word & 0x7fffu;
+    if (magnitude >= 0x7f80)
+      any = true, word = missing;
+    else if (magnitude > 0x5a80)
+      word = static_cast<std::uint16_t>(sign | 0x5a80u);
+    else if (magnitude < 0x2400)
+      word = 0;
+    __builtin_memcpy(at, &word, 2);
+  }
+  return any;
+}
+
 /// Calls body(slot, dim) for each value of the tile that is not finite.
 template <class Body>
 void for_each_missing(const AttentionArgs& args, const KeyTile& tile, float* row, const Body& body) {

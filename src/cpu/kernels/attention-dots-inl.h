@@ -13,6 +13,9 @@ namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kStepPairs = kBf16Step / 2;
+/// Prefetches per step and register tile: as many as a tile of keys has cache lines, if head_dim is 128.
+template <int kVectors>
+constexpr int kStepFetches = 8 / kVectors;
 
 /// Of magnitudes of words: whether all are zero or in [2^-55, 2^54].
 struct WordRange {
@@ -26,25 +29,6 @@ struct WordRange {
     return !any_greater(most, set_words(2 * 0x5a80)) && !any_greater(set_words(2 * 0x2400 - 1), least);
   }
 };
-
-/// What operand() does, to words that are rounded already; `missing` instead of what is not finite. Whether there was.
-inline bool limit_words(float* pairs, std::int64_t count, std::uint16_t missing) {
-  bool any = false;
-  for (std::int64_t i = 0; i < 2 * count; ++i) {
-    auto* const at = reinterpret_cast<std::byte*>(pairs) + 2 * i;
-    std::uint16_t word;
-    __builtin_memcpy(&word, at, 2);
-    const unsigned sign = word & 0x8000u, magnitude = word & 0x7fffu;
-    if (magnitude >= 0x7f80)
-      any = true, word = missing;
-    else if (magnitude > 0x5a80)
-      word = static_cast<std::uint16_t>(sign | 0x5a80u);
-    else if (magnitude < 0x2400)
-      word = 0;
-    __builtin_memcpy(at, &word, 2);
-  }
-  return any;
-}
 
 /// Words of a step in the order of its pairs.
 inline Words step_order() {
@@ -92,60 +76,72 @@ struct DotForm {
   }
 
   void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    if (reads_halves(args)) return arrange_keys_of<HalfRow>(args, tile, stride);
-    arrange_keys_of<WordRow>(args, tile, stride);
+    if (args.head_dim % kBf16Step == 0) {
+      if (args.type == TensorType::kBF16) return arrange_keys_of<WordRow>(args, tile, stride);
+      if (args.type == TensorType::kF16) return arrange_keys_of<HalfRow>(args, tile, stride);
+    }
+    arrange_keys_of<ConvertedRow>(args, tile, stride);
   }
   bool arrange_values(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    if (reads_halves(args)) return arrange_values_of<HalfRow>(args, tile, stride);
-    return arrange_values_of<WordRow>(args, tile, stride);
+    if (args.head_dim % kBf16Step == 0) {
+      if (args.type == TensorType::kBF16) return arrange_values_of<WordRow>(args, tile, stride);
+      if (args.type == TensorType::kF16) return arrange_values_of<HalfRow>(args, tile, stride);
+    }
+    return arrange_values_of<ConvertedRow>(args, tile, stride);
   }
 
-  /// 32 values of a row of the cache as BF16, not yet limited.
+  /// A row of the cache in steps of BF16, not yet limited: in the cache itself, or converted in scratch memory, which
+  /// has room for two. (A loop that might call a conversion would keep its vectors in memory.)
   struct WordRow {
+    WordRow(const DotForm&, const AttentionArgs&, const std::byte* row, int)
+        : words(reinterpret_cast<const std::uint16_t*>(row)) {}
     Words at(std::int64_t d) const { return load_words(words + d); }
     const std::uint16_t* words;
   };
   struct HalfRow {
+    HalfRow(const DotForm&, const AttentionArgs&, const std::byte* row, int)
+        : words(reinterpret_cast<const std::uint16_t*>(row)) {}
     Words at(std::int64_t d) const { return to_bf16_words(load_half(words + d), load_half(words + d + 16)); }
     const std::uint16_t* words;
   };
-  static bool reads_halves(const AttentionArgs& args) {
-    return args.type == TensorType::kF16 && args.head_dim % kBf16Step == 0;
+  struct ConvertedRow {
+    ConvertedRow(const DotForm& form, const AttentionArgs& args, const std::byte* row, int place)
+        : words(form.convert(args, row, place)) {}
+    Words at(std::int64_t d) const { return load_words(words + d); }
+    const std::uint16_t* words;
+  };
+  const std::uint16_t* convert(const AttentionArgs& args, const std::byte* row, int place) const {
+    KeyTile one{};
+    std::int32_t position = 0;
+    one.position = &position, one.count = 1;
+    widen_tile(row, args, 0, one, floats);
+    const std::int64_t padded = padded_dim(args);
+    if ((args.head_dim + 15) / 16 * 16 < padded) store(floats + padded - 16, set1(0.f));
+    std::uint16_t* const out = words + place * padded;
+    for (std::int64_t d = 0; d < padded; d += kBf16Step)
+      store(out + d, to_bf16_words(load(floats + d), load(floats + d + 16)));
+    return out;
   }
   static std::int64_t padded_dim(const AttentionArgs& args) {
     return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
   }
 
-  /// The cache's own row if it can be read as it is, else its values as BF16, zero-padded to whole steps.
-  const std::uint16_t* row(const AttentionArgs& args, const std::byte* base, std::int32_t position, int which) const {
-    if ((args.type == TensorType::kBF16 || args.type == TensorType::kF16) && args.head_dim % kBf16Step == 0)
-      return reinterpret_cast<const std::uint16_t*>(base + position * args.position_bytes);
-    KeyTile one{};
-    one.position = &position, one.count = 1;
-    widen_tile(base, args, 0, one, floats);
-    const std::int64_t padded = padded_dim(args);
-    if ((args.head_dim + 15) / 16 * 16 < padded) store(floats + padded - 16, set1(0.f));
-    std::uint16_t* const out = words + which * padded;
-    for (std::int64_t d = 0; d < padded; d += kBf16Step)
-      store(out + d, to_bf16_words(load(floats + d), load(floats + d + 16)));
-    return out;
-  }
-
   template <class Row>
   void arrange_keys_of(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
     const Words order = step_order();
+    const std::int64_t padded = padded_dim(args);
     WordRange range;
     for (int j = 0; j < tile.count; ++j) {
-      const Row from{row(args, args.k, tile.position[j], 0)};
+      const Row from(*this, args, args.k + tile.position[j] * args.position_bytes, 0);
       auto* const to = reinterpret_cast<std::uint16_t*>(k + j * (stride / 2));
-      for (std::int64_t d = 0; d < args.head_dim; d += kBf16Step) {
+      for (std::int64_t d = 0; d < padded; d += kBf16Step) {
         const Words x = from.at(d);
         range.add(x);
         store(to + d, pick(order, x));
       }
     }
     if (range.regular()) return;
-    for (int j = 0; j < tile.count; ++j) limit_words(k + j * (stride / 2), padded_dim(args) / 2, 0x7fc0);
+    for (int j = 0; j < tile.count; ++j) limit_words(k + j * (stride / 2), padded / 2, 0x7fc0);
   }
 
   /// Rows 4 i + odd (high) and 4 i + odd + 2 (low) of every step, zeros beyond the last. Whether a value is not finite.
@@ -153,26 +149,38 @@ struct DotForm {
   bool arrange_values_of(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
     WordRange range;
     const std::int64_t padded = padded_dim(args);
-    const auto row_or_zeros = [&](std::int64_t j, int which) {
-      if (j < tile.count) return Row{row(args, args.v, tile.position[j], which)};
-      for (std::int64_t d = 0; d < padded; d += kBf16Step) store(words + which * padded + d, set_words(0));
-      return Row{words + which * padded};
+    const auto row = [&](std::int64_t j, int place) {
+      return Row(*this, args, args.v + tile.position[j] * args.position_bytes, place);
     };
-    const std::int64_t slots = (tile.count + kBf16Step - 1) / kBf16Step * kBf16Step;
-    for (std::int64_t j = 0; j < slots; j += 4)
+    for (std::int64_t j = 0; j < tile.count; j += 4)
       for (std::int64_t odd = 0; odd < 2; ++odd) {
-        const Row high = row_or_zeros(j + odd, 0), low = row_or_zeros(j + odd + 2, 1);
         float* const to = v + pair_row(j, odd) * stride;
-        for (std::int64_t d = 0; d < padded; d += kBf16Step) {
-          const Words a = low.at(d), b = high.at(d);
-          range.add(a);
-          range.add(b);
-          store(reinterpret_cast<std::uint16_t*>(to + d), zip_low(a, b));
-          store(reinterpret_cast<std::uint16_t*>(to + d + 16), zip_high(a, b));
+        const auto pairs = [&](auto low, auto high) __attribute__((always_inline)) {
+          for (std::int64_t d = 0; d < padded; d += kBf16Step) {
+            const Words a = low(d), b = high(d);
+            range.add(a);
+            range.add(b);
+            store(reinterpret_cast<std::uint16_t*>(to + d), zip_low(a, b));
+            store(reinterpret_cast<std::uint16_t*>(to + d + 16), zip_high(a, b));
+          }
+        };
+        const auto none = [](std::int64_t) { return set_words(0); };
+        if (j + odd + 2 < tile.count) {
+          const Row high = row(j + odd, 0), low = row(j + odd + 2, 1);
+          pairs([&](std::int64_t d) { return low.at(d); }, [&](std::int64_t d) { return high.at(d); });
+        } else if (j + odd < tile.count) {
+          const Row high = row(j + odd, 0);
+          pairs(none, [&](std::int64_t d) { return high.at(d); });
+        } else {
+          pairs(none, none);
         }
       }
+    for (std::int64_t j = (tile.count + 3) / 4 * 4; j % kBf16Step != 0; j += 4)
+      for (std::int64_t odd = 0; odd < 2; ++odd)
+        for (std::int64_t d = 0; d < padded; d += 16) store(v + pair_row(j, odd) * stride + d, set1(0.f));
     if (range.regular()) return false;
     bool missing = false;
+    const std::int64_t slots = (tile.count + kBf16Step - 1) / kBf16Step * kBf16Step;
     for (std::int64_t pair = 0; pair < slots / 2; ++pair)
       missing = limit_words(v + pair * stride, padded, 0) || missing;
     return missing;
@@ -194,8 +202,8 @@ struct DotForm {
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
       for (int v = 0; v < kVectorCount; ++v) even[r][v] = odd[r][v] = set1(0.f);
-    for (int i = 0; i < 8; ++i, a += pair_step, b += b_step, ahead += ahead_step) {
-      __builtin_prefetch(ahead, 0, 2);
+    for (int i = 0; i < 8; ++i, a += pair_step, b += b_step) {
+      if (i % (8 / kStepFetches<kVectorCount>) == 0) __builtin_prefetch(ahead, 0, 2), ahead += ahead_step;
       F32 query[kVectorCount];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectorCount; ++v) query[v] = load(b + v * vector_step);
@@ -233,8 +241,10 @@ struct DotForm {
               std::int64_t runtime_stride) const {
     constexpr int kRows = 8 / kVectorCount;
     const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
-    const std::int64_t key_steps = (head_dim + kBf16Step - 1) / kBf16Step * 8 * ((tile.count + kRows - 1) / kRows);
-    const std::int64_t value_steps = (tile.count + kBf16Step - 1) / kBf16Step * 8 * ((head_dim + kRows - 1) / kRows);
+    const std::int64_t key_steps =
+        (head_dim + kBf16Step - 1) / kBf16Step * kStepFetches<kVectorCount> * ((tile.count + kRows - 1) / kRows);
+    const std::int64_t value_steps =
+        (tile.count + kBf16Step - 1) / kBf16Step * kStepFetches<kVectorCount> * ((head_dim + kRows - 1) / kRows);
     const std::int64_t key_step = fetch.bytes / key_steps, value_step = fetch.bytes / value_steps;
     const std::byte* ahead = fetch.k;
     for (int j = 0; j < tile.count; j += kRows) {
