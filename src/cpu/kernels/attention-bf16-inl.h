@@ -73,6 +73,13 @@ void for_each_missing(const AttentionArgs& args, const KeyTile& tile, float* row
   }
 }
 
+/// 2^x, rounded to BF16, for x <= 0: in [2^-55, 1], or NaN.
+inline F32 rounded_weight(F32 x) {
+  const I32 bits = as_i32(exp2_weight<-55>(x)), last = bit_and(shift_right<16>(bits), set1(std::int32_t{1}));
+  // No NaN here carries into its sign.
+  return as_f32(bit_and(add(add(bits, set1(std::int32_t{0x7fff})), last), set1(std::int32_t{-0x10000})));
+}
+
 /// As weigh(), with weights rounded to BF16, which are also what is summed. put(j, weights) takes four at a time, zeros
 /// beyond the last.
 template <int kVectors, bool kMasked, class Put>
@@ -84,11 +91,8 @@ inline F32 weigh_rounded(const AttentionGroup& group, const KeyTile& tile, int v
   F32 sum[4];
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) sum[c] = set1(0.f);
-  const I32 half = set1(std::int32_t{0x7fff}), one = set1(std::int32_t{1}), upper = set1(std::int32_t{-0x10000});
   const auto weight_of = [&](int j) {
-    const I32 bits = as_i32(exp2_weight<-55>(sub(load(scores + j * kVectors * 16), top)));
-    // In [2^-55, 1] or NaN, and no NaN here carries into its sign.
-    const F32 weight = as_f32(bit_and(add(add(bits, half), bit_and(shift_right<16>(bits), one)), upper));
+    const F32 weight = rounded_weight(sub(load(scores + j * kVectors * 16), top));
     return kMasked ? select_greater(limit, set1(tile.position[j]), weight, set1(0.f)) : weight;
   };
   int j = 0;
@@ -125,8 +129,7 @@ void spoil(const AttentionArgs& args, const KeyTile& tile, float* row, std::int6
   for_each_missing(args, tile, row, [&](int j, std::int64_t d) {
     for (int g = 0; g < count; ++g)
       for (int i = 0; i < groups[g].queries; ++i) {
-        std::int32_t limit;
-        __builtin_memcpy(&limit, groups[g].limit + i, sizeof limit);
+        const std::int32_t limit = args.limits[(groups[g].first + i) / args.group];
         if (limit > tile.position[j]) Form::output(groups[g], stride, i, d) = __builtin_nanf("");
       }
   });

@@ -7,6 +7,8 @@ void attention(const AttentionArgs& args) {
   // One constant stride covers every head_dim of the supported models (64, 96, 128).
   const bool constant = args.head_dim <= kAttentionStride;
 #ifdef DLLM_BF16_DOTS
+  if (args.form == AttentionForm::kDots && args.end - args.begin <= 8)
+    return constant ? attend_bf16<FewDotForm, kAttentionStride>(args) : attend_bf16<FewDotForm, 0>(args);
   if (args.form == AttentionForm::kDots)
     return constant ? attend_bf16<DotForm, kAttentionStride>(args) : attend_bf16<DotForm, 0>(args);
 #endif

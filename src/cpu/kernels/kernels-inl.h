@@ -20,6 +20,8 @@
 #include "cpu/kernels/attention-few-inl.h"
 #ifdef DLLM_BF16_DOTS
 #include "cpu/kernels/attention-dots-inl.h"
+// after attention-dots-inl.h
+#include "cpu/kernels/attention-few-dots-inl.h"
 #endif
 // after all kinds of attention
 #include "cpu/kernels/attention-forms-inl.h"

@@ -133,6 +133,7 @@ inline Words max_words(Words a, Words b) { return {_mm512_max_epu16(a.v, b.v)}; 
 inline Words min_words(Words a, Words b) { return {_mm512_min_epu16(a.v, b.v)}; }
 inline bool any_greater(Words a, Words b) { return _mm512_cmpgt_epu16_mask(a.v, b.v) != 0; }
 inline Words pick(Words index, Words a) { return {_mm512_permutexvar_epi16(index.v, a.v)}; }
+inline F32 as_f32(Words a) { return {_mm512_castsi512_ps(a.v)}; }
 /// a0 b0 a1 b1 ..., of the first and of the last 16.
 inline __m512i zip_order() {
   return _mm512_add_epi32(_mm512_set1_epi32(0x00200000),
