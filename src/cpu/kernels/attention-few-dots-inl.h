@@ -98,28 +98,31 @@ struct FewDotForm : DotForm {
   }
 
   template <int, int kStride, bool>
-  void attend(const AttentionGroup& group, const KeyTile& tile, const Ahead& fetch, std::int64_t head_dim,
+  void attend(const AttentionGroup& group, const KeyTile& tile, const Ahead& ahead, std::int64_t head_dim,
               std::int64_t runtime_stride) const {
     const std::int64_t stride = kStride > 0 ? kStride : runtime_stride;
+    score(group, tile, ahead.k, ahead.bytes, head_dim, stride);
+    const F32 factor = weigh(group, tile);
+    mix(group, tile, ahead.v, ahead.bytes, head_dim, stride, factor);
+  }
+
+  void score(const AttentionGroup& group, const KeyTile& tile, const std::byte* ahead, std::int64_t ahead_bytes,
+             std::int64_t head_dim, std::int64_t stride) const {
     const std::int64_t key_tiles = (tile.count + 2 * kRows - 1) / (2 * kRows);
-    const std::int64_t dim_steps = (head_dim + kBf16Step - 1) / kBf16Step;
-    const std::int64_t dim_tiles = (head_dim + 2 * kRows - 1) / (2 * kRows);
-    const std::int64_t key_steps = (tile.count + kBf16Step - 1) / kBf16Step;
-    const std::int64_t key_bytes = fetch.bytes / (key_tiles * dim_steps * kStepPairs);
-    const std::int64_t value_bytes = fetch.bytes / (dim_tiles * key_steps * kStepPairs);
-    const std::byte* ahead = fetch.k;
-    for (std::int64_t tile_index = 0; tile_index < key_tiles; ++tile_index) {
-      const float* keys = k + tile_index * kRows * stride;
+    const std::int64_t steps = (head_dim + kBf16Step - 1) / kBf16Step;
+    const std::int64_t ahead_step = ahead_bytes / (key_tiles * steps * kStepPairs);
+    for (std::int64_t key_tile = 0; key_tile < key_tiles; ++key_tile) {
+      const float* keys = k + key_tile * kRows * stride;
       F32 sum[kRows];
       clear(sum);
-      for (std::int64_t step = 0; step < dim_steps; ++step, keys += kBf16Step) {
+      for (std::int64_t step = 0; step < steps; ++step, keys += kBf16Step) {
         const float* const q = group.q + step * kStepPairs * 16;
         F32 even[kRows], odd[kRows];
         clear(even);
         clear(odd);
-        for (int i = 0; i < 8; ++i, ahead += 2 * key_bytes) {
+        for (int i = 0; i < 8; ++i, ahead += 2 * ahead_step) {
           __builtin_prefetch(ahead, 0, 2);
-          __builtin_prefetch(ahead + key_bytes, 0, 2);
+          __builtin_prefetch(ahead + ahead_step, 0, 2);
           const F32 x = load(q + 16 * i), y = load(q + 16 * (8 + i));
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
@@ -130,21 +133,26 @@ struct FewDotForm : DotForm {
         end_step(even, odd, sum);
       }
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) store(tile.scores + (tile_index * kRows + r) * 16, sum[r]);
+      for (int r = 0; r < kRows; ++r) store(tile.scores + (key_tile * kRows + r) * 16, sum[r]);
     }
-    const F32 factor = weigh(group, tile);
-    ahead = fetch.v;
+  }
+
+  void mix(const AttentionGroup& group, const KeyTile& tile, const std::byte* ahead, std::int64_t ahead_bytes,
+           std::int64_t head_dim, std::int64_t stride, F32 factor) const {
+    const std::int64_t dim_tiles = (head_dim + 2 * kRows - 1) / (2 * kRows);
+    const std::int64_t steps = (tile.count + kBf16Step - 1) / kBf16Step;
+    const std::int64_t ahead_step = ahead_bytes / (dim_tiles * steps * kStepPairs);
     for (std::int64_t d = 0; d < head_dim; d += 2 * kRows) {
       F32 sum[kRows];
       clear(sum);
-      for (std::int64_t step = 0; step < key_steps; ++step) {
+      for (std::int64_t step = 0; step < steps; ++step) {
         const float* const values = v + step * kStepPairs * stride + d;
         F32 even[kRows], odd[kRows];
         clear(even);
         clear(odd);
-        for (int i = 0; i < 8; ++i, ahead += 2 * value_bytes) {
+        for (int i = 0; i < 8; ++i, ahead += 2 * ahead_step) {
           __builtin_prefetch(ahead, 0, 2);
-          __builtin_prefetch(ahead + value_bytes, 0, 2);
+          __builtin_prefetch(ahead + ahead_step, 0, 2);
           const F32 both = load(weights + 16 * (8 * step + i));
           const F32 x = spread<2, 0>(both), y = spread<2, 1>(both);
 #pragma GCC unroll 8
