@@ -75,21 +75,6 @@ struct DotForm {
     }
   }
 
-  void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    if (args.head_dim % kBf16Step == 0) {
-      if (args.type == TensorType::kBF16) return arrange_keys_of<WordRow>(args, tile, stride);
-      if (args.type == TensorType::kF16) return arrange_keys_of<HalfRow>(args, tile, stride);
-    }
-    arrange_keys_of<ConvertedRow>(args, tile, stride);
-  }
-  bool arrange_values(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    if (args.head_dim % kBf16Step == 0) {
-      if (args.type == TensorType::kBF16) return arrange_values_of<WordRow>(args, tile, stride);
-      if (args.type == TensorType::kF16) return arrange_values_of<HalfRow>(args, tile, stride);
-    }
-    return arrange_values_of<ConvertedRow>(args, tile, stride);
-  }
-
   /// A row of the cache in steps of BF16, not yet limited: in the cache itself, or converted in scratch memory, which
   /// has room for two. (A loop that might call a conversion would keep its vectors in memory.)
   struct WordRow {
@@ -104,12 +89,28 @@ struct DotForm {
     Words at(std::int64_t d) const { return to_bf16_words(load_half(words + d), load_half(words + d + 16)); }
     const std::uint16_t* words;
   };
+  struct FloatRow {
+    FloatRow(const DotForm&, const AttentionArgs&, const std::byte* row, int)
+        : floats(reinterpret_cast<const float*>(row)) {}
+    Words at(std::int64_t d) const { return to_bf16_words(load(floats + d), load(floats + d + 16)); }
+    const float* floats;
+  };
   struct ConvertedRow {
     ConvertedRow(const DotForm& form, const AttentionArgs& args, const std::byte* row, int place)
         : words(form.convert(args, row, place)) {}
     Words at(std::int64_t d) const { return load_words(words + d); }
     const std::uint16_t* words;
   };
+  /// Calls body with a pointer (null) to the kind of rows that the cache has.
+  template <class Body>
+  static auto as_stored(const AttentionArgs& args, const Body& body) {
+    if (args.head_dim % kBf16Step == 0) {
+      if (args.type == TensorType::kBF16) return body(static_cast<const WordRow*>(nullptr));
+      if (args.type == TensorType::kF16) return body(static_cast<const HalfRow*>(nullptr));
+      if (args.type == TensorType::kF32) return body(static_cast<const FloatRow*>(nullptr));
+    }
+    return body(static_cast<const ConvertedRow*>(nullptr));
+  }
   const std::uint16_t* convert(const AttentionArgs& args, const std::byte* row, int place) const {
     KeyTile one{};
     std::int32_t position = 0;
@@ -124,6 +125,13 @@ struct DotForm {
   }
   static std::int64_t padded_dim(const AttentionArgs& args) {
     return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
+  }
+
+  void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    as_stored(args, [&]<class Row>(const Row*) { arrange_keys_of<Row>(args, tile, stride); });
+  }
+  bool arrange_values(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
+    return as_stored(args, [&]<class Row>(const Row*) { return arrange_values_of<Row>(args, tile, stride); });
   }
 
   template <class Row>

@@ -28,11 +28,7 @@ struct FewDotForm : DotForm {
   }
 
   void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    if (args.head_dim % kBf16Step == 0) {
-      if (args.type == TensorType::kBF16) return interleave_keys<WordRow>(args, tile, stride);
-      if (args.type == TensorType::kF16) return interleave_keys<HalfRow>(args, tile, stride);
-    }
-    interleave_keys<ConvertedRow>(args, tile, stride);
+    as_stored(args, [&]<class Row>(const Row*) { interleave_keys<Row>(args, tile, stride); });
   }
   /// An odd number of keys: the last one again, at a position that no query sees.
   template <class Row>

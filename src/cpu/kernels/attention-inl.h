@@ -24,8 +24,8 @@
 // selection, not by weights of zero: 0 x NaN would let a query see hidden values.
 //
 // Rejected: vectors of keys (K transposed per tile: 64 shuffles per 256 elements, and horizontal maxima and sums);
-// vectors of head dimensions (a horizontal sum per score, the previous kernel); BF16 and VNNI dot products (their bits
-// differ from the other sets').
+// vectors of head dimensions (a horizontal sum per score, the previous kernel); VNNI dot products (their bits differ
+// from the other sets'). Products of BF16 are an arithmetic of their own: attention-bf16-inl.h.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
