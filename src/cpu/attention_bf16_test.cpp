@@ -14,6 +14,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/testing/attention_problem.h"
+#include "cpu/testing/backend_logits.h"
 #include "cpu/testing/tiny_model.h"
 #include "numerics/tensor_type.h"
 
@@ -22,6 +23,8 @@ namespace {
 
 using test::kEverything;
 using test::kTypes;
+using test::logits_of;
+using test::make_backend;
 using test::Problem;
 
 /// To nearest even; neither infinite nor NaN.
@@ -144,27 +147,6 @@ TEST(AttentionBf16, OutliersAreLimitedAndInfinitiesShow) {
     }
 }
 
-/// Logits of 90 positions, of which the last rows are computed once more beside fewer neighbours.
-std::vector<float> attended_logits(CpuBackend& backend, KvCache& cache, Position begin, Position end) {
-  SequenceStep step;
-  step.cache = &cache;
-  for (Position p = begin; p < end; ++p) {
-    step.plan.scored.push_back(p - begin);
-    step.plan.rows.push_back({p, (p * 37 + p * p % 7) % 150});
-  }
-  step.plan.visible = {{0, end}};
-  step.request.logits = true;
-  auto scores = backend.forward(std::span(&step, 1));
-  EXPECT_TRUE(scores.has_value());
-  return std::move((*scores)[0].logits);
-}
-
-std::unique_ptr<CpuBackend> attention_backend(const test::TinyModel& model, const CpuOptions& options) {
-  auto backend = CpuBackend::create(ModelDesc{}, model.factory(), model.weights(), options);
-  EXPECT_TRUE(backend.has_value());
-  return std::move(*backend);
-}
-
 TEST(AttentionBf16, AModelHasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
   test::TinyShape shape;
   shape.type = TensorType::kQ8_0;
@@ -172,21 +154,21 @@ TEST(AttentionBf16, AModelHasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
   for (const CpuKvType kv : {CpuKvType::kF16, CpuKvType::kBF16, CpuKvType::kF32}) {
     CpuOptions options;
     options.isa = "scalar", options.threads = 1, options.kv = kv;
-    const auto plain = attention_backend(model, options);
+    const auto plain = make_backend(model, options);
     EXPECT_EQ(plain->arithmetic(), "exact");
     options.attention = CpuAttention::kBF16;
-    const auto oracle = attention_backend(model, options);
+    const auto oracle = make_backend(model, options);
     EXPECT_EQ(oracle->arithmetic(), "exact, attention bf16");
-    const std::vector<float> expected = attended_logits(*oracle, **oracle->make_cache(90), 0, 90);
-    EXPECT_NE(attended_logits(*plain, **plain->make_cache(90), 0, 90), expected);  // otherwise this tests nothing
+    const std::vector<float> expected = logits_of(*oracle, **oracle->make_cache(90), 0, 90);
+    EXPECT_NE(logits_of(*plain, **plain->make_cache(90), 0, 90), expected);  // otherwise this tests nothing
     for (const CpuIsa& isa : cpu_isas())
       for (const int threads : {1, 3}) {
         if (!isa.available) continue;
         options.isa = isa.name, options.threads = threads;
-        const auto backend = attention_backend(model, options);
+        const auto backend = make_backend(model, options);
         const auto cache = *backend->make_cache(90);
-        EXPECT_EQ(attended_logits(*backend, *cache, 0, 90), expected) << isa.name << ", " << threads << " threads";
-        const std::vector<float> last = attended_logits(*backend, *cache, 85, 90);
+        EXPECT_EQ(logits_of(*backend, *cache, 0, 90), expected) << isa.name << ", " << threads << " threads";
+        const std::vector<float> last = logits_of(*backend, *cache, 85, 90);
         EXPECT_EQ(last, std::vector<float>(expected.end() - static_cast<std::ptrdiff_t>(last.size()), expected.end()));
       }
   }
@@ -200,12 +182,12 @@ TEST(AttentionBf16, AutoTakesItWhereItIsFastAndWeightsAreQuantizedAndFloatActiva
   const test::TinyModel model(shape, 9);
   CpuOptions options;
   options.attention = CpuAttention::kAuto;
-  EXPECT_EQ(attention_backend(floats, options)->arithmetic(), "exact");
+  EXPECT_EQ(make_backend(floats, options)->arithmetic(), "exact");
   for (const CpuIsa& isa : cpu_isas()) {
     if (!isa.available) continue;
     options.isa = isa.name;
     const bool fast = bf16_attention(*find_kernel_set(isa.name.c_str())) != AttentionForm::kChains;
-    EXPECT_EQ(attention_backend(model, options)->arithmetic(), fast ? "exact, attention bf16" : "exact");
+    EXPECT_EQ(make_backend(model, options)->arithmetic(), fast ? "exact, attention bf16" : "exact");
   }
   options.activations = CpuActivations::kF32;
   const auto refused = CpuBackend::create(ModelDesc{}, model.factory(), model.weights(), options);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/testing/backend_logits.h"
 #include "cpu/testing/tiny_model.h"
 
 // The arithmetic `super` in a whole model.
@@ -12,6 +13,8 @@
 namespace dllm::cpu {
 namespace {
 
+using test::logits_of;
+using test::make_backend;
 using test::TinyModel;
 using test::TinyShape;
 
@@ -21,34 +24,13 @@ TinyModel model_of(TensorType type) {
   return TinyModel(shape, 9);
 }
 
-std::unique_ptr<CpuBackend> make_backend(const TinyModel& model, const CpuOptions& options) {
-  auto backend = CpuBackend::create(ModelDesc{}, model.factory(), model.weights(), options);
-  EXPECT_TRUE(backend.has_value()) << (backend ? "" : backend.error().message());
-  return std::move(*backend);
-}
-
 std::unique_ptr<KvCache> cache_of(CpuBackend& backend) {
   auto cache = backend.make_cache(33);
   EXPECT_TRUE(cache.has_value());
   return std::move(*cache);
 }
 
-/// Logits of positions [begin, end), whose predecessors are in the cache.
-std::vector<float> logits_of(CpuBackend& backend, KvCache& cache, Position begin, Position end) {
-  SequenceStep step;
-  step.cache = &cache;
-  for (Position p = begin; p < end; ++p) {
-    step.plan.scored.push_back(p - begin);
-    step.plan.rows.push_back({p, (p * 37 + p * p % 7) % 150});
-  }
-  step.plan.visible = {{0, end}};
-  step.request.logits = true;
-  auto scores = backend.forward(std::span(&step, 1));
-  EXPECT_TRUE(scores.has_value());
-  return std::move((*scores)[0].logits);
-}
-
-std::vector<float> logits_of(CpuBackend& backend) { return logits_of(backend, *cache_of(backend), 0, 33); }
+std::vector<float> all_logits(CpuBackend& backend) { return logits_of(backend, *cache_of(backend), 0, 33); }
 
 TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
   for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ8_0,
@@ -62,15 +44,15 @@ TEST(SuperBackend, HasTheSameBitsOnEverySetAndForAnyThreadsAndRows) {
     options.arithmetic = CpuArithmetic::kSuper;
     const auto oracle = make_backend(model, options);
     EXPECT_EQ(oracle->arithmetic(), "super");
-    const std::vector<float> expected = logits_of(*oracle);
-    EXPECT_NE(logits_of(*exact), expected);  // the rounding must differ, otherwise this tests nothing
+    const std::vector<float> expected = all_logits(*oracle);
+    EXPECT_NE(all_logits(*exact), expected);  // the rounding must differ, otherwise this tests nothing
     for (const CpuIsa& isa : cpu_isas())
       for (const int threads : {1, 3}) {
         if (!isa.available) continue;
         options.isa = isa.name;
         options.threads = threads;
         const auto backend = make_backend(model, options);
-        EXPECT_EQ(logits_of(*backend), expected) << isa.name << ", " << threads << " threads";
+        EXPECT_EQ(all_logits(*backend), expected) << isa.name << ", " << threads << " threads";
         // The last rows again, at another place in a tile and with fewer neighbours.
         const auto cache = cache_of(*backend);
         logits_of(*backend, *cache, 0, 33);
@@ -87,7 +69,7 @@ TEST(SuperBackend, TypesWithoutItStayExactAndSaySo) {
   options.arithmetic = CpuArithmetic::kSuper;
   const auto super = make_backend(model, options);
   EXPECT_EQ(super->arithmetic(), "exact");
-  EXPECT_EQ(logits_of(*super), logits_of(*exact));
+  EXPECT_EQ(all_logits(*super), all_logits(*exact));
 }
 
 TEST(SuperBackend, AutoTakesItWithTilesOnly) {

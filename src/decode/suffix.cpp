@@ -36,7 +36,7 @@ SuffixEntry full_suffix() { return plain_suffix("full", "all masks after the win
 SuffixEntry near_suffix() { return seen_up_to("near", "the nearest ones", SuffixPolicy::kNear); }
 
 SuffixEntry sparse_suffix() {
-  return seen_up_to("sparse", "the nearest ones, and the rarer the farther (after DPad)", SuffixPolicy::kSparse);
+  return seen_up_to("sparse", "the nearest ones, then fewer with distance (after DPad)", SuffixPolicy::kSparse);
 }
 
 bool shows_sparsely(Position position, Position end, Position near) {

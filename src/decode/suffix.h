@@ -9,7 +9,7 @@ namespace dllm {
 enum class SuffixPolicy {
   kFull,    ///< all of the canvas
   kNear,    ///< the nearest `near`
-  kSparse,  ///< the nearest `near`, and the rarer the farther (shows_sparsely)
+  kSparse,  ///< the nearest `near`, then fewer with distance (shows_sparsely)
   kNone,    ///< none: to the model, the canvas ends with the window
   kGrow,    ///< as many as the answer seems to need (AnswerGrowth)
 };

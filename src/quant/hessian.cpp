@@ -92,16 +92,9 @@ void add_products(Triangle& hessian, std::span<const float> x, ThreadPool& pool)
     const std::span<float> to = hessian.row(i);
     for (std::int64_t first = 0; first <= i; first += kProductTile) {
       const std::int64_t count = std::min(kProductTile, i + 1 - first);
-      double sums[kProductTile] = {};
-      if (first + kProductTile <= n) {
-        sum_columns(x.data() + i, x.data() + first, n, rows, sums);
-      } else {
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const float* const values = x.data() + r * n;
-          const auto factor = static_cast<double>(values[i]);
-          for (std::int64_t k = 0; k < count; ++k) sums[k] += factor * static_cast<double>(values[first + k]);
-        }
-      }
+      double sums[kProductTile];
+      // Whole tiles where there are so many columns: sums beyond the diagonal are not used.
+      sum_columns(x.data() + i, x.data() + first, n, rows, std::min(kProductTile, n - first), sums);
       for (std::int64_t k = 0; k < count; ++k) {
         float& sum = to[static_cast<std::size_t>(first + k)];
         sum = static_cast<float>(static_cast<double>(sum) + sums[k]);

@@ -132,7 +132,8 @@ void RowQuantizer::correct(std::span<double> w, std::span<const double> t) const
     const std::span<const float> inverse = inverse_factor_->row(static_cast<std::int64_t>(i));
     double sum = 0;
     for (std::size_t k = 0; k <= i; ++k) sum += static_cast<double>(inverse[k]) * t[k];
-    for (std::size_t k = 0; k <= i; ++k) w[k] += static_cast<double>(inverse[k]) * sum;
+    const float* const row = inverse.data();
+    add_rows(w.data(), std::span(&sum, 1), &row, static_cast<std::int64_t>(i + 1));
   }
 }
 

@@ -21,6 +21,18 @@ DLLM_CLONES void add_one(double* __restrict to, double factor, const float* row,
   for (std::int64_t k = 0; k < count; ++k) to[k] += factor * static_cast<double>(row[k]);
 }
 
+/// A whole tile: its sums stay in registers.
+DLLM_CLONES void sum_tile(const float* factors, const float* x, std::int64_t stride, std::int64_t rows,
+                          double (&sums)[kProductTile]) {
+  double own[kProductTile] = {};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto factor = static_cast<double>(factors[r * stride]);
+    const float* const values = x + r * stride;
+    for (std::int64_t k = 0; k < kProductTile; ++k) own[k] += factor * static_cast<double>(values[k]);
+  }
+  std::copy_n(own, kProductTile, sums);
+}
+
 }  // namespace
 
 void add_rows(double* to, std::span<const double> factors, const float* const* rows, std::int64_t count) {
@@ -38,15 +50,12 @@ DLLM_CLONES void sum_products(const double* a, const float* const (&rows)[kSumRo
   for (int r = 0; r < kSumRows; ++r) std::copy_n(own[r], kSumLanes, sums[r]);
 }
 
-DLLM_CLONES void sum_columns(const float* factors, const float* x, std::int64_t stride, std::int64_t rows,
-                             double (&sums)[kProductTile]) {
-  double own[kProductTile] = {};
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto factor = static_cast<double>(factors[r * stride]);
-    const float* const values = x + r * stride;
-    for (std::int64_t k = 0; k < kProductTile; ++k) own[k] += factor * static_cast<double>(values[k]);
-  }
-  std::copy_n(own, kProductTile, sums);
+void sum_columns(const float* factors, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count,
+                 double (&sums)[kProductTile]) {
+  if (count == kProductTile) return sum_tile(factors, x, stride, rows, sums);
+  std::fill_n(sums, count, 0.0);
+  for (std::int64_t r = 0; r < rows; ++r)
+    add_one(sums, static_cast<double>(factors[r * stride]), x + r * stride, count);
 }
 
 }  // namespace dllm

@@ -20,9 +20,9 @@ void add_rows(double* to, std::span<const double> factors, const float* const* r
 void sum_products(const double* a, const float* const (&rows)[kSumRows], std::int64_t count,
                   double (&sums)[kSumRows][kSumLanes]);
 
-/// sums[k] = the sum over r, ascending, of factors[r * stride] x[r * stride + k], for k < kProductTile.
+/// sums[k] = the sum over r, ascending, of factors[r * stride] x[r * stride + k], for k < `count` <= kProductTile.
 inline constexpr std::int64_t kProductTile = 64;
-void sum_columns(const float* factors, const float* x, std::int64_t stride, std::int64_t rows,
+void sum_columns(const float* factors, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t count,
                  double (&sums)[kProductTile]);
 
 }  // namespace dllm

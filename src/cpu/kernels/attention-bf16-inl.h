@@ -23,15 +23,24 @@ inline F32 operand(F32 x) {
   return select_greater(magnitude, set1(kLeastOperandBits - 1), shown, set1(0.f));
 }
 
-/// Operands of a row of the cache as floats, zero-padded to whole steps; their zeros and NaN are added to `shown`.
-inline F32 operand_row(const AttentionArgs& args, const std::byte* row, float* out, F32 shown) {
+/// Dimensions in whole steps.
+inline std::int64_t padded_dim(const AttentionArgs& args) {
+  return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
+}
+
+/// A row of the cache as floats, zero-padded to whole steps.
+inline void widen_padded(const AttentionArgs& args, const std::byte* row, float* out) {
   KeyTile one{};
   std::int32_t position = 0;
   one.position = &position, one.count = 1;
   widen_tile(row, args, 0, one, out);
-  const std::int64_t padded = (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
-  if ((args.head_dim + 15) / 16 * 16 < padded) store(out + padded - 16, set1(0.f));
-  for (std::int64_t d = 0; d < padded; d += 16) {
+  if ((args.head_dim + 15) / 16 * 16 < padded_dim(args)) store(out + padded_dim(args) - 16, set1(0.f));
+}
+
+/// Operands of a row of the cache as floats, zero-padded to whole steps; their zeros and NaN are added to `shown`.
+inline F32 operand_row(const AttentionArgs& args, const std::byte* row, float* out, F32 shown) {
+  widen_padded(args, row, out);
+  for (std::int64_t d = 0; d < padded_dim(args); d += 16) {
     const F32 x = operand(load(out + d));
     shown = fma(x, set1(0.f), shown);
     store(out + d, x);
@@ -124,13 +133,12 @@ inline F32 weigh_rounded(const AttentionGroup& group, const KeyTile& tile, int v
 
 /// Outputs of queries that see a value which is not finite are not numbers. The products had zeros there.
 template <class Form>
-void spoil(const AttentionArgs& args, const KeyTile& tile, float* row, std::int64_t stride, AttentionGroup* groups,
-           int count) {
+void spoil(const AttentionArgs& args, const KeyTile& tile, float* row, std::int64_t stride, AttentionGroups& groups) {
   for_each_missing(args, tile, row, [&](int j, std::int64_t d) {
-    for (int g = 0; g < count; ++g)
-      for (int i = 0; i < groups[g].queries; ++i) {
-        const std::int32_t limit = args.limits[(groups[g].first + i) / args.group];
-        if (limit > tile.position[j]) Form::output(groups[g], stride, i, d) = __builtin_nanf("");
+    for (const AttentionGroup& group : groups)
+      for (int i = 0; i < group.queries; ++i) {
+        const std::int32_t limit = args.limits[(group.first + i) / args.group];
+        if (limit > tile.position[j]) Form::output(group, stride, i, d) = __builtin_nanf("");
       }
   });
 }
@@ -155,27 +163,19 @@ void attend_bf16(const AttentionArgs& args) {
   const std::int64_t stride = scratch.stride;
   KeyTile& tile = scratch.tile;
   fetch_first(args);
-  AttentionGroup groups[kAttentionQueries / 16];
-  int count = 0;
-  std::int64_t end = 0;
-  for (std::int64_t i = args.begin; i < args.end; i += scratch.lanes) {
-    AttentionGroup& group = groups[count++];
-    group = scratch.take_group(i, static_cast<int>(args.end - i < scratch.lanes ? args.end - i : scratch.lanes));
-    begin_group(args, stride, group);
-    Form::arrange_queries(args, stride, group);
-    end = group.most > end ? group.most : end;
-  }
+  AttentionGroups groups(args, scratch);
+  for (const AttentionGroup& group : groups) Form::arrange_queries(args, stride, group);
   const Form form(scratch);
-  for_each_tile(args, end, tile, [&](Ahead ahead) {
+  for_each_tile(args, groups.seen, tile, [&](Ahead ahead) {
     form.arrange_keys(args, tile, stride);
     const bool missing = form.arrange_values(args, tile, stride);
-    for (int g = 0; g < count; ++g) {
-      attend_group_bf16<Form, kStride>(form, groups[g], tile, ahead, args.head_dim, stride);
+    for (const AttentionGroup& group : groups) {
+      attend_group_bf16<Form, kStride>(form, group, tile, ahead, args.head_dim, stride);
       ahead.bytes = 0;
     }
-    if (missing) spoil<Form>(args, tile, scratch.k, stride, groups, count);
+    if (missing) spoil<Form>(args, tile, scratch.k, stride, groups);
   });
-  for (int g = 0; g < count; ++g) Form::finish(args, stride, groups[g]);
+  for (const AttentionGroup& group : groups) Form::finish(args, stride, group);
 }
 
 /// Outputs as planes [vector][stride][16], with +0 for -0: of a sum that underflowed, the sign would depend on the

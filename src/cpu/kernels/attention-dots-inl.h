@@ -112,19 +112,12 @@ struct DotForm {
     return body(static_cast<const ConvertedRow*>(nullptr));
   }
   const std::uint16_t* convert(const AttentionArgs& args, const std::byte* row, int place) const {
-    KeyTile one{};
-    std::int32_t position = 0;
-    one.position = &position, one.count = 1;
-    widen_tile(row, args, 0, one, floats);
+    widen_padded(args, row, floats);
     const std::int64_t padded = padded_dim(args);
-    if ((args.head_dim + 15) / 16 * 16 < padded) store(floats + padded - 16, set1(0.f));
     std::uint16_t* const out = words + place * padded;
     for (std::int64_t d = 0; d < padded; d += kBf16Step)
       store(out + d, to_bf16_words(load(floats + d), load(floats + d + 16)));
     return out;
-  }
-  static std::int64_t padded_dim(const AttentionArgs& args) {
-    return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
   }
 
   void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {

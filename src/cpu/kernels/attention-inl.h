@@ -340,6 +340,24 @@ struct AttentionScratch {
   KeyTile tile;
 };
 
+/// The groups of a call, with their queries.
+struct AttentionGroups {
+  AttentionGroups(const AttentionArgs& args, AttentionScratch& scratch) {
+    for (std::int64_t i = args.begin; i < args.end; i += scratch.lanes) {
+      AttentionGroup& group = all[count++];
+      group = scratch.take_group(i, static_cast<int>(args.end - i < scratch.lanes ? args.end - i : scratch.lanes));
+      begin_group(args, scratch.stride, group);
+      seen = group.most > seen ? group.most : seen;
+    }
+  }
+  AttentionGroup* begin() { return all; }
+  AttentionGroup* end() { return all + count; }
+
+  AttentionGroup all[kAttentionQueries / 16];
+  int count = 0;
+  std::int64_t seen = 0;  ///< end of the positions that any of them sees
+};
+
 /// Fills in the positions of one tile after the other, up to position `end`, and calls body(ahead).
 template <class Body>
 inline void for_each_tile(const AttentionArgs& args, std::int64_t end, KeyTile& tile, const Body& body) {
@@ -358,24 +376,16 @@ void attend(const AttentionArgs& args) {
   const std::int64_t stride = scratch.stride;
   KeyTile& tile = scratch.tile;
   fetch_first(args);
-  AttentionGroup groups[kAttentionQueries / 16];
-  int count = 0;
-  std::int64_t end = 0;
-  for (std::int64_t i = args.begin; i < args.end; i += kLanes) {
-    AttentionGroup& group = groups[count++];
-    group = scratch.take_group(i, static_cast<int>(args.end - i < kLanes ? args.end - i : kLanes));
-    begin_group(args, stride, group);
-    end = group.most > end ? group.most : end;
-  }
-  for_each_tile(args, end, tile, [&](Ahead ahead) {
+  AttentionGroups groups(args, scratch);
+  for_each_tile(args, groups.seen, tile, [&](Ahead ahead) {
     widen_tile(args.k, args, stride, tile, scratch.k);
     widen_tile(args.v, args, stride, tile, scratch.v);
-    for (int g = 0; g < count; ++g) {
-      attend_group<kStride>(groups[g], tile, ahead, args.head_dim, stride);
+    for (const AttentionGroup& group : groups) {
+      attend_group<kStride>(group, tile, ahead, args.head_dim, stride);
       ahead.bytes = 0;
     }
   });
-  for (int g = 0; g < count; ++g) end_group(args, stride, groups[g]);
+  for (const AttentionGroup& group : groups) end_group(args, stride, group);
 }
 
 }  // namespace

@@ -39,21 +39,14 @@ struct TileForm {
         store(plane + pair * 16, pair_of(load(plane + (2 * pair + 1) * 16), load(plane + 2 * pair * 16)));
     }
   }
-  static std::int64_t padded_dim(const AttentionArgs& args) {
-    return (args.head_dim + kBf16Step - 1) / kBf16Step * kBf16Step;
-  }
 
   /// A row of the cache as BF16, not yet limited, zero-padded to whole steps: in the cache itself, or in one of two
   /// places in scratch memory.
   const std::uint16_t* row(const AttentionArgs& args, const std::byte* from, int place) const {
     if (args.type == TensorType::kBF16 && args.head_dim % kBf16Step == 0)
       return reinterpret_cast<const std::uint16_t*>(from);
-    KeyTile one{};
-    std::int32_t position = 0;
-    one.position = &position, one.count = 1;
-    widen_tile(from, args, 0, one, floats);
+    widen_padded(args, from, floats);
     const std::int64_t padded = padded_dim(args);
-    if ((args.head_dim + 15) / 16 * 16 < padded) store(floats + padded - 16, set1(0.f));
     std::uint16_t* const out = words + place * padded;
     for (std::int64_t d = 0; d < padded; d += 16)
       store_words(out + d, shift_right<16>(round_to_bf16(load(floats + d))));
