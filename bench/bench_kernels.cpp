@@ -51,7 +51,7 @@ std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool
 }
 
 /// x [rows][4096] times W [4096][4096], including the preparation of activations.
-void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows) {
+void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows, Decoding decoding) {
   const std::int64_t k = 4096, n = 4096;
   Random random(1);
   const std::vector<std::byte> data = random_weight(random, type, n * k);
@@ -59,7 +59,7 @@ void linear(benchmark::State& state, const KernelSet* set, TensorType type, std:
   std::vector<float> out(static_cast<std::size_t>(rows * n));
   const WeightView weight{type, {k, n}, data};
   ThreadPool pool(bench_threads());
-  LinearRunner runner(*set, pool);
+  LinearRunner runner(*set, pool, decoding);
   const auto packed = packed_matrix(weight, pool);
   for (auto _ : state) {
     runner.forget();
@@ -101,10 +101,17 @@ void register_set(const KernelSet* set) {
   const auto add = [](const std::string& name, auto body) {
     benchmark::RegisterBenchmark(name.c_str(), body)->UseRealTime()->Unit(benchmark::kMicrosecond);
   };
+  const auto add_linear = [&](const Codec& format, std::int64_t rows, Decoding decoding, const std::string& suffix) {
+    add("linear/" + isa + "/" + std::string(format.name) + "/rows:" + std::to_string(rows) + suffix,
+        [=, type = format.type](benchmark::State& state) { linear(state, set, type, rows, decoding); });
+  };
   for (const Codec* format : all_codecs())
-    for (std::int64_t rows : {1, 8, 32, 128, 256})
-      add("linear/" + isa + "/" + std::string(format->name) + "/rows:" + std::to_string(rows),
-          [set, type = format->type, rows](benchmark::State& state) { linear(state, set, type, rows); });
+    for (std::int64_t rows : {1, 8, 32, 128, 256}) {
+      add_linear(*format, rows, Decoding::kDefault, "");
+      const PackedFormat* packed = packed_format(format->type);
+      if (set->decodes_per_block && packed != nullptr && narrower_than_byte(packed->codes) && rows > 8)
+        add_linear(*format, rows, Decoding::kPerBlock, "/decoding:per-block");
+    }
   for (std::int64_t rows : {1, 32})
     add("head/" + isa + "/rows:" + std::to_string(rows),
         [set, rows](benchmark::State& state) { head(state, set, rows); });

@@ -60,7 +60,6 @@ JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.
 MAX_FILE, MAX_FUNCTION = 400, 60
 # Files and functions that are currently longer. Entries may only be removed, and numbers may only decrease.
 LONG_FILES = {
-    "src/cpu/kernels/pairs-inl.h": 413,
     "src/model/source_hf_test.cpp": 449,
     "src/npu/machine/matrix_test.cpp": 406,
 }

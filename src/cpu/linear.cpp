@@ -3,9 +3,16 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cpu/decoding.h"
+
 namespace dllm::cpu {
 
-LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) {
+LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding)
+    : kernels_(kernels), pool_(pool), decoding_(decoding) {
+  scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
+}
+
+LinearArgs LinearRunner::weight_args(const WeightView& weight, const PackedWeight* packed) const {
   LinearArgs args;
   args.k = weight.shape[0];
   args.n = weight.shape.size() > 1 ? weight.shape[1] : 1;
@@ -27,11 +34,9 @@ LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) {
   }
   args.operands = packs_floats(*packed->format) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
   args.panels = {packed->format, &packed->layout, packed->panels, packed->regular, packed->in_steps};
+  if (args.operands == LinearOperands::kPackedCodes)
+    args.decoding = decoding_ ? *decoding_ : faster_decoding(kernels_, *packed->format);
   return args;
-}
-
-LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {
-  scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
 
 void* LinearRunner::scratch(int worker) {

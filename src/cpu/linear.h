@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "base/parallel.h"
@@ -15,10 +16,6 @@
 
 namespace dllm::cpu {
 
-/// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows are set
-/// elsewhere. For stacks: those of the first matrix.
-LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed);
-
 /// One product of a region: out[rows][n].
 struct Product {
   LinearArgs args;
@@ -29,7 +26,12 @@ struct Product {
 /// Products with weights: chooses the kernels, prepares activations, splits outputs into tasks.
 class LinearRunner {
  public:
-  LinearRunner(const KernelSet& kernels, ThreadPool& pool);
+  /// `decoding` replaces that which is faster here.
+  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt);
+
+  /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows are set
+  /// elsewhere. For stacks: those of the first matrix.
+  LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) const;
 
   /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
   /// over the unpacked `weight`. Quantizes or groups x for the former, unless that is already done: `value` identifies
@@ -66,6 +68,7 @@ class LinearRunner {
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
+  std::optional<Decoding> decoding_;
   Buffer scratch_;
   ActivationStore activations_;
   RowGroups groups_;

@@ -82,6 +82,12 @@ enum class LinearOperands : std::uint8_t {
   kSuper,         ///< panels and rows of the arithmetic `super` (super.h)
 };
 
+/// When kPackedCodes decodes codes of less than a byte. The bits of the results are the same.
+enum class Decoding : std::uint8_t {
+  kDefault,   ///< what the set is tuned for
+  kPerBlock,  ///< once per block of K for all rows, where a set says decodes_per_block
+};
+
 /// Operands of kPlain.
 struct PlainOperands {
   TensorType type = TensorType::kF32;
@@ -123,6 +129,7 @@ struct LinearArgs {
   GroupedRows grouped;      ///< kPackedFloats
   QuantizedRows quantized;  ///< kPackedCodes
   SuperRows super_rows;     ///< kSuper
+  Decoding decoding = Decoding::kDefault;
 
   std::int64_t k = 0;
   std::int64_t rows = 0;                 ///< m
@@ -144,7 +151,7 @@ inline bool on_tiles(const LinearArgs& args) {
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
 
 /// Scratch memory that linear() needs, 64-byte aligned; independent of the shape because K is processed in blocks.
-/// Matrix tiles keep the totals of 256 rows by 256 outputs there; all others use 64 KiB.
+/// Matrix tiles keep the totals of 256 rows by 256 outputs there; all others use 96 KiB.
 inline constexpr std::size_t kLinearScratchBytes = std::size_t{320} << 10;
 
 struct RopeArgs {
@@ -238,6 +245,8 @@ struct KernelSet {
   bool prefers_super = false;
   /// Whether this processor runs products of float weights with rows in tiles.
   bool bf16_tiles = false;
+  /// Whether Decoding::kPerBlock has kernels of its own.
+  bool decodes_per_block = false;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:

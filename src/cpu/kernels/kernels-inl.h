@@ -27,6 +27,8 @@
 #include "cpu/kernels/attention-forms-inl.h"
 #ifdef DLLM_PAIR_TILES
 #include "cpu/kernels/pairs-inl.h"
+// after the tiles
+#include "cpu/kernels/pair_blocks-inl.h"
 #endif
 #ifdef DLLM_PANEL_TILES
 #include "cpu/kernels/panels-inl.h"
@@ -48,6 +50,9 @@ namespace dllm::cpu::DLLM_ISA {
 extern const KernelSet kKernels;
 constinit const KernelSet kKernels = {
     .name = DLLM_STRINGIFY(DLLM_ISA),
+#ifdef DLLM_PAIR_TILES
+    .decodes_per_block = true,
+#endif
     .quantize_row = quantize_row,
     .quantize_super = quantize_super,
     .interleave = interleave,

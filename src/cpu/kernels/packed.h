@@ -32,6 +32,8 @@ namespace dllm::cpu {
 inline constexpr std::int64_t kPanel = 16;
 
 enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1, kFloat };
+/// Whether codes take less than a byte in memory, and must be decoded.
+constexpr bool narrower_than_byte(Codes codes) { return codes != Codes::kByte && codes != Codes::kFloat; }
 enum class Scales : std::uint8_t { kHalf, kSuper, kExponent, kNone };
 
 /// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are stored unchanged.

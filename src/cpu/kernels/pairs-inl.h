@@ -1,6 +1,7 @@
 // No include guard: compiled once per instruction set that defines DLLM_PAIR_TILES (512-bit VNNI).
 //
-// Pair tiles: R rows of x times two panels of packed weights; codes are decoded in registers.
+// Pair tiles: R rows of x times two panels of packed weights; codes are decoded in registers, or (Decoding::kPerBlock)
+// once per block of K, to bytes in scratch.
 //
 // Port usage (Zen 5; Zen 4 the same at half the rate): VPDPBUSD, multiplications and FMA share two ports; everything
 // else (loads and broadcasts, and, shift, VCVTDQ2PS, integer addition) fits on the others. A group of 32 k costs per
@@ -17,15 +18,24 @@
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
 // slower, R = 4 with three panels 3 %. A block of 1024 k holds codes (16 KiB), table (16 KiB) and 6 rows of x (6 KiB)
 // in L1 for all tiles of rows; codes of whole bytes have no table and take its place.
+//
+// Intel's processors execute every 512-bit instruction but loads and stores on those two ports. A group of 32 k of six
+// rows of Q4_0 takes 96 VPDPBUSD, 36 instructions for scales and sums, with or without the table, and 24 to decode: at
+// most 62 % of the VPDPBUSD peak. Decoded once for n tiles of rows: 96 / (134 + 24 / n), 70 % with six
+// (docs/lab/performance.md has the other formats). On Zen 4, where decoding is free and bytes take twice the room of
+// nibbles in L1, that is up to 14 % slower instead, so the choice is measured on the processor (cpu/decoding.h).
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
 constexpr std::int64_t kPairRows = 6;
-/// K per block: so that codes, table and six rows of x stay in 48 KiB of L1. Each tile costs some 40 cycles in addition
-/// to its groups, and each line that enters L1 about 1.4.
-inline std::int64_t pair_block(const PackedFormat& format) { return format.group == 16 ? 512 : 1024; }
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
+
+/// Bytes of a group's codes and of their high bits, in one panel.
+constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : 256; }
+constexpr std::int64_t high_bytes(Codes codes) {
+  return codes == Codes::kNibble5 ? 64 : codes == Codes::kNibble6 ? 128 : 0;
+}
 
 /// How a tile obtains the product of two scales.
 enum class PairScales {
@@ -60,6 +70,7 @@ struct PairBlock {
   const float* scale[2];        ///< [groups][16], for the others
   float* table[2];              ///< [groups][4][16]
   const float* min[2];          ///< [groups][16]
+  std::uint8_t* decoded[2];     ///< [groups][512], for codes as bytes
   std::int64_t k0;
   std::int64_t kc;
   Prefetch prefetch;
@@ -119,12 +130,12 @@ struct PairSums {
   std::int64_t to_stride = 0;
 };
 
-template <Codes kCodes, bool kMin, PairScales kScales, int kRows>
+/// `kDecoded`: codes are bytes already.
+template <Codes kCodes, bool kMin, PairScales kScales, bool kDecoded, int kRows>
 void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, const PairSums& sums) {
   // Codes of 6 bits have a scale per 16 k: two half groups.
   constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
-  constexpr std::int64_t kCodeBytes = kCodes == Codes::kByte ? 512 : 256;
-  constexpr std::int64_t kHighBytes = kCodes == Codes::kNibble5 ? 64 : kCodes == Codes::kNibble6 ? 128 : 0;
+  constexpr Codes kRead = kDecoded ? Codes::kByte : kCodes;
   const QuantizedRows& q = args.quantized;
   const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock;
   const std::int8_t* x = q.values + row * q.stride + block.k0;
@@ -176,7 +187,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
         if (quad == 0)
           for (std::int64_t j = 0; j < prefetches && prefetch != prefetch_end; ++j, prefetch += 64)
             _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
-        const __m512i w0 = pair_codes<kCodes>(codes0, high0, quad), w1 = pair_codes<kCodes>(codes1, high1, quad);
+        const __m512i w0 = pair_codes<kRead>(codes0, high0, quad), w1 = pair_codes<kRead>(codes1, high1, quad);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           std::int32_t four;
@@ -224,7 +235,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
         }
       }
     }
-    codes0 += kCodeBytes, codes1 += kCodeBytes, high0 += kHighBytes, high1 += kHighBytes;
+    codes0 += code_bytes(kRead), codes1 += code_bytes(kRead), high0 += high_bytes(kCodes), high1 += high_bytes(kCodes);
     if constexpr (kHalf) {
       half0 += 2 * kPanel, half1 += 2 * kPanel;
     } else {
@@ -242,25 +253,40 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   }
 }
 
-template <Codes kCodes, bool kMin, PairScales kScales>
+template <Codes kCodes, bool kMin, PairScales kScales, bool kDecoded = false>
 void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& block, std::int64_t row,
                   const PairSums& sums) {
   switch (height) {
     case 6:
-      return pair_tile<kCodes, kMin, kScales, 6>(args, block, row, sums);
+      return pair_tile<kCodes, kMin, kScales, kDecoded, 6>(args, block, row, sums);
     case 5:
-      return pair_tile<kCodes, kMin, kScales, 5>(args, block, row, sums);
+      return pair_tile<kCodes, kMin, kScales, kDecoded, 5>(args, block, row, sums);
     case 4:
-      return pair_tile<kCodes, kMin, kScales, 4>(args, block, row, sums);
+      return pair_tile<kCodes, kMin, kScales, kDecoded, 4>(args, block, row, sums);
     default:
       break;
   }
   // Three tiles or more, nearly equal, have four rows or more each.
-  if constexpr (kScales == PairScales::kMultiply) {
-    if (height == 3) return pair_tile<kCodes, kMin, kScales, 3>(args, block, row, sums);
-    if (height == 2) return pair_tile<kCodes, kMin, kScales, 2>(args, block, row, sums);
-    if (height == 1) return pair_tile<kCodes, kMin, kScales, 1>(args, block, row, sums);
+  if constexpr (kScales == PairScales::kMultiply && !kDecoded) {
+    if (height == 3) return pair_tile<kCodes, kMin, kScales, kDecoded, 3>(args, block, row, sums);
+    if (height == 2) return pair_tile<kCodes, kMin, kScales, kDecoded, 2>(args, block, row, sums);
+    if (height == 1) return pair_tile<kCodes, kMin, kScales, kDecoded, 1>(args, block, row, sums);
   }
+}
+
+/// Codes of one panel's block as bytes, [quad][16 outputs][4 k].
+template <Codes kCodes>
+void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, std::int64_t groups, std::uint8_t* out) {
+  for (std::int64_t g = 0; g < groups; ++g, codes += 256, high += high_bytes(kCodes), out += 512) {
+#pragma GCC unroll 8
+    for (int quad = 0; quad < 8; ++quad) _mm512_storeu_si512(out + 64 * quad, pair_codes<kCodes>(codes, high, quad));
+  }
+}
+
+/// Whether the tiles of rows read codes that were decoded before. Two tiles do not repay the stores.
+inline bool decodes_per_block(const LinearArgs& args) {
+  return args.decoding == Decoding::kPerBlock && args.rows > 2 * kPairRows &&
+         narrower_than_byte(args.panels.format->codes);
 }
 
 /// All rows over one block, in tiles of nearly equal height (32 rows: 6 6 5 5 5 5).
@@ -269,143 +295,27 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
   // Exact scales of activations have no short mantissa to tabulate.
   constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
-  const bool multiplies = tiles <= 2 || kExact || !args.panels.regular || !args.quantized.regular;
-  const auto multiply = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
-  const auto build = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
-  const auto tabled = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
+  auto* first = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
+  auto* others = first;
+  if (decodes_per_block(args)) {
+    if constexpr (kCodes != Codes::kByte) {
+      for (int p = 0; p < 2; ++p) {
+        decode_pair_codes<kCodes>(block.codes[p], block.high[p], block.kc / kScaleBlock, block.decoded[p]);
+        block.codes[p] = block.decoded[p];
+      }
+      first = others = pair_tile_of<kCodes, kMin, PairScales::kMultiply, true>;
+    }
+  } else if (tiles > 2 && !kExact && args.panels.regular && args.quantized.regular) {
+    first = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
+    others = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
+  }
   const Prefetch prefetch = block.prefetch;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     block.prefetch = prefetch.share(t, tiles);
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    (multiplies ? multiply : t == 0 ? build : tabled)(height, args, block, row, sums);
+    (t == 0 ? first : others)(height, args, block, row, sums);
     row += height;
-  }
-}
-
-using PairRows = void(const LinearArgs& args, PairBlock block, const PairSums& sums);
-
-PairRows* pair_rows_of(const PackedFormat& format) {
-  switch (format.codes) {
-    case Codes::kNibble:
-      return format.has_min ? pair_rows<Codes::kNibble, true> : pair_rows<Codes::kNibble, false>;
-    case Codes::kNibble5:
-      return format.has_min ? pair_rows<Codes::kNibble5, true> : pair_rows<Codes::kNibble5, false>;
-    case Codes::kNibble6:
-      return pair_rows<Codes::kNibble6, false>;
-    case Codes::kByte:
-      return pair_rows<Codes::kByte, false>;
-    case Codes::kE2M1:
-      return pair_rows<Codes::kE2M1, false>;
-    case Codes::kFloat:
-      break;
-  }
-  return nullptr;
-}
-
-/// 16 bytes as floats.
-template <bool kSigned>
-inline __m512 byte_floats(const std::uint8_t* p) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
-}
-
-template <bool kSigned>
-void load_super(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                std::int64_t count, float* scale) {
-  const std::int64_t per_super = 256 / format.group;
-  for (std::int64_t g = 0; g < count; g += per_super) {
-    const __m512 super = half_floats(panel + layout.super + (first + g) / per_super * kPanel * 2);
-    const std::uint8_t* integers = panel + layout.scale + (first + g) * kPanel;
-    for (std::int64_t i = 0; i < per_super; ++i, scale += kPanel, integers += kPanel)
-      _mm512_storeu_ps(scale, _mm512_mul_ps(super, byte_floats<kSigned>(integers)));
-  }
-}
-
-/// Scales (unless the tiles read them) and minima of groups [first, first + count) as floats.
-void load_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                 std::int64_t count, float* scale, float* min) {
-  if (format.scales == Scales::kSuper) {
-    (format.has_min ? load_super<false> : load_super<true>)(format, layout, panel, first, count, scale);
-  } else if (format.scales == Scales::kHalf && format.has_min) {
-    const std::uint8_t* at = panel + layout.scale + first * kPanel * 2;
-    for (std::int64_t g = 0; g < count; ++g) _mm512_storeu_ps(scale + g * kPanel, half_floats(at + g * kPanel * 2));
-  } else if (format.scales == Scales::kExponent) {
-    const std::uint8_t* at = panel + layout.scale + first * kPanel;
-    for (std::int64_t g = 0; g < count; ++g) store(scale + g * kPanel, load_exponents(at + g * kPanel));
-  }
-  if (!format.has_min) return;
-  for (std::int64_t g = 0; g < count; ++g) {
-    const std::uint8_t* at = panel + layout.min + (first + g) * kPanel * (format.scales == Scales::kHalf ? 2 : 1);
-    __m512 m;
-    if (format.scales == Scales::kHalf) {
-      m = _mm512_sub_ps(_mm512_setzero_ps(), half_floats(at));
-    } else {
-      m = _mm512_mul_ps(half_floats(panel + layout.super_min + (first + g) / 8 * kPanel * 2), byte_floats<false>(at));
-    }
-    _mm512_storeu_ps(min + g * kPanel, m);
-  }
-}
-
-std::int64_t code_bytes(const PackedFormat& format) { return format.codes == Codes::kByte ? 512 : 256; }
-std::int64_t high_bytes(const PackedFormat& format) {
-  return format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
-}
-
-/// Outputs [n, n + 32). Meanwhile the tiles prefetch the next pair: the processor's own prefetchers follow neither the
-/// planes nor the jump from pair to pair.
-void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
-  const PackedFormat& format = *args.panels.format;
-  const PackedLayout& layout = *args.panels.layout;
-  const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
-  constexpr std::int64_t kMostGroups = 32;
-  static_assert(2 * kMostGroups * (kTable + 2 * kPanel) * 4 <= std::int64_t{kLinearScratchBytes});
-  auto* table = static_cast<float*>(scratch);
-  float* scale = table + 2 * kMostGroups * kTable;
-  float* min = scale + 2 * kMostGroups * kPanel;
-  float* out = args.out + (n - args.out_origin);
-  // If scratch cannot hold all rows, sums are kept in the output.
-  constexpr std::int64_t kWidth = 2 * kPanel, kMostRows = 256;
-  float* const waiting = min + 2 * kMostGroups * kPanel;
-  static_assert((2 * kMostGroups * (kTable + 2 * kPanel) + kMostRows * kWidth) * 4 <=
-                std::int64_t{kLinearScratchBytes});
-  const bool scratched = args.rows <= kMostRows;
-  PairRows* const rows = pair_rows_of(format);
-  // By default a worker's next call begins where this one ends.
-  const std::uint8_t* const next = n + 4 * kPanel <= args.n ? panel + 2 * layout.bytes : args.follow;
-  const std::int64_t lines = next != nullptr ? 2 * layout.bytes / 64 : 0;
-  PairBlock block;
-  const std::int64_t step = pair_block(format);
-  for (std::int64_t k0 = 0; k0 < args.k; k0 += step) {
-    block.k0 = k0;
-    block.kc = args.k - k0 < step ? args.k - k0 : step;
-    const std::int64_t first = k0 / format.group, count = block.kc / format.group;
-    for (int p = 0; p < 2; ++p) {
-      const std::uint8_t* base = panel + p * layout.bytes;
-      block.codes[p] = base + k0 / 32 * code_bytes(format);
-      block.high[p] = base + layout.high + k0 / 32 * high_bytes(format);
-      block.half[p] = base + layout.scale + first * kPanel * 2;
-      block.table[p] = table + p * kMostGroups * kTable;
-      block.min[p] = min + p * kMostGroups * kPanel;
-      block.scale[p] = scale + p * kMostGroups * kPanel;
-      load_scales(format, layout, base, first, count, scale + p * kMostGroups * kPanel, min + p * kMostGroups * kPanel);
-    }
-    const std::int64_t line = lines * k0 / args.k;
-    block.prefetch = {next + 64 * line, lines * (k0 + block.kc) / args.k - line};
-    PairSums sums;
-    const bool last = k0 + block.kc == args.k;
-    sums.to = scratched && !last ? waiting : out;
-    sums.to_stride = scratched && !last ? kWidth : args.out_stride;
-    if (k0 > 0) sums.from = scratched ? waiting : out;
-    sums.from_stride = scratched ? kWidth : args.out_stride;
-    rows(args, block, sums);
-  }
-  if (args.bias == nullptr) return;
-  const __m512 bias0 = _mm512_loadu_ps(args.bias + n), bias1 = _mm512_loadu_ps(args.bias + n + kPanel);
-  for (std::int64_t m = 0; m < args.rows; ++m) {
-    float* to = out + m * args.out_stride;
-    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), bias0));
-    _mm512_storeu_ps(to + kPanel, _mm512_add_ps(_mm512_loadu_ps(to + kPanel), bias1));
   }
 }
 

@@ -18,12 +18,22 @@ class ProductCheck : public AgainstOracle {
  protected:
   void linear(LinearArgs args, std::int64_t n, const char* what) {
     const std::vector<float> bias = random_floats(random_, n);
-    for (const float* b : {static_cast<const float*>(nullptr), bias.data()})
-      compare(what, args.rows * n, [&](const KernelSet& s, float* out) {
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      const auto product = [&](const KernelSet& s, Decoding decoding) {
         alignas(64) static unsigned char scratch[kLinearScratchBytes];
-        args.bias = b, args.out = out, args.out_stride = n;
+        std::vector<float> out(static_cast<std::size_t>(args.rows * n), 7.f);
+        args.bias = b, args.out = out.data(), args.out_stride = n, args.decoding = decoding;
         s.linear(args, 0, n, scratch);
-      });
+        return out;
+      };
+      const std::vector<float> expected = product(oracle_, Decoding::kDefault);
+      for (Tested& tested : sets_) {
+        if (tested.only_super) continue;
+        same(tested, what, expected, product(*tested.set, Decoding::kDefault));
+        if (args.operands == LinearOperands::kPackedCodes && tested.set->decodes_per_block)
+          same(tested, "linear, decoded per block", expected, product(*tested.set, Decoding::kPerBlock));
+      }
+    }
   }
 
   void float_linear(std::int64_t k, std::int64_t m) {

@@ -45,7 +45,8 @@ class Check : public test::AttentionCheck {
       for (std::int64_t blocks : {1, 2, 5})
         for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 20}) int8_linear(layout, blocks, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
-      for (std::int64_t k : {1024, 1280, 2304}) int8_linear(layout, k / layout.elems, 7);
+      for (std::int64_t k : {1024, 1280, 2304})
+        for (std::int64_t m : {7, 19}) int8_linear(layout, k / layout.elems, m);
     all_super();
     // Tiles of floats: several groups of rows and blocks of K; at last more than a chunk, whose rows exceed L2.
     for (TensorType type : {TensorType::kBF16, TensorType::kF16}) {
