@@ -151,7 +151,7 @@ inline bool on_tiles(const LinearArgs& args) {
 LinearArgs from_row(const LinearArgs& args, std::int64_t row);
 
 /// Scratch memory that linear() needs, 64-byte aligned; independent of the shape because K is processed in blocks.
-/// Matrix tiles keep the totals of 256 rows by 256 outputs there; all others use 96 KiB.
+/// Matrix tiles keep the totals of 256 rows by 256 outputs there; all others use less than 192 KiB.
 inline constexpr std::size_t kLinearScratchBytes = std::size_t{320} << 10;
 
 struct RopeArgs {

@@ -38,6 +38,10 @@
 // after the two
 #include "cpu/kernels/bf16-steps-inl.h"
 #include "cpu/kernels/super-inl.h"
+#ifdef DLLM_WORD_PRODUCTS
+// after super-inl.h
+#include "cpu/kernels/super-words-inl.h"
+#endif
 // linear chooses among them
 #include "cpu/kernels/linear-inl.h"
 #include "cpu/kernels/reduce-inl.h"

@@ -11,6 +11,9 @@
 // 256-bit VPDPBUSD of processors without AVX-512 (Alder Lake and later).
 
 #define DLLM_PANEL_TILES  // panels-inl.h
+#ifndef DLLM_AVX_VNNI
+#define DLLM_WORD_PRODUCTS  // super-words-inl.h
+#endif
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

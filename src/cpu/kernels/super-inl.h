@@ -7,12 +7,14 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
+#ifndef DLLM_WORD_PRODUCTS  // super-words-inl.h
 /// Scratch of a worker.
 struct SuperScratch {
   std::uint8_t tiles[kPanel * kSuperK];  ///< [k / 64][16 outputs][64 k]: w8
   std::uint8_t quads[kPanel * kSuperK];  ///< [k / 4][16 outputs][4 k]: w8 + 128
 };
 static_assert(sizeof(SuperScratch) <= kLinearScratchBytes);
+#endif
 
 /// w8 of a super-block at `block` as tiles: in place, or decoded to `to`.
 inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uint8_t* block, std::int64_t kc,
@@ -41,6 +43,7 @@ inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uin
   return to;
 }
 
+#ifndef DLLM_WORD_PRODUCTS  // super-words-inl.h
 [[maybe_unused]] void super_quads(const std::uint8_t* tiles, std::int64_t kc, std::uint8_t* quads) {
   for (std::int64_t k = 0; k < kc; k += 64)
     transpose16(reinterpret_cast<const std::uint32_t*>(tiles + k * kPanel), 16,
@@ -137,6 +140,8 @@ void super_block(const LinearArgs& args, const std::uint8_t* quads, const float*
     }
   }
 }
+
+#endif
 
 /// q of one row: 512 values, zeros beyond `kc`. Returns X.
 inline float super_quantize(const float* x, std::int64_t kc, std::int8_t* high, std::int8_t* low, std::int32_t* sums) {
