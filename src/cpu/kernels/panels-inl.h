@@ -176,18 +176,31 @@ void decode_panel(const PanelBlock& block, std::uint8_t* out) {
     four.template operator()<0>(), four.template operator()<4>();
 }
 
+/// Rows whose sums stay in scratch between blocks of K. Those of more rows wait in the output, whose rows are a
+/// multiple of 4 KiB apart, in one set of L1.
+constexpr std::int64_t kPanelSums = 256;
+
 /// Scratch of one block of a panel.
 struct PanelScratch {
   float scale[kPanelBlock / kSumBlock * kPanel];
   float min[kPanelBlock / kScaleBlock * kPanel];
   std::uint8_t codes[kPanelBlock * kPanel];
+  alignas(64) float sums[kPanelSums * kPanel];
 };
 static_assert(sizeof(PanelScratch) <= kLinearScratchBytes);
 
+/// Where the sums of a panel go.
+struct PanelOutput {
+  float* out = nullptr;
+  int columns = 0;
+  const float* bias = nullptr;  ///< or null
+  bool last = false;            ///< after this block they are complete
+};
+
 /// All rows over one block, in tiles of nearly equal height.
 template <Codes kCodes, bool kMin>
-void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, float* out, int columns,
-                const float* bias, PanelScratch& scratch) {
+void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, const PanelOutput& output,
+                PanelScratch& scratch) {
   constexpr int kMost = Dots<most_code(kCodes)>::kRows;
   const std::int64_t tiles = (args.rows + kMost - 1) / kMost, groups = block.kc / kScaleBlock;
   block.prefetch_per_group = (lines + tiles * groups - 1) / (tiles * groups);
@@ -198,25 +211,28 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, fl
       block.codes = scratch.codes;
       tile = panel_tile_of<kCodes, kMin, true>;
     }
-  alignas(64) float total[kMost * kPanel];
+  const bool kept = args.rows <= kPanelSums;
+  const int columns = output.columns;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    float* const to = out + row * args.out_stride;
-    for (std::int64_t r = 0; r < height; ++r)
+    float* const total = scratch.sums + (kept ? row : 0) * kPanel;
+    float* const to = output.out + row * args.out_stride;
+    for (std::int64_t r = 0; r < height && (block.k0 == 0 || !kept); ++r)
       store(total + r * kPanel, block.k0 == 0 ? set1(0.f) : load_n(to + r * args.out_stride, columns));
     tile(height, args, block, row, total);
-    for (std::int64_t r = 0; r < height; ++r) {
+    for (std::int64_t r = 0; r < height && (output.last || !kept); ++r) {
       const F32 sum = load(total + r * kPanel);
-      store_n(to + r * args.out_stride, bias == nullptr ? sum : add(sum, load_n(bias, columns)), columns);
+      const bool biased = output.last && output.bias != nullptr;
+      store_n(to + r * args.out_stride, biased ? add(sum, load_n(output.bias, columns)) : sum, columns);
     }
     block.prefetch += block.prefetch_per_group * groups * 64;
     row += height;
   }
 }
 
-using PanelRows = void(const LinearArgs& args, PanelBlock block, std::int64_t lines, float* out, int columns,
-                       const float* bias, PanelScratch& scratch);
+using PanelRows = void(const LinearArgs& args, PanelBlock block, std::int64_t lines, const PanelOutput& output,
+                       PanelScratch& scratch);
 
 PanelRows* panel_rows_of(const PackedFormat& format) {
   switch (format.codes) {
@@ -246,6 +262,7 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
   PanelRows* const rows = panel_rows_of(format);
   const std::uint8_t* const next = n + kPanel < args.n ? panel + layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? layout.bytes / 64 : 0;
+  PanelOutput output{args.out + (n - args.out_origin), columns, args.bias == nullptr ? nullptr : args.bias + n};
   PanelBlock block;
   block.scale = scratch.scale, block.min = scratch.min;
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kPanelBlock) {
@@ -259,8 +276,8 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
     }
     const std::int64_t begin = lines * k0 / args.k, end = lines * (k0 + block.kc) / args.k;
     block.prefetch = next + begin * 64;
-    const float* bias = k0 + block.kc == args.k && args.bias != nullptr ? args.bias + n : nullptr;
-    rows(args, block, end - begin, args.out + (n - args.out_origin), columns, bias, scratch);
+    output.last = k0 + block.kc == args.k;
+    rows(args, block, end - begin, output, scratch);
   }
 }
 

@@ -47,6 +47,10 @@ class Check : public test::AttentionCheck {
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304})
         for (std::int64_t m : {7, 19}) int8_linear(layout, k / layout.elems, m);
+    if (kEvery == 1)  // more rows than scratch keeps sums of
+      for (const test::BlockLayout& layout : test::kBlockLayouts)
+        if (layout.type == TensorType::kQ5_K || layout.type == TensorType::kQ8_0)
+          int8_linear(layout, 2304 / layout.elems, 259);
     all_super();
     // Tiles of floats: several groups of rows and blocks of K; at last more than a chunk, whose rows exceed L2.
     for (TensorType type : {TensorType::kBF16, TensorType::kF16}) {
