@@ -109,7 +109,8 @@ void register_set(const KernelSet* set) {
     for (std::int64_t rows : {1, 8, 32, 128, 256}) {
       add_linear(*format, rows, Decoding::kDefault, "");
       const PackedFormat* packed = packed_format(format->type);
-      if (set->decodes_per_block && packed != nullptr && narrower_than_byte(packed->codes) && rows > 8)
+      const bool choice = set->per_block_rows > 0 && rows >= set->per_block_rows;
+      if (choice && packed != nullptr && narrower_than_byte(packed->codes))
         add_linear(*format, rows, Decoding::kPerBlock, "/decoding:per-block");
     }
   for (std::int64_t rows : {1, 32})

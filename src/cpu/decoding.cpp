@@ -1,7 +1,6 @@
 #include "cpu/decoding.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -59,23 +58,21 @@ class Trial {
 
 Decoding measure_decoding(const KernelSet& kernels, const PackedFormat& format) {
   Trial trial(kernels, format);
-  constexpr int kRounds = 8;
   // Of alternating runs the fastest: disturbances only make a run slower.
-  std::array<double, 2> best;
-  best.fill(std::numeric_limits<double>::infinity());
-  for (int round = 0; round < kRounds; ++round)
-    for (Decoding decoding : {Decoding::kDefault, Decoding::kPerBlock}) {
-      double& least = best[static_cast<std::size_t>(decoding)];
-      least = std::min(least, trial.seconds(decoding));
-    }
+  double usual = std::numeric_limits<double>::infinity(), per_block = usual;
+  for (int round = 0; round < 8; ++round) {
+    usual = std::min(usual, trial.seconds(Decoding::kDefault));
+    per_block = std::min(per_block, trial.seconds(Decoding::kPerBlock));
+  }
   constexpr double kWorthwhile = 0.95;
-  return best[1] < kWorthwhile * best[0] ? Decoding::kPerBlock : Decoding::kDefault;
+  return per_block < kWorthwhile * usual ? Decoding::kPerBlock : Decoding::kDefault;
 }
 
 }  // namespace
 
-Decoding faster_decoding(const KernelSet& kernels, const PackedFormat& format) {
-  if (!kernels.decodes_per_block || !narrower_than_byte(format.codes)) return Decoding::kDefault;
+Decoding faster_decoding(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows) {
+  const bool choice = kernels.per_block_rows > 0 && rows >= kernels.per_block_rows;
+  if (!choice || !narrower_than_byte(format.codes)) return Decoding::kDefault;
   static std::mutex mutex;
   static std::map<std::pair<const KernelSet*, TensorType>, Decoding> known;
   const std::lock_guard lock(mutex);

@@ -81,7 +81,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
   hadamard_ = args.hadamard;
   packed_[0] = args.gate.packed, packed_[1] = args.up.packed, packed_[2] = args.down.packed;
   const auto inputs = [&](const ExpertStack& stack, PairRows& rows) {
-    LinearArgs made = linear_.weight_args(*stack.view, stack.packed);
+    LinearArgs made = linear_.weight_args(*stack.view, stack.packed, args.rows);
     if (!rows_in_groups(made.operands))
       return rows.gather(linear_.prepare(*stack.view, stack.packed, nullptr, args.x, args.rows, args.value),
                          pairs_.row_of, pool_);
@@ -90,7 +90,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
   };
   gate_ = inputs(args.gate, gate_rows_);
   if (same_rows(packed_[0], packed_[1])) {
-    up_ = linear_.weight_args(*args.up.view, args.up.packed);
+    up_ = linear_.weight_args(*args.up.view, args.up.packed, args.rows);
     up_.rows = gate_.rows;
     up_.plain.x = gate_.plain.x;
     up_.grouped = gate_.grouped;
@@ -99,7 +99,7 @@ void ExpertRunner::make_inputs(const ExpertArgs& args) {
   } else {
     up_ = inputs(args.up, up_rows_);
   }
-  down_ = linear_.weight_args(*args.down.view, args.down.packed);
+  down_ = linear_.weight_args(*args.down.view, args.down.packed, args.rows);
   down_.rows = gate_.rows;
   exact_inner_ = false;
   if (down_.operands != LinearOperands::kPackedCodes) {

@@ -12,7 +12,7 @@ LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::opti
   scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
 
-LinearArgs LinearRunner::weight_args(const WeightView& weight, const PackedWeight* packed) const {
+LinearArgs LinearRunner::weight_args(const WeightView& weight, const PackedWeight* packed, std::int64_t rows) const {
   LinearArgs args;
   args.k = weight.shape[0];
   args.n = weight.shape.size() > 1 ? weight.shape[1] : 1;
@@ -35,7 +35,7 @@ LinearArgs LinearRunner::weight_args(const WeightView& weight, const PackedWeigh
   args.operands = packs_floats(*packed->format) ? LinearOperands::kPackedFloats : LinearOperands::kPackedCodes;
   args.panels = {packed->format, &packed->layout, packed->panels, packed->regular, packed->in_steps};
   if (args.operands == LinearOperands::kPackedCodes)
-    args.decoding = decoding_ ? *decoding_ : faster_decoding(kernels_, *packed->format);
+    args.decoding = decoding_ ? *decoding_ : faster_decoding(kernels_, *packed->format, rows);
   return args;
 }
 
@@ -51,7 +51,7 @@ bool LinearRunner::exact_activations(const PackedWeight& weight) {
 
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,
                                  const float* x, std::int64_t rows, std::int64_t value) {
-  LinearArgs args = weight_args(weight, packed);
+  LinearArgs args = weight_args(weight, packed, rows);
   args.rows = rows;
   args.bias = bias;
   if (packed == nullptr) {

@@ -29,9 +29,9 @@ class LinearRunner {
   /// `decoding` replaces that which is faster here.
   LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt);
 
-  /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows are set
-  /// elsewhere. For stacks: those of the first matrix.
-  LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed) const;
+  /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows, at
+  /// most `rows`, are set elsewhere. For stacks: those of the first matrix.
+  LinearArgs weight_args(const WeightView& weight, const PackedWeight* packed, std::int64_t rows) const;
 
   /// Arguments for rows of `x` ([rows][k]): the kernels of the weight's format if it is `packed`, else the float family
   /// over the unpacked `weight`. Quantizes or groups x for the former, unless that is already done: `value` identifies

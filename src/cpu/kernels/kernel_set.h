@@ -85,7 +85,7 @@ enum class LinearOperands : std::uint8_t {
 /// When kPackedCodes decodes codes of less than a byte. The bits of the results are the same.
 enum class Decoding : std::uint8_t {
   kDefault,   ///< what the set is tuned for
-  kPerBlock,  ///< once per block of K for all rows, where a set says decodes_per_block
+  kPerBlock,  ///< once per block of K for all rows, for per_block_rows of the set and more
 };
 
 /// Operands of kPlain.
@@ -124,12 +124,12 @@ struct GroupedRows {
 /// for all.)
 struct LinearArgs {
   LinearOperands operands = LinearOperands::kPlain;
-  PlainOperands plain;      ///< kPlain
-  WeightPanels panels;      ///< kPackedFloats, kPackedCodes, kSuper
-  GroupedRows grouped;      ///< kPackedFloats
-  QuantizedRows quantized;  ///< kPackedCodes
-  SuperRows super_rows;     ///< kSuper
-  Decoding decoding = Decoding::kDefault;
+  PlainOperands plain;                     ///< kPlain
+  WeightPanels panels;                     ///< kPackedFloats, kPackedCodes, kSuper
+  GroupedRows grouped;                     ///< kPackedFloats
+  QuantizedRows quantized;                 ///< kPackedCodes
+  SuperRows super_rows;                    ///< kSuper
+  Decoding decoding = Decoding::kDefault;  ///< kPackedCodes
 
   std::int64_t k = 0;
   std::int64_t rows = 0;                 ///< m
@@ -245,8 +245,8 @@ struct KernelSet {
   bool prefers_super = false;
   /// Whether this processor runs products of float weights with rows in tiles.
   bool bf16_tiles = false;
-  /// Whether Decoding::kPerBlock has kernels of its own.
-  bool decodes_per_block = false;
+  /// Least rows of a product for which Decoding::kPerBlock has kernels of its own; 0: never.
+  std::int64_t per_block_rows = 0;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:

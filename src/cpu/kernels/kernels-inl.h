@@ -38,9 +38,11 @@
 // after the two
 #include "cpu/kernels/bf16-steps-inl.h"
 #include "cpu/kernels/super-inl.h"
-#ifdef DLLM_WORD_PRODUCTS
 // after super-inl.h
+#ifdef DLLM_WORD_PRODUCTS
 #include "cpu/kernels/super-words-inl.h"
+#else
+#include "cpu/kernels/super-bytes-inl.h"
 #endif
 // linear chooses among them
 #include "cpu/kernels/linear-inl.h"
@@ -55,7 +57,7 @@ extern const KernelSet kKernels;
 constinit const KernelSet kKernels = {
     .name = DLLM_STRINGIFY(DLLM_ISA),
 #ifdef DLLM_PAIR_TILES
-    .decodes_per_block = true,
+    .per_block_rows = kPerBlockRows,
 #endif
     .quantize_row = quantize_row,
     .quantize_super = quantize_super,

@@ -65,8 +65,7 @@ template <PackedFormat kFormat>
 bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, std::int64_t k, std::uint8_t* panel) {
   constexpr int kGroups = kFormat.block_elems / kFormat.group, kChunks = kFormat.block_elems / 32;
   constexpr int kWidth = kFormat.scales == Scales::kHalf ? 2 : 1;
-  constexpr int kCodeBytes = kFormat.codes == Codes::kByte ? 512 : 256;
-  constexpr int kHighBytes = kFormat.codes == Codes::kNibble5 ? 64 : kFormat.codes == Codes::kNibble6 ? 128 : 0;
+  constexpr std::int64_t kCodeBytes = code_bytes(kFormat.codes), kHighBytes = high_bytes(kFormat.codes);
   constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 ? 0 : kFormat.zero;
   std::uint8_t* codes = panel + 4 * lane;
   std::uint8_t* high = panel + layout.high + 4 * lane;
@@ -186,7 +185,7 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
     at += (bytes + 63) / 64 * 64;
     return begin;
   };
-  plane(chunks * (format.codes == Codes::kByte ? 512 : 256));
+  plane(chunks * code_bytes(format.codes));
   layout.high = plane(format.codes == Codes::kNibble5   ? 64 * chunks
                       : format.codes == Codes::kNibble6 ? 128 * chunks
                                                         : 0);

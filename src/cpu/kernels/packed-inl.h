@@ -5,6 +5,27 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
+/// use.operator()<codes, has_min>() for a format of integer codes.
+template <class Use>
+auto with_codes(const PackedFormat& format, const Use& use) {
+  switch (format.codes) {
+    case Codes::kNibble:
+      return format.has_min ? use.template operator()<Codes::kNibble, true>()
+                            : use.template operator()<Codes::kNibble, false>();
+    case Codes::kNibble5:
+      return format.has_min ? use.template operator()<Codes::kNibble5, true>()
+                            : use.template operator()<Codes::kNibble5, false>();
+    case Codes::kNibble6:
+      return use.template operator()<Codes::kNibble6, false>();
+    case Codes::kE2M1:
+      return use.template operator()<Codes::kE2M1, false>();
+    case Codes::kByte:
+    case Codes::kFloat:
+      break;
+  }
+  return use.template operator()<Codes::kByte, false>();
+}
+
 inline F32 load_halves(const std::uint8_t* p) {
   std::uint16_t halves[16];
   __builtin_memcpy(halves, p, sizeof halves);
@@ -59,7 +80,7 @@ constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11,
     return;
   }
   const std::uint8_t* low = panel + first * 256;
-  const std::uint8_t* high = panel + layout.high + first * (codes == Codes::kNibble5 ? 64 : 128);
+  const std::uint8_t* high = panel + layout.high + first * high_bytes(codes);
   for (std::int64_t c = 0; c < chunks; ++c, low += 256, out += 512) {
     for (int i = 0; i < 256; ++i) out[i] = low[i] & 15;
     for (int i = 0; i < 256; ++i) out[256 + i] = static_cast<std::uint8_t>(low[i] >> 4);

@@ -34,6 +34,11 @@ inline constexpr std::int64_t kPanel = 16;
 enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1, kFloat };
 /// Whether codes take less than a byte in memory, and must be decoded.
 constexpr bool narrower_than_byte(Codes codes) { return codes != Codes::kByte && codes != Codes::kFloat; }
+/// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
+constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : 256; }
+constexpr std::int64_t high_bytes(Codes codes) {
+  return codes == Codes::kNibble5 ? 64 : codes == Codes::kNibble6 ? 128 : 0;
+}
 enum class Scales : std::uint8_t { kHalf, kSuper, kExponent, kNone };
 
 /// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are stored unchanged.

@@ -13,24 +13,6 @@ inline std::int64_t pair_block(const LinearArgs& args) {
 
 using PairRows = void(const LinearArgs& args, PairBlock block, const PairSums& sums);
 
-PairRows* pair_rows_of(const PackedFormat& format) {
-  switch (format.codes) {
-    case Codes::kNibble:
-      return format.has_min ? pair_rows<Codes::kNibble, true> : pair_rows<Codes::kNibble, false>;
-    case Codes::kNibble5:
-      return format.has_min ? pair_rows<Codes::kNibble5, true> : pair_rows<Codes::kNibble5, false>;
-    case Codes::kNibble6:
-      return pair_rows<Codes::kNibble6, false>;
-    case Codes::kByte:
-      return pair_rows<Codes::kByte, false>;
-    case Codes::kE2M1:
-      return pair_rows<Codes::kE2M1, false>;
-    case Codes::kFloat:
-      break;
-  }
-  return nullptr;
-}
-
 constexpr std::int64_t kDecodedBytes = 512 * kPanel;  ///< of a block's codes, of one panel
 
 /// 16 bytes as floats.
@@ -96,7 +78,8 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   static_assert((2 * kMostGroups * (kTable + 2 * kPanel) + kMostRows * kWidth) * 4 + 2 * kDecodedBytes <=
                 std::int64_t{kLinearScratchBytes});
   const bool scratched = args.rows <= kMostRows;
-  PairRows* const rows = pair_rows_of(format);
+  PairRows* const rows =
+      with_codes(format, []<Codes kCodes, bool kMin>() -> PairRows* { return pair_rows<kCodes, kMin>; });
   // By default a worker's next call begins where this one ends.
   const std::uint8_t* const next = n + 4 * kPanel <= args.n ? panel + 2 * layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? 2 * layout.bytes / 64 : 0;

@@ -31,12 +31,6 @@ namespace {
 constexpr std::int64_t kPairRows = 6;
 constexpr std::int64_t kTable = 4 * kPanel;  ///< floats of one panel's group: [multiple][16]
 
-/// Bytes of a group's codes and of their high bits, in one panel.
-constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : 256; }
-constexpr std::int64_t high_bytes(Codes codes) {
-  return codes == Codes::kNibble5 ? 64 : codes == Codes::kNibble6 ? 128 : 0;
-}
-
 /// How a tile obtains the product of two scales.
 enum class PairScales {
   kMultiply,  ///< by multiplication
@@ -283,9 +277,12 @@ void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, std:
   }
 }
 
-/// Whether the tiles of rows read codes that were decoded before. Two tiles do not repay the stores.
+/// Two tiles do not repay the stores of decoded codes.
+constexpr std::int64_t kPerBlockRows = 2 * kPairRows + 1;
+
+/// Whether the tiles of rows read codes that were decoded before.
 inline bool decodes_per_block(const LinearArgs& args) {
-  return args.decoding == Decoding::kPerBlock && args.rows > 2 * kPairRows &&
+  return args.decoding == Decoding::kPerBlock && args.rows >= kPerBlockRows &&
          narrower_than_byte(args.panels.format->codes);
 }
 
@@ -298,7 +295,7 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   auto* first = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
   auto* others = first;
   if (decodes_per_block(args)) {
-    if constexpr (kCodes != Codes::kByte) {
+    if constexpr (narrower_than_byte(kCodes)) {
       for (int p = 0; p < 2; ++p) {
         decode_pair_codes<kCodes>(block.codes[p], block.high[p], block.kc / kScaleBlock, block.decoded[p]);
         block.codes[p] = block.decoded[p];

@@ -115,8 +115,6 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
   constexpr Codes kStored = kDecoded ? Codes::kByte : kCodes;
   // Codes of 6 bits have a scale per 16 k: two half groups.
   constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
-  constexpr std::int64_t kCodeBytes = kStored == Codes::kByte ? 512 : 256;
-  constexpr std::int64_t kHighBytes = kStored == Codes::kNibble5 ? 64 : kStored == Codes::kNibble6 ? 128 : 0;
   const QuantizedRows& q = args.quantized;
   const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock, stride = q.stride;
   const std::int8_t* x = q.values + row * stride + block.k0;
@@ -145,7 +143,7 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
     };
     half.template operator()<0>();
     if constexpr (kHalves == 2) half.template operator()<1>();
-    codes += kCodeBytes, high += kHighBytes, x += kScaleBlock;
+    codes += code_bytes(kStored), high += high_bytes(kStored), x += kScaleBlock;
     scale += kHalves * kPanel, corrections += kHalves, ++scales;
     if constexpr (kMin) min += kPanel, ++offsets;
   }
@@ -164,7 +162,6 @@ inline void panel_tile_of(std::int64_t rows, const LinearArgs& args, const Panel
 /// Codes of a block as bytes.
 template <Codes kCodes>
 void decode_panel(const PanelBlock& block, std::uint8_t* out) {
-  constexpr std::int64_t kHighBytes = kCodes == Codes::kNibble5 ? 64 : kCodes == Codes::kNibble6 ? 128 : 0;
   const std::uint8_t *codes = block.codes, *high = block.high;
   const auto four = [&]<int kQuad>() {
     store_bytes(out + 64 * kQuad, panel_codes<kCodes, kQuad>(codes, high));
@@ -172,7 +169,8 @@ void decode_panel(const PanelBlock& block, std::uint8_t* out) {
     store_bytes(out + 64 * kQuad + 128, panel_codes<kCodes, kQuad + 2>(codes, high));
     store_bytes(out + 64 * kQuad + 192, panel_codes<kCodes, kQuad + 3>(codes, high));
   };
-  for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g, codes += 256, high += kHighBytes, out += 512)
+  for (std::int64_t g = 0; g < block.kc / kScaleBlock;
+       ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512)
     four.template operator()<0>(), four.template operator()<4>();
 }
 
@@ -211,21 +209,22 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, co
       block.codes = scratch.codes;
       tile = panel_tile_of<kCodes, kMin, true>;
     }
-  const bool kept = args.rows <= kPanelSums;
+  const bool kept = args.rows <= kPanelSums, biased = output.last && output.bias != nullptr;
   const int columns = output.columns;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
     float* const total = scratch.sums + (kept ? row : 0) * kPanel;
     float* const to = output.out + row * args.out_stride;
-    for (std::int64_t r = 0; r < height && (block.k0 == 0 || !kept); ++r)
-      store(total + r * kPanel, block.k0 == 0 ? set1(0.f) : load_n(to + r * args.out_stride, columns));
+    if (block.k0 == 0 || !kept)
+      for (std::int64_t r = 0; r < height; ++r)
+        store(total + r * kPanel, block.k0 == 0 ? set1(0.f) : load_n(to + r * args.out_stride, columns));
     tile(height, args, block, row, total);
-    for (std::int64_t r = 0; r < height && (output.last || !kept); ++r) {
-      const F32 sum = load(total + r * kPanel);
-      const bool biased = output.last && output.bias != nullptr;
-      store_n(to + r * args.out_stride, biased ? add(sum, load_n(output.bias, columns)) : sum, columns);
-    }
+    if (output.last || !kept)
+      for (std::int64_t r = 0; r < height; ++r) {
+        const F32 sum = load(total + r * kPanel);
+        store_n(to + r * args.out_stride, biased ? add(sum, load_n(output.bias, columns)) : sum, columns);
+      }
     block.prefetch += block.prefetch_per_group * groups * 64;
     row += height;
   }
@@ -234,32 +233,13 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, co
 using PanelRows = void(const LinearArgs& args, PanelBlock block, std::int64_t lines, const PanelOutput& output,
                        PanelScratch& scratch);
 
-PanelRows* panel_rows_of(const PackedFormat& format) {
-  switch (format.codes) {
-    case Codes::kNibble:
-      return format.has_min ? panel_rows<Codes::kNibble, true> : panel_rows<Codes::kNibble, false>;
-    case Codes::kNibble5:
-      return format.has_min ? panel_rows<Codes::kNibble5, true> : panel_rows<Codes::kNibble5, false>;
-    case Codes::kNibble6:
-      return panel_rows<Codes::kNibble6, false>;
-    case Codes::kByte:
-      return panel_rows<Codes::kByte, false>;
-    case Codes::kE2M1:
-      return panel_rows<Codes::kE2M1, false>;
-    case Codes::kFloat:
-      break;
-  }
-  return nullptr;
-}
-
 /// Outputs [n, n + columns). The tiles prefetch the panel that follows, spread evenly.
 void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, PanelScratch& scratch) {
   const PackedFormat& format = *args.panels.format;
   const PackedLayout& layout = *args.panels.layout;
   const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
-  const std::int64_t code_bytes = format.codes == Codes::kByte ? 512 : 256;
-  const std::int64_t high_bytes = format.codes == Codes::kNibble5 ? 64 : format.codes == Codes::kNibble6 ? 128 : 0;
-  PanelRows* const rows = panel_rows_of(format);
+  PanelRows* const rows =
+      with_codes(format, []<Codes kCodes, bool kMin>() -> PanelRows* { return panel_rows<kCodes, kMin>; });
   const std::uint8_t* const next = n + kPanel < args.n ? panel + layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? layout.bytes / 64 : 0;
   PanelOutput output{args.out + (n - args.out_origin), columns, args.bias == nullptr ? nullptr : args.bias + n};
@@ -268,8 +248,8 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kPanelBlock) {
     block.k0 = k0;
     block.kc = args.k - k0 < kPanelBlock ? args.k - k0 : kPanelBlock;
-    block.codes = panel + k0 / 32 * code_bytes;
-    block.high = panel + layout.high + k0 / 32 * high_bytes;
+    block.codes = panel + k0 / 32 * code_bytes(format.codes);
+    block.high = panel + layout.high + k0 / 32 * high_bytes(format.codes);
     for (std::int64_t g = 0; g < block.kc / format.group; ++g) {
       store(scratch.scale + g * kPanel, group_scale(format, layout, panel, k0 / format.group + g));
       if (format.has_min) store(scratch.min + g * kPanel, group_min(format, layout, panel, k0 / format.group + g));

@@ -30,7 +30,7 @@ class ProductCheck : public AgainstOracle {
       for (Tested& tested : sets_) {
         if (tested.only_super) continue;
         same(tested, what, expected, product(*tested.set, Decoding::kDefault));
-        if (args.operands == LinearOperands::kPackedCodes && tested.set->decodes_per_block)
+        if (args.operands == LinearOperands::kPackedCodes && tested.set->per_block_rows > 0)
           same(tested, "linear, decoded per block", expected, product(*tested.set, Decoding::kPerBlock));
       }
     }

@@ -1,20 +1,10 @@
 // No include guard: compiled once per instruction set.
 //
-// The arithmetic `super` (super.h) without tiles: a super-block of a panel is decoded to bytes [k / 4][16 outputs][4 k]
-// in scratch and multiplied by the rows with the dot product of four bytes. In the scalar set this defines what tiles
-// must compute.
+// The arithmetic `super` (super.h) without tiles: what its two kinds of products share (super-bytes-inl.h,
+// super-words-inl.h), and the quantization of rows.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
-
-#ifndef DLLM_WORD_PRODUCTS  // super-words-inl.h
-/// Scratch of a worker.
-struct SuperScratch {
-  std::uint8_t tiles[kPanel * kSuperK];  ///< [k / 64][16 outputs][64 k]: w8
-  std::uint8_t quads[kPanel * kSuperK];  ///< [k / 4][16 outputs][4 k]: w8 + 128
-};
-static_assert(sizeof(SuperScratch) <= kLinearScratchBytes);
-#endif
 
 /// w8 of a super-block at `block` as tiles: in place, or decoded to `to`.
 inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uint8_t* block, std::int64_t kc,
@@ -43,105 +33,27 @@ inline const std::uint8_t* super_tiles(const SuperLayout& layout, const std::uin
   return to;
 }
 
-#ifndef DLLM_WORD_PRODUCTS  // super-words-inl.h
-[[maybe_unused]] void super_quads(const std::uint8_t* tiles, std::int64_t kc, std::uint8_t* quads) {
-  for (std::int64_t k = 0; k < kc; k += 64)
-    transpose16(reinterpret_cast<const std::uint32_t*>(tiles + k * kPanel), 16,
-                reinterpret_cast<std::uint32_t*>(quads + k * kPanel));
-  for (std::int64_t i = 0; i < kc * kPanel; ++i) quads[i] ^= 0x80;
-}
+constexpr int kSuperTile = 4;
 
-/// One super-block of a panel times rows of one group.
-struct SuperTask {
-  const std::uint8_t* quads;
-  const float* weight_scales;
-  std::int64_t kc;
-  const std::int8_t* planes[kSuperPlanes];  ///< of the first row
-  const std::int32_t* sums[kSuperPlanes];
-  const float* scales;
-};
-
-template <int kRows>
-inline void super_rows(const SuperTask& task, F32* total) {
-  constexpr std::int32_t kZero = 128 - kDotBias<true>;
-  const std::uint8_t* w = task.quads;
-  const std::int8_t *x0 = task.planes[0], *x1 = task.planes[1];
-  I32 high[kRows], low[kRows];
-#pragma GCC unroll 8
-  for (int m = 0; m < kRows; ++m) {
-    high[m] = set1(-kZero * task.sums[0][m]);
-    low[m] = set1(-kZero * task.sums[1][m]);
-  }
-  for (std::int64_t quad = 0; quad < task.kc / 4; ++quad, w += 64, x0 += 64, x1 += 64) {
-    const U8 weights = load_bytes(w);
-#pragma GCC unroll 8
-    for (int m = 0; m < kRows; ++m) {
-      std::int32_t four;
-      __builtin_memcpy(&four, x0 + 4 * m, 4);
-      high[m] = dot4<true>(high[m], weights, four);
-      __builtin_memcpy(&four, x1 + 4 * m, 4);
-      low[m] = dot4<true>(low[m], weights, four);
-    }
-  }
-  const F32 scale = load(task.weight_scales);
-#pragma GCC unroll 8
-  for (int m = 0; m < kRows; ++m)
-    total[m] = fma(to_f32(add(shift_left<7>(high[m]), low[m])), mul(scale, set1(task.scales[m])), total[m]);
-}
-
-template <int kRows>
-inline void super_tail(const SuperTask& task, int rows, F32* total) {
-  if constexpr (kRows > 0) {
-    if (rows == kRows) return super_rows<kRows>(task, total);
-    super_tail<kRows - 1>(task, rows, total);
+/// Rows [begin, end) by one super-block of outputs [n, n + columns): body(row, count, total) adds to the totals of at
+/// most kSuperTile rows of one group. They are kept in `out` between super-blocks; after the last one they get the
+/// bias.
+template <class Body>
+inline void for_each_super_tile(const LinearArgs& args, std::int64_t s, std::int64_t begin, std::int64_t end,
+                                std::int64_t n, int columns, const Body& body) {
+  const bool first = s == 0, biased = s + 1 == super_blocks(args.k) && args.bias != nullptr;
+  const F32 bias = biased ? load_n(args.bias + n, columns) : set1(0.f);
+  for (std::int64_t row = begin, count; row < end; row += count) {
+    const std::int64_t in_tile = kSuperTile - row % kSuperTile;
+    count = end - row < in_tile ? end - row : in_tile;
+    float* const out = args.out + (row - args.super_rows.first_row) * args.out_stride + (n - args.out_origin);
+    F32 total[kSuperTile];
+    for (std::int64_t m = 0; m < count; ++m) total[m] = first ? set1(0.f) : load_n(out + m * args.out_stride, columns);
+    body(row, static_cast<int>(count), total);
+    for (std::int64_t m = 0; m < count; ++m)
+      store_n(out + m * args.out_stride, biased ? add(total[m], bias) : total[m], columns);
   }
 }
-
-/// Super-block `s` of a panel times all rows; partial sums are kept in `out`.
-void super_block(const LinearArgs& args, const std::uint8_t* quads, const float* weight_scales, std::int64_t s,
-                 std::int64_t n, int columns) {
-  constexpr int kTile = 4;  // two accumulators each
-  const SuperRows& x = args.super_rows;
-  const bool first = s == 0, last = s + 1 == super_blocks(args.k) && args.bias != nullptr;
-  const F32 bias = last ? load_n(args.bias + n, columns) : set1(0.f);
-  std::int64_t row = x.first_row;
-  const std::int64_t end = x.first_row + args.rows;
-  float* out = args.out + (n - args.out_origin);
-  while (row < end) {
-    const std::int64_t group = row / kSuperRows, lane = row % kSuperRows;
-    std::int64_t count = end - row < kSuperRows - lane ? end - row : kSuperRows - lane;
-    if (count > kTile) count = kTile;
-    const SuperTask task{quads,
-                         weight_scales,
-                         super_block_k(args.k, s),
-                         {x.plane(args.k, group, s, 0) + 4 * lane, x.plane(args.k, group, s, 1) + 4 * lane},
-                         {x.sum(args.k, group, s, 0) + lane, x.sum(args.k, group, s, 1) + lane},
-                         x.scale(args.k, group, s) + lane};
-    F32 total[kTile];
-    for (int m = 0; m < count; ++m) total[m] = first ? set1(0.f) : load_n(out + m * args.out_stride, columns);
-    super_tail<kTile>(task, static_cast<int>(count), total);
-    for (int m = 0; m < count; ++m) store_n(out + m * args.out_stride, last ? add(total[m], bias) : total[m], columns);
-    row += count;
-    out += count * args.out_stride;
-  }
-}
-
-[[maybe_unused]] void super_linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
-  auto& own = *static_cast<SuperScratch*>(scratch);
-  const SuperLayout& layout = *args.panels.super;
-  for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
-    const int columns = static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel);
-    const std::uint8_t* block = args.panels.data + n / kPanel * layout.bytes;
-    for (std::int64_t s = 0; s < super_blocks(args.k); ++s) {
-      const std::int64_t kc = super_block_k(args.k, s), size = layout.block_bytes(kc);
-      super_quads(super_tiles(layout, block, kc, own.tiles), kc, own.quads);
-      super_block(args, own.quads, reinterpret_cast<const float*>(block + size - 64), s, n, columns);
-      block += size;
-    }
-  }
-}
-
-#endif
 
 /// q of one row: 512 values, zeros beyond `kc`. Returns X.
 inline float super_quantize(const float* x, std::int64_t kc, std::int8_t* high, std::int8_t* low, std::int32_t* sums) {

@@ -1,9 +1,9 @@
 // No include guard: compiled once per instruction set that defines DLLM_WORD_PRODUCTS (AVX2 without a dot product).
 //
-// The arithmetic `super` in products of 16 bits: VPMADDWD adds two products of w8 and the whole q, of 15 bits. A step
-// of 16 products takes it and VPADDD. Bytes, in two planes of q, would take six instructions for 16 products:
-// VPMADDUBSW saturates unless one of its operands has 7 bits, so that full bytes need two of it, each followed by
-// VPMADDWD.
+// The arithmetic `super` in products of 16 bits: VPMADDWD adds two products of w8 and the whole q, of 15 bits, and
+// VPADDD adds the sums to others: two instructions for 16 products. Bytes, in two planes of q, would take six
+// instructions for 16 products: VPMADDUBSW saturates unless one of its operands has 7 bits, so that full bytes need two
+// of it, each followed by VPMADDWD.
 //
 // Words are made from bytes without a shuffle: of the four k of a quad, a shift by 8 to the left and then to the right
 // leaves k = 0 and 2, a shift to the right k = 1 and 3. Both operands are stored in these pairs.
@@ -15,7 +15,7 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kWordTile = 4, kWordUnit = 8, kWordRows = 128;
+constexpr std::int64_t kWordUnit = 8, kWordRows = 128;
 /// Panels for which rows are converted once: in instructions it costs a sixth of one panel's products.
 constexpr std::int64_t kWordPanels = 16;
 
@@ -23,8 +23,9 @@ struct WordScratch {
   std::uint8_t tiles[kPanel * kSuperK];       ///< [k / 64][16 outputs][64 k]: w8
   std::uint32_t quads[kPanel * kSuperK / 4];  ///< [k / 4][16 outputs][4 k]: w8
   std::int16_t weights[kPanel * kSuperK];     ///< [k / 4][0 and 2, 1 and 3][16 outputs][2 k]
-  /// [unit][k / 4][0 and 2, 1 and 3][8 rows][2 k]: q, of the units that overlap with the rows
-  std::int16_t rows[(kWordRows / kWordUnit + 3) * kWordUnit * kSuperK];
+  /// [unit][k / 4][0 and 2, 1 and 3][8 rows][2 k]: q, of whole groups, the first and the last of which may overlap in
+  /// part
+  std::int16_t rows[(kWordRows + kSuperRows) * kSuperK];
 };
 static_assert(sizeof(WordScratch) <= kLinearScratchBytes);
 
@@ -39,7 +40,6 @@ inline __m256i odd_words(__m256i quads) {
   if constexpr (kShift == 0) return _mm256_srai_epi16(quads, 8);
   return _mm256_srai_epi16(_mm256_and_si256(quads, _mm256_set1_epi16(static_cast<short>(0xff00))), 8 - kShift);
 }
-inline void store_words(std::int16_t* p, __m256i words) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words); }
 
 void super_weight_words(const std::uint8_t* tiles, std::int64_t kc, std::uint32_t* quads, std::int16_t* words) {
   for (std::int64_t k = 0; k < kc; k += 64)
@@ -47,8 +47,8 @@ void super_weight_words(const std::uint8_t* tiles, std::int64_t kc, std::uint32_
   for (std::int64_t quad = 0; quad < kc / 4; ++quad, quads += kPanel, words += 4 * kPanel)
     for (int half = 0; half < 2; ++half) {
       const __m256i bytes = load_int(quads + 8 * half);
-      store_words(words + 16 * half, even_words<0>(bytes));
-      store_words(words + 32 + 16 * half, odd_words<0>(bytes));
+      store_int(words + 16 * half, even_words<0>(bytes));
+      store_int(words + 32 + 16 * half, odd_words<0>(bytes));
     }
 }
 
@@ -58,8 +58,8 @@ void super_row_words(const std::int8_t* high, const std::int8_t* low, std::int64
     for (int half = 0; half < 2; ++half) {
       const __m256i h = load_int(high + 32 * half), l = load_int(low + 32 * half);
       std::int16_t* const to = words + half * kWordUnit * kSuperK;
-      store_words(to, _mm256_add_epi16(even_words<7>(h), even_words<0>(l)));
-      store_words(to + 2 * kWordUnit, _mm256_add_epi16(odd_words<7>(h), odd_words<0>(l)));
+      store_int(to, _mm256_add_epi16(even_words<7>(h), even_words<0>(l)));
+      store_int(to + 2 * kWordUnit, _mm256_add_epi16(odd_words<7>(h), odd_words<0>(l)));
     }
 }
 
@@ -90,32 +90,10 @@ template <int kRows>
 }
 
 template <int kRows>
-void word_tile_of(std::int64_t rows, const std::int16_t* weights, const std::int16_t* words, std::int64_t kc,
+void word_tile_of(int rows, const std::int16_t* weights, const std::int16_t* words, std::int64_t kc,
                   const float* weight_scales, const float* row_scales, F32* total) {
   if (rows == kRows) return word_tile<kRows>(weights, words, kc, weight_scales, row_scales, total);
   if constexpr (kRows > 1) word_tile_of<kRows - 1>(rows, weights, words, kc, weight_scales, row_scales, total);
-}
-
-/// Rows [begin, end) of those in `own`, of which the first is `origin`, by the super-block in own.weights; sums are
-/// kept in `out` between super-blocks.
-void word_rows(const LinearArgs& args, const WordScratch& own, const float* weight_scales, std::int64_t s,
-               std::int64_t origin, std::int64_t begin, std::int64_t end, std::int64_t n, int columns) {
-  const SuperRows& x = args.super_rows;
-  const bool first = s == 0, last = s + 1 == super_blocks(args.k) && args.bias != nullptr;
-  const F32 bias = last ? load_n(args.bias + n, columns) : set1(0.f);
-  for (std::int64_t row = begin, height; row < end; row += height) {
-    const std::int64_t in_tile = kWordTile - row % kWordTile;
-    height = end - row < in_tile ? end - row : in_tile;
-    const std::int64_t unit = (row - origin) / kWordUnit, lane = row % kWordUnit;
-    float* const out = args.out + (row - x.first_row) * args.out_stride + (n - args.out_origin);
-    F32 total[kWordTile];
-    for (std::int64_t m = 0; m < height; ++m) total[m] = first ? set1(0.f) : load_n(out + m * args.out_stride, columns);
-    word_tile_of<kWordTile>(height, own.weights, own.rows + unit * kWordUnit * kSuperK + 2 * lane,
-                            super_block_k(args.k, s), weight_scales,
-                            x.scale(args.k, row / kSuperRows, s) + row % kSuperRows, total);
-    for (std::int64_t m = 0; m < height; ++m)
-      store_n(out + m * args.out_stride, last ? add(total[m], bias) : total[m], columns);
-  }
 }
 
 /// Outputs [n, n_end), at most kWordPanels panels, of rows [begin, end), at most kWordRows.
@@ -133,8 +111,13 @@ void word_chunk(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end
     for (std::int64_t n = n_begin; n < n_end; n += kPanel) {
       const std::uint8_t* const at = block + (n - n_begin) / kPanel * layout.bytes;
       super_weight_words(super_tiles(layout, at, kc, own.tiles), kc, own.quads, own.weights);
-      word_rows(args, own, reinterpret_cast<const float*>(at + size - 64), s, origin, begin, end, n,
-                static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel));
+      const auto tile = [&](std::int64_t row, int count, F32* total) {
+        const std::int64_t unit = (row - origin) / kWordUnit, lane = row % kWordUnit;
+        word_tile_of<kSuperTile>(count, own.weights, own.rows + unit * kWordUnit * kSuperK + 2 * lane, kc,
+                                 reinterpret_cast<const float*>(at + size - 64),
+                                 x.scale(args.k, row / kSuperRows, s) + row % kSuperRows, total);
+      };
+      for_each_super_tile(args, s, begin, end, n, static_cast<int>(n_end - n < kPanel ? n_end - n : kPanel), tile);
     }
     block += size;
   }
