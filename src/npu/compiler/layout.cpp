@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/try.h"
+#include "npu/compiler/kv_factors.h"
 
 namespace dllm::npu {
 namespace {
