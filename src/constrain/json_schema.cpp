@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_reader.h"
 #include "base/try.h"
 #include "constrain/exclusive.h"
 #include "constrain/json_text.h"
@@ -242,32 +243,12 @@ class SchemaReader {
   int depth_ = 0;
 };
 
-/// Parses JSON; the keys of an object stay in order.
-Expected<Json> parse_ordered(std::string_view text) {
-  const auto bad = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "$", ""}; };
-  std::vector<std::set<std::string>> open;
-  std::string twin;
-  int deepest = 0;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    deepest = std::max(deepest, depth);
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
-      twin = parsed.get<std::string>();
-    return true;
-  };
-  Json json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return bad("the schema is not JSON");
-  if (!twin.empty()) return bad(fmt::format("the key '{}' occurs twice", twin));
-  return json;
-}
-
 }  // namespace
 
 Expected<PatternPtr> schema_pattern(const Json& schema) { return SchemaReader(schema).read({schema, "$"}); }
 
 Expected<PatternPtr> parse_schema(std::string_view text) {
-  DLLM_TRY(const Json schema, parse_ordered(text));
+  DLLM_TRY(const Json schema, read_json<Json>(text, {.code = ErrorCode::kUsage, .root = "$"}));
   return schema_pattern(schema);
 }
 

@@ -161,7 +161,7 @@ TEST(JsonSchema, ErrorsNameThePath) {
   const std::tuple<const char*, const char*> cases[] = {
       {"{", "$"},
       {"[]", "$"},
-      {R"({"type": "object", "type": "string"})", "$"},
+      {R"({"type": "object", "type": "string"})", "$.type"},
       {"{}", "$"},
       {R"({"type": "strin"})", "$.type"},
       {R"({"type": ["string", 3]})", "$.type[1]"},

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_reader.h"
 #include "base/try.h"
 #include "constrain/json_schema.h"
 #include "constrain/json_text.h"
@@ -52,7 +53,7 @@ Expected<PatternPtr> arguments_pattern(const OrderedJson& schema) {
 }
 
 Expected<PatternPtr> parse_tool_calls(std::string_view text) {
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  DLLM_TRY(const OrderedJson json, read_json<OrderedJson>(text, {.depth = 68, .code = ErrorCode::kUsage, .root = "$"}));
   if (!json.is_object() || !json.contains("tools") || !json["tools"].is_array())
     return bad_calls("it must be a JSON object with a list \"tools\"", "$");
   for (const auto& [key, value] : json.items())

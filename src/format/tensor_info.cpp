@@ -36,17 +36,4 @@ std::optional<std::string> shape_problem(const Shape& shape, const Codec& codec)
   return std::nullopt;
 }
 
-std::string quote_name(std::string_view name) {
-  constexpr std::size_t kShown = 96;
-  std::string text = "'";
-  for (const char c : name.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f)
-      text += fmt::format("\\x{:02x}", byte);
-    else
-      text += c;
-  }
-  return text + (name.size() > kShown ? "...'" : "'");
-}
-
 }  // namespace dllm

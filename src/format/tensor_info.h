@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/quote_name.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -27,8 +27,5 @@ std::int64_t row_count(const Shape& shape);
 /// Why `shape` cannot be stored in this format, as the rest of a sentence about the tensor ("has 5 dimensions instead
 /// of 1 to 4"); nullopt if it can, and then element and byte counts fit in an int64.
 std::optional<std::string> shape_problem(const Shape& shape, const Codec& codec);
-
-/// A name from a file, for messages: in quotes, control characters escaped, truncated to 96 bytes.
-std::string quote_name(std::string_view name);
 
 }  // namespace dllm

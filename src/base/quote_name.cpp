@@ -1,0 +1,20 @@
+#include "base/quote_name.h"
+
+#include <fmt/format.h>
+
+namespace dllm {
+
+std::string quote_name(std::string_view name) {
+  constexpr std::size_t kShown = 96;
+  std::string text = "'";
+  for (const char c : name.substr(0, kShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      text += fmt::format("\\x{:02x}", byte);
+    else
+      text += c;
+  }
+  return text + (name.size() > kShown ? "...'" : "'");
+}
+
+}  // namespace dllm
