@@ -80,8 +80,8 @@ class Run final : public Verb {
     if (!answer) return std::move(answer).error();
     live.finish(*answer);
     if (!perfetto_.empty() && answer->virtual_time)
-      DLLM_CHECK_OK(write_result(session, perfetto_, dump(virtual_trace(*answer->virtual_time), -1) + "\n",
-                                 trace_output()));
+      DLLM_CHECK_OK(
+          write_result(session, perfetto_, dump(virtual_trace(*answer->virtual_time), -1) + "\n", trace_output()));
     if (!trace_.empty()) DLLM_CHECK_OK(write_trace(session, model, turns, std::move(steps), *answer));
     if (form != AnswerForm::kText) {
       nlohmann::ordered_json result = generation_json(*answer);

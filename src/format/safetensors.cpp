@@ -82,10 +82,23 @@ class FileParser {
 /// Bits of an element of a type that safetensors has and dllm does not read; 0: no such type is known here. (The
 /// package's Dtype, version 0.6.)
 std::uint64_t other_type_bits(std::string_view type) {
-  for (const auto& [name, bits] : {std::pair<std::string_view, std::uint64_t>{"BOOL", 8}, {"U8", 8},   {"I8", 8},
-                                   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"U16", 16}, {"I16", 16},
-                                   {"U32", 32},    {"I32", 32},    {"U64", 64},    {"I64", 64}, {"F64", 64},
-                                   {"C64", 64},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}})
+  for (const auto& [name, bits] : {std::pair<std::string_view, std::uint64_t>{"BOOL", 8},
+                                   {"U8", 8},
+                                   {"I8", 8},
+                                   {"F8_E5M2", 8},
+                                   {"F8_E4M3", 8},
+                                   {"F8_E8M0", 8},
+                                   {"U16", 16},
+                                   {"I16", 16},
+                                   {"U32", 32},
+                                   {"I32", 32},
+                                   {"U64", 64},
+                                   {"I64", 64},
+                                   {"F64", 64},
+                                   {"C64", 64},
+                                   {"F4", 4},
+                                   {"F6_E2M3", 6},
+                                   {"F6_E3M2", 6}})
     if (name == type) return bits;
   return 0;
 }
@@ -120,7 +133,8 @@ Expected<void> FileParser::parse_tensor(const std::string& key, const Json& valu
                    fmt::format("{} is at bytes {} to {} of the data, but the file has {}", subject, begin, end, space));
   ranges_.push_back({begin, end, key});
   if (problem) {
-    unread_.push_back({key, unsupported(subject + " " + *problem, "only tensors of 0 to 4 dimensions with elements are read")});
+    unread_.push_back(
+        {key, unsupported(subject + " " + *problem, "only tensors of 0 to 4 dimensions with elements are read")});
     return {};
   }
   const std::uint64_t bits = read ? 8 * static_cast<std::uint64_t>(codec(known).block_bytes) : other_type_bits(type);
@@ -209,9 +223,9 @@ Expected<Safetensors> Safetensors::open_index(const std::string& path) {
   const auto listed_there = [&](const std::string& tensor, const std::string& shard) -> Expected<void> {
     const auto listed = expected.find(tensor);
     if (listed != expected.end() && listed->second == shard) return {};
-    return invalid(fmt::format("tensor {} is in {}, but {}", quote_name(tensor), quote_name(shard),
-                               listed == expected.end() ? "the index does not list it"
-                                                        : "the index has it in " + quote_name(listed->second)));
+    return invalid(fmt::format(
+        "tensor {} is in {}, but {}", quote_name(tensor), quote_name(shard),
+        listed == expected.end() ? "the index does not list it" : "the index has it in " + quote_name(listed->second)));
   };
   for (auto& [shard, parsed] : shards) {
     for (SafeTensor& tensor : parsed.tensors_) {

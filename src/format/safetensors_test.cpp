@@ -153,13 +153,12 @@ INSTANTIATE_TEST_SUITE_P(Safetensors, DamagedSafetensors, testing::ValuesIn(dama
 
 /// Whoever needs such a tensor gets the error; whoever does not reads the file.
 TEST(Safetensors, KeepsApartWhatItDoesNotRead) {
-  const std::string bytes = file_of(object({entry("counts", "I64", "[2]", "[0,16]"), entry("good", "F32", "[1]", "[16,20]"),
-                                            entry("wide", "F64", "[]", "[20,28]"), entry("none", "F32", "[0]", "[28,28]"),
-                                            entry("deep", "F32", "[1,1,1,1,1]", "[28,32]"),
-                                            entry("nibbles", "F4", "[3,2]", "[32,35]"),
-                                            entry("gguf", "Q8_0", "[32]", "[35,69]"),
-                                            entry("huge", "F32", "[4294967296,4294967296]", "[69,69]")}),
-                                    69);
+  const std::string bytes = file_of(
+      object({entry("counts", "I64", "[2]", "[0,16]"), entry("good", "F32", "[1]", "[16,20]"),
+              entry("wide", "F64", "[]", "[20,28]"), entry("none", "F32", "[0]", "[28,28]"),
+              entry("deep", "F32", "[1,1,1,1,1]", "[28,32]"), entry("nibbles", "F4", "[3,2]", "[32,35]"),
+              entry("gguf", "Q8_0", "[32]", "[35,69]"), entry("huge", "F32", "[4294967296,4294967296]", "[69,69]")}),
+      69);
   const auto file = parse_safetensors(bytes);
   ASSERT_TRUE(file) << file.error().message();
   ASSERT_EQ(file->tensors().size(), 1u);

@@ -66,8 +66,8 @@ TEST(StrictJson, ManyMembersTakeLittle) {
   std::string flat = "{", nested = "{";
   for (int i = 0; i < 300'000; ++i) {
     flat += fmt::format("{}\"k{}\":{}", i == 0 ? "" : ",", i, i);
-    nested += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", i, 4 * i,
-                          4 * i + 4);
+    nested += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", i,
+                          4 * i, 4 * i + 4);
   }
   for (const std::string& text : {flat + "}", nested + "}"}) {
     const auto json = parsed(text);

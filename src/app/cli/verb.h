@@ -18,10 +18,10 @@ namespace dllm::app {
 struct Session {
   Terminal& terminal;
   Interrupt& interrupt;
-  std::string command;                 ///< as typed, for results
-  std::vector<std::string> variables;  ///< names in the environment that look like flags' variables
-  std::ostream* results;               ///< standard output, for results written to -
-  bool results_tty = false;            ///< it is a terminal
+  std::string command;                  ///< as typed, for results
+  std::vector<std::string> variables;   ///< names in the environment that look like flags' variables
+  std::ostream* results;                ///< standard output, for results written to -
+  bool results_tty = false;             ///< it is a terminal
   std::vector<FileIdentity> sources{};  ///< the files that the verb's flags name as input: never overwritten
 };
 

@@ -41,8 +41,7 @@ Expected<void> write_result(Session& session, const std::string& path, std::stri
 
 Expected<void> write_result(Session& session, const std::string& path, std::span<const std::byte> content,
                             OutputOptions options) {
-  return write_result(session, path,
-                      std::string_view(reinterpret_cast<const char*>(content.data()), content.size()),
+  return write_result(session, path, std::string_view(reinterpret_cast<const char*>(content.data()), content.size()),
                       std::move(options));
 }
 

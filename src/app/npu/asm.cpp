@@ -70,8 +70,8 @@ class NpuAsm final : public Verb {
       return Error{ErrorCode::kMismatch, hazards.front().what, program.where(hazards.front().index),
                    fmt::format("{} hazards", hazards.size())};
     if (!output_.empty())
-      DLLM_CHECK_OK(
-          write_result(session, output_, format_ == "hex" ? npu::to_hex_text(program) : npu::to_binary(program), made_of(words_)));
+      DLLM_CHECK_OK(write_result(
+          session, output_, format_ == "hex" ? npu::to_hex_text(program) : npu::to_binary(program), made_of(words_)));
     print(session.terminal, program, hazards);
     return kExitOk;
   }

@@ -256,8 +256,8 @@ class NpuRun final : public Verb {
     for (const Dump& dump : dumps) {
       DLLM_TRY(const npu::ImageValues values, npu::read_image(state, dump.spec));
       if (!dump.file.empty()) {
-        DLLM_CHECK_OK(write_result(session, dump.file, values.is_integer ? npy_of(values.integers) : npy_of(values.real),
-                                   made_of(words_)));
+        DLLM_CHECK_OK(write_result(session, dump.file,
+                                   values.is_integer ? npy_of(values.integers) : npy_of(values.real), made_of(words_)));
         continue;
       }
       text += dump.text + ":";

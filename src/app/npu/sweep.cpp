@@ -93,7 +93,12 @@ class NpuSweep final : public Verb {
         {.names = {"--seed"}, .value = "N", .help = "of a search", .default_text = "1", .apply = into(options_.seed)});
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json"});
-    flags.add({.names = {"--csv"}, .value = "FILE", .help = "every point", .takes_path = true, .written = true, .apply = into(csv_)});
+    flags.add({.names = {"--csv"},
+               .value = "FILE",
+               .help = "every point",
+               .takes_path = true,
+               .written = true,
+               .apply = into(csv_)});
     flags.add({.names = {"--svg"},
                .value = "FILE",
                .help = "plot of the points and the Pareto front",

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-
 namespace dllm::npu {
 namespace {
 
