@@ -239,7 +239,8 @@ class NpuSampling final : public Verb {
     if (!lanes_.empty()) {
       DLLM_TRY(lanes, numbers(lanes_, "--lanes"));
     }
-    if (!svg_.empty() && svg_ != "-") DLLM_CHECK_OK(check_result(memory_plot()));
+    const std::string second = svg_.substr(0, svg_.size() - (svg_.ends_with(".svg") ? 4 : 0)) + "-sram.svg";
+    if (!svg_.empty() && svg_ != "-") DLLM_CHECK_OK(check_result(second));
     const std::int64_t before = *target;
     std::string table =
         fmt::format("vlen,{},total_cycles,time_ms,memory_gbps,sram_paper_bytes,sram_allocated_bytes,bound_ms\n", key);
@@ -278,17 +279,12 @@ class NpuSampling final : public Verb {
     if (!csv_.empty()) DLLM_CHECK_OK(write_result(session, csv_, table));
     if (svg_.empty()) return kExitOk;
     const bool log_x = key == "chunk";
-    const std::string title =
-        fmt::format("Sampling, {} form, {} issue", npu::name_of(shape_.form), npu::name_of(issue_.options.issue));
+    const std::string issue(npu::name_of(issue_.options.issue));
+    const std::string title = fmt::format("Sampling, {} form, {} issue", npu::name_of(shape_.form), issue);
     DLLM_CHECK_OK(write_result(session, svg_, npu::line_plot(title, key, "time, ms", times, log_x)));
-    if (svg_ == "-") return kExitOk;
-    DLLM_CHECK_OK(write_result(session, memory_plot(),
-                               npu::line_plot(title, key, "on-chip memory, KiB", memories, log_x, log_x)));
+    const std::string memory = npu::line_plot(title, key, "on-chip memory, KiB", memories, log_x, log_x);
+    if (svg_ != "-") DLLM_CHECK_OK(write_result(session, second, memory));
     return kExitOk;
-  }
-
-  std::string memory_plot() const {
-    return (svg_.ends_with(".svg") ? svg_.substr(0, svg_.size() - 4) : svg_) + "-sram.svg";
   }
 
   Expected<void> check(const npu::SamplingKernel& kernel) const {
@@ -377,8 +373,8 @@ class NpuSampling final : public Verb {
     }
     text += fmt::format(
         "\nbound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}, noise {:.0f}; simulated is "
-        "{:.2f} times "
-        "it\n",
+        "{:.2f} "
+        "times it\n",
         bounds.bound(), bounds.bound() / device.clock.ghz * 1e-6, bounds.memory, bounds.chained, bounds.noise,
         static_cast<double>(report.total) / bounds.bound());
     text += fmt::format("vector SRAM: {} bytes allocated, {} by the papers' formula\n",
