@@ -8,6 +8,7 @@
 
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/compare_masked.h"
 #include "app/compare_sets.h"
 #include "app/compare_spec.h"
@@ -68,6 +69,7 @@ class Compare final : public Verb {
                .value = "FILE.svg",
                .help = "plot differences in accuracy, and costs",
                .takes_path = true,
+               .written = true,
                .apply = into(plot_)});
     flags.add({.names = {"--plot-x"},
                .value = "NAME",
@@ -236,7 +238,7 @@ class Compare final : public Verb {
     const auto rows = compare(contenders_);
     if (!plot_.empty()) {
       const std::string svg = accuracy_plot(rows, plot_axis(plot_x_), title_.empty() ? sets_.path() : title_);
-      DLLM_CHECK_OK(write_file(plot_, svg, made_of(std::vector{sets_.path(), spec_path_})));
+      DLLM_CHECK_OK(write_result(session, plot_, svg, made_of(std::vector{sets_.path(), spec_path_})));
     }
     if (output_ == "json") {
       auto json = comparison_json(contenders_, rows);

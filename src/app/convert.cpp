@@ -46,6 +46,10 @@ class WriteVerb : public Verb {
     options_.progress = [&](std::string_view tensor, std::int64_t done, std::int64_t total) {
       progress.show(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1, tensor);
     };
+    options_.log = Log([&](LogLevel, const std::string& text) {
+      progress.clear();
+      terminal.err << "warning: " << sanitize(text) << "\n";
+    });
     options_.cancelled = [&] { return session.interrupt.requested(); };
     session.interrupt.arm();
     auto report = write_quantized(source, options_, calibration_, output);

@@ -7,6 +7,7 @@
 
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/eval_model.h"
 #include "base/output_file.h"
 #include "base/try.h"
@@ -38,6 +39,7 @@ class Eval final : public Verb {
                .value = "FILE",
                .help = "record what each pass committed and revised, for dllm bench --replay",
                .takes_path = true,
+               .written = true,
                .apply = into(record_)});
   }
 
@@ -51,7 +53,7 @@ class Eval final : public Verb {
     if (scoring != Scoring::kGenerate) DLLM_CHECK_OK(check_unread(flags));
     if (scoring != Scoring::kGenerate && !record_.empty())
       return Error{ErrorCode::kUsage, "no answers are generated", "--record", "give --scoring generate"};
-    if (!record_.empty()) DLLM_CHECK_OK(check_output(record_, record_options()));
+    if (!record_.empty()) DLLM_CHECK_OK(check_result(record_, record_options()));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     DLLM_TRY(const ResolvedOptions resolved, model.resolve(options_));
 
@@ -80,7 +82,7 @@ class Eval final : public Verb {
     if (!report) return std::move(report).error();
     print(*report, run_config(model, model_, resolved, session.command), terminal.out);
     terminal.err << fmt::format("{} · {:.1f} s\n", summary(*report), report->all.seconds);
-    if (!record_.empty() && report->complete) DLLM_CHECK_OK(write(recording, *report, terminal));
+    if (!record_.empty() && report->complete) DLLM_CHECK_OK(write(recording, *report, session));
     if (report->complete) return kExitOk;
     terminal.err << fmt::format("interrupted: {} of {} items\n", report->all.items, set.items.size());
     return kExitInterrupted;
@@ -105,11 +107,11 @@ class Eval final : public Verb {
 
   OutputOptions record_options() const { return made_of(std::vector{words_.front(), model_.path}); }
 
-  Expected<void> write(Recording& recording, const EvalReport& report, Terminal& terminal) const {
+  Expected<void> write(Recording& recording, const EvalReport& report, Session& session) const {
     recording.items = static_cast<std::int32_t>(report.all.items);
     recording.correct = static_cast<std::int32_t>(report.all.correct);
-    DLLM_CHECK_OK(write_file(record_, recording_text(recording), record_options()));
-    terminal.err << fmt::format("{} answers recorded in {}\n", recording.answers.size(), record_);
+    DLLM_CHECK_OK(write_result(session, record_, recording_text(recording), record_options()));
+    session.terminal.err << fmt::format("{} answers recorded in {}\n", recording.answers.size(), record_);
     return {};
   }
 

@@ -7,7 +7,7 @@
 #include "app/cli/model_file.h"
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
-#include "base/output_file.h"
+#include "app/cli/written_files.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -31,6 +31,7 @@ class Logits final : public Verb {
                .value = "FILE",
                .help = "raw little-endian float32, [tokens x vocabulary]; - is standard output",
                .takes_path = true,
+               .written = true,
                .apply = into(output_)});
     model_.add_loading(flags);
   }
@@ -40,18 +41,13 @@ class Logits final : public Verb {
     if (model_.list_isas(terminal)) return kExitOk;
     for (const char* name : {"--tokens", "--output"})
       if (!flags.given(name)) return Error{ErrorCode::kUsage, "is missing", name, "see dllm logits --help"};
-    if (output_ == "-" && terminal.out_tty)
+    if (output_ == "-" && session.results_tty)
       return Error{ErrorCode::kUsage, "binary data would go to the terminal", "--output", "give a file or a pipe"};
     DLLM_TRY(const auto ids, parse_ids(tokens_, "--tokens"));
-    if (output_ != "-") DLLM_CHECK_OK(check_output(output_));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     DLLM_TRY(const std::vector<float> logits, model.logits(ids, causal_, canvas_));
     const auto bytes = std::as_bytes(std::span(logits));
-    if (output_ == "-") {
-      terminal.out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    } else {
-      DLLM_CHECK_OK(write_file(output_, bytes));
-    }
+    DLLM_CHECK_OK(write_result(session, output_, bytes));
     terminal.err << fmt::format("{} x {} float32\n", ids.size(), model.vocab_size());
     return kExitOk;
   }

@@ -9,6 +9,7 @@
 #include "app/cli/samples.h"
 #include "app/cli/verb.h"
 #include "app/cli/virtual_trace.h"
+#include "app/cli/written_files.h"
 #include "base/output_file.h"
 #include "base/try.h"
 #include "engine/trace.h"
@@ -35,12 +36,14 @@ class Run final : public Verb {
                .value = "FILE",
                .help = "write every step as one JSON file, which the page of `dllm serve` shows",
                .takes_path = true,
+               .written = true,
                .apply = into(trace_),
                .rare = true});
     flags.add({.names = {"--perfetto"},
                .value = "FILE",
                .help = "write the passes in the virtual time of --backend npu, for ui.perfetto.dev",
                .takes_path = true,
+               .written = true,
                .apply = into(perfetto_),
                .rare = true});
   }
@@ -51,12 +54,10 @@ class Run final : public Verb {
     if (model_.raw && flags.given("--system-prompt"))
       return Error{ErrorCode::kUsage, "raw text has no system message", "--system-prompt", "leave out --raw"};
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
-    if (!trace_.empty()) DLLM_CHECK_OK(check_output(trace_, trace_output()));
-    if (!perfetto_.empty()) {
-      if (model_.load.backend != "npu")
-        return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", "add --backend npu"};
-      DLLM_CHECK_OK(check_output(perfetto_, trace_output()));
-    }
+    for (const std::string& target : {trace_, perfetto_})
+      if (!target.empty()) DLLM_CHECK_OK(check_result(target, trace_output()));
+    if (!perfetto_.empty() && model_.load.backend != "npu")
+      return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", "add --backend npu"};
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});
@@ -79,8 +80,9 @@ class Run final : public Verb {
     if (!answer) return std::move(answer).error();
     live.finish(*answer);
     if (!perfetto_.empty() && answer->virtual_time)
-      DLLM_CHECK_OK(write_file(perfetto_, dump(virtual_trace(*answer->virtual_time), -1) + "\n", trace_output()));
-    if (!trace_.empty()) DLLM_CHECK_OK(write_trace(model, turns, std::move(steps), *answer));
+      DLLM_CHECK_OK(
+          write_result(session, perfetto_, dump(virtual_trace(*answer->virtual_time), -1) + "\n", trace_output()));
+    if (!trace_.empty()) DLLM_CHECK_OK(write_trace(session, model, turns, std::move(steps), *answer));
     if (form != AnswerForm::kText) {
       nlohmann::ordered_json result = generation_json(*answer);
       if (form == AnswerForm::kSteps) result = {{"type", "result"}, {"result", std::move(result)}};
@@ -112,12 +114,12 @@ class Run final : public Verb {
   OutputOptions trace_output() const {
     return made_of(std::vector{model_.path, model_.chat_template_file, text_.file});
   }
-  Expected<void> write_trace(const LanguageModel& model, const std::vector<ChatTurn>& turns,
+  Expected<void> write_trace(Session& session, const LanguageModel& model, const std::vector<ChatTurn>& turns,
                              nlohmann::ordered_json steps, const Generation& answer) const {
     nlohmann::ordered_json messages = nlohmann::ordered_json::array(), runs = nlohmann::ordered_json::array();
     for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
     runs.push_back(trace_run(model, std::move(messages), std::move(steps), answer));
-    return write_file(trace_, dump(trace_document(std::move(runs)), -1) + "\n", trace_output());
+    return write_result(session, trace_, dump(trace_document(std::move(runs)), -1) + "\n", trace_output());
   }
 
   TextFlags text_;

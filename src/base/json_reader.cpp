@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
@@ -69,6 +71,37 @@ std::string reason(std::string_view what) {
   return text;
 }
 
+/// Begins the strings that stand for numbers of Python's json module while the library parses.
+constexpr std::string_view kPythonNumber{"\0python ", 8};
+constexpr std::pair<std::string_view, double> kPythonNumbers[] = {
+    {"NaN", std::numeric_limits<double>::quiet_NaN()}, {"Infinity", HUGE_VAL}, {"-Infinity", -HUGE_VAL}};
+
+std::optional<double> python_number(std::string_view name) {
+  for (const auto& [known, value] : kPythonNumbers)
+    if (name == known) return value;
+  return std::nullopt;
+}
+
+std::string with_python_numbers(std::string_view text) {
+  std::string result;
+  result.reserve(text.size() + text.size() / 8);
+  bool in_string = false;
+  while (!text.empty()) {
+    const auto number = std::ranges::find_if(
+        kPythonNumbers, [&](const auto& known) { return !in_string && text.starts_with(known.first); });
+    if (number != std::end(kPythonNumbers)) {
+      result += fmt::format("\"\\u0000python {}\"", number->first);
+      text.remove_prefix(number->first.size());
+      continue;
+    }
+    const std::size_t count = in_string && text[0] == '\\' && text.size() > 1 ? 2 : 1;
+    if (text[0] == '"') in_string = !in_string;
+    result += text.substr(0, count);
+    text.remove_prefix(count);
+  }
+  return result;
+}
+
 /// Builds the value from the parser's events. Values are appended where they belong, so that nothing is searched.
 template <class Json>
 class JsonBuilder {
@@ -82,7 +115,11 @@ class JsonBuilder {
   bool number_integer(typename Json::number_integer_t value) { return add(value); }
   bool number_unsigned(typename Json::number_unsigned_t value) { return add(value); }
   bool number_float(typename Json::number_float_t value, const std::string&) { return add(value); }
-  bool string(std::string& value) { return add(std::move(value)); }
+  bool string(std::string& value) {
+    if (rules_.python_numbers && value.starts_with(kPythonNumber))
+      if (const auto number = python_number(std::string_view(value).substr(kPythonNumber.size()))) return add(*number);
+    return add(std::move(value));
+  }
   bool binary(typename Json::binary_t&) { return fail("binary data"); }
   bool start_object(std::size_t) { return open(Json::object()); }
   bool start_array(std::size_t) { return open(Json::array()); }
@@ -220,6 +257,9 @@ template <class Json>
 Expected<Json> read_json(std::string_view text, const JsonRules& rules) {
   if (text.size() > rules.bytes)
     return Error{rules.code, fmt::format("{} bytes, more than {}", text.size(), rules.bytes), rules.name, rules.hint};
+  std::string rewritten;
+  if (rules.python_numbers && (text.find("NaN") != text.npos || text.find("Infinity") != text.npos))
+    text = rewritten = with_python_numbers(text);
   JsonBuilder<Json> builder(rules);
   if (!Json::sax_parse(text, &builder)) return builder.error();
   return builder.take();

@@ -20,6 +20,8 @@ struct JsonRules {
   std::string name{};  ///< the text's, in front of every place: "config.json"; empty: none
   std::string root{};  ///< how paths begin: "$" for "$.properties.age", empty for "properties.age"
   std::string hint{};
+  /// NaN, Infinity and -Infinity, which Python's json module writes and JSON does not have, are numbers too.
+  bool python_numbers = false;
   std::stop_token stop{};  ///< ends the reading with kCancelled
 };
 

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -212,15 +213,30 @@ OutputOptions made_of(std::span<const std::string> paths) {
   return options;
 }
 
+namespace {
+
+/// Whether a file can be added to the directory, as far as can be told without adding one.
+Expected<void> check_room(int directory, const std::string& target) {
+  if (::faccessat(directory, ".", W_OK | X_OK, AT_EACCESS) != 0) return system_error("cannot create", errno, target);
+  struct statvfs space{};
+  const bool known = ::fstatvfs(directory, &space) == 0 && space.f_blocks > 0;
+  if (known && (space.f_bavail == 0 || (space.f_files > 0 && space.f_favail == 0)))
+    return system_error("cannot create", ENOSPC, target);
+  return {};
+}
+
+}  // namespace
+
 Expected<void> check_output(const std::string& target, const OutputOptions& options) {
   const Place place = place_of(target);
   const int directory = open_directory(place.directory);
   if (directory < 0) return system_error("cannot create", errno, target);
   struct stat status{};
   const auto known = examine_target(directory, place.name, target, options, status);
+  const auto room = known ? check_room(directory, target) : Expected<void>();
   ::close(directory);
   if (!known) return known.error();
-  return {};
+  return room;
 }
 
 Expected<OutputFile> OutputFile::create(const std::string& target, OutputOptions options) {

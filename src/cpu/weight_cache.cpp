@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "base/output_file.h"
 #include "base/parallel.h"
@@ -23,7 +24,7 @@ namespace dllm::cpu {
 namespace {
 
 /// Version of the panels' layout (kernels/packed.h) and of this file. A test compares it with a hash of packed panels.
-constexpr std::uint32_t kLayoutVersion = 1;
+constexpr std::uint32_t kLayoutVersion = 2;
 constexpr char kMagic[8] = {'D', 'L', 'L', 'M', 'P', 'A', 'C', 'K'};
 /// Differs on a machine with the other byte order, whose caches this code cannot use.
 constexpr std::uint32_t kByteOrder = 0x01020304;
@@ -103,7 +104,7 @@ std::vector<std::uint64_t> checksums_of(std::span<const CachedTensor> tensors, s
   std::vector<std::uint64_t> sums(tensors.size());
   parallel(pool, static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i, int) {
     const CachedTensor& t = tensors[static_cast<std::size_t>(i)];
-    sums[static_cast<std::size_t>(i)] = panel_checksum(payload.subspan(t.offset, t.bytes));
+    sums[static_cast<std::size_t>(i)] = checksum_of(payload.subspan(t.offset, t.bytes));
   });
   return sums;
 }
@@ -154,25 +155,6 @@ std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors) {
     for (std::size_t s = 0; s < kSamples; ++s)
       hash = mix_bytes(hash, t.source.subspan((t.source.size() - length) / (kSamples - 1) * s, length));
   }
-  return hash;
-}
-
-std::uint64_t panel_checksum(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLanes = 8, kStride = kLanes * sizeof(std::uint64_t);
-  std::uint64_t lane[kLanes];
-  for (std::size_t l = 0; l < kLanes; ++l) lane[l] = mix64(l + 1, bytes.size());
-  std::size_t at = 0;
-  for (; at + kStride <= bytes.size(); at += kStride) {
-    std::uint64_t words[kLanes];
-    std::memcpy(words, bytes.data() + at, kStride);
-    for (std::size_t l = 0; l < kLanes; ++l) {
-      // Odd multiplier: a bijection of the lane, so that a single changed word is always detected.
-      const std::uint64_t x = (lane[l] ^ words[l]) * kGolden64;
-      lane[l] = x << 29 | x >> 35;
-    }
-  }
-  std::uint64_t hash = mix_bytes(0, bytes.subspan(at));
-  for (const std::uint64_t value : lane) hash = mix64(hash, value);
   return hash;
 }
 

@@ -48,10 +48,6 @@ struct CachedTensor {
 /// within the clock's resolution with the same size.
 std::uint64_t source_fingerprint(std::span<const CachedTensor> tensors);
 
-/// Hash of a tensor's panels, eight bytes at a time in independent lanes, so that it runs at the speed of memory. It
-/// detects damage, not forgery.
-std::uint64_t panel_checksum(std::span<const std::byte> bytes);
-
 /// A valid cache. The file stays mapped as long as `file` lives.
 struct LoadedPanels {
   std::shared_ptr<const MappedFile> file;

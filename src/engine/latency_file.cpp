@@ -47,6 +47,11 @@ std::string file_name(const LatencyKey& key) {
   return fmt::format("latency-{:016x}.json", Fnv1a().add(text_of(json_of(key), -1)).value());
 }
 
+/// Of what the program measured; a cached file without it, or with another, is not used.
+std::string checksum_text(const Json& points, const Json& per_pair) {
+  return fmt::format("{:016x}", Fnv1a().add(text_of(points, -1)).add("|").add(text_of(per_pair, -1)).value());
+}
+
 /// The points of a well-formed file; nullopt for anything else.
 std::optional<LatencyTable> table_of(const Json& json) {
   constexpr double kMostMs = 1e12;
@@ -73,7 +78,9 @@ std::optional<LatencyTable> read(const std::string& path, const LatencyKey& key)
   if (!file) return std::nullopt;
   const auto json = parse_strict_json((*file)->bytes(), path);
   if (!json || !json->is_object() || json->value("format", Json()) != kFormat ||
-      text_of(json->value("key", Json()), -1) != text_of(json_of(key), -1))
+      text_of(json->value("key", Json()), -1) != text_of(json_of(key), -1) ||
+      json->value("checksum", Json()) !=
+          checksum_text(json->value("points", Json()), json->value("ms_per_pair", Json())))
     return std::nullopt;
   return table_of(*json);
 }
@@ -83,8 +90,11 @@ Expected<void> write(const fs::path& path, const LatencyKey& key, const LatencyT
   fs::create_directories(path.parent_path(), failure);
   Json points = Json::array();
   for (const LatencyTable::Point& point : table.points()) points.push_back({point.rows, point.ms});
-  const Json json = {
-      {"format", kFormat}, {"key", json_of(key)}, {"points", points}, {"ms_per_pair", table.ms_per_pair()}};
+  const Json json = {{"format", kFormat},
+                     {"key", json_of(key)},
+                     {"points", points},
+                     {"ms_per_pair", table.ms_per_pair()},
+                     {"checksum", checksum_text(points, table.ms_per_pair())}};
   return write_file(path.string(), text_of(json, 1) + "\n");
 }
 

@@ -29,8 +29,7 @@ struct GgufTensor {
 /// A parsed GGUF v2/v3 file (little endian). Everything is checked on open: counts and lengths against the file size
 /// before memory is reserved for them, duplicate keys and tensor names, known tensor types, row lengths against block
 /// sizes, alignment (`general.alignment`, a power of two from 8 to 2^30), and that offsets are aligned, inside the file
-/// and not overlapping. Unused bytes are allowed. Unsupported: version 1, big endian, arrays of arrays, models split
-/// over files.
+/// and not overlapping. Unused bytes are allowed. Unsupported: version 1, big endian, models split over files.
 class GgufFile {
  public:
   static Expected<GgufFile> open(const std::string& path);

@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "format/byte_cursor.h"
 #include "format/gguf.h"
+#include "format/gguf_arrays.h"
 #include "format/gguf_format.h"
 
 namespace dllm {
@@ -32,31 +33,6 @@ std::string supported_types() {
   std::string names;
   for (const Codec* codec : all_codecs()) names += (names.empty() ? "" : ", ") + std::string(codec->name);
   return names + ", and microscaling formats of dllm";
-}
-
-/// Bytes of an element, for strings the minimum; 0 if it is not an element type.
-std::uint64_t element_bytes(MetaType type) {
-  switch (type) {
-    case MetaType::kU8:
-    case MetaType::kI8:
-    case MetaType::kBool:
-      return 1;
-    case MetaType::kU16:
-    case MetaType::kI16:
-      return 2;
-    case MetaType::kU32:
-    case MetaType::kI32:
-    case MetaType::kF32:
-      return 4;
-    case MetaType::kU64:
-    case MetaType::kI64:
-    case MetaType::kF64:
-    case MetaType::kString:
-      return 8;
-    case MetaType::kArray:
-      break;
-  }
-  return 0;
 }
 
 template <class T>
@@ -146,6 +122,7 @@ class GgufParser {
   Expected<MetaValue> parse_scalar(MetaType type, std::string_view name);
   Expected<MetaValue> parse_array(std::string_view name);
   Expected<std::int64_t> checked_integer(MetaType type, const std::byte* from, std::string_view name) const;
+  MetaValue opaque(MetaType type, MetaType element, std::uint64_t start) const;
   Expected<void> refuse_split() const;
   Expected<void> parse_tensor_infos(std::uint64_t count);
   Expected<GgufTensor> parse_tensor_info(std::uint64_t index);
@@ -221,6 +198,7 @@ Expected<MetaValue> GgufParser::parse_scalar(MetaType type, std::string_view nam
     return value;
   }
   DLLM_TRY(const std::int64_t integer, checked_integer(type, raw.data(), name));
+  if (type == MetaType::kU64 && integer < 0) return opaque(type, MetaType::kBool, cursor_.offset() - raw.size());
   if (type == MetaType::kBool)
     value.payload = integer != 0;
   else
@@ -232,8 +210,10 @@ Expected<MetaValue> GgufParser::parse_array(std::string_view name) {
   const std::uint64_t start = cursor_.offset();
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(name));
   const auto element = static_cast<MetaType>(number);
-  if (element == MetaType::kArray)
-    return unsupported(start, fmt::format("{} is an array of arrays", name), "no known GGUF key has such a value");
+  if (element == MetaType::kArray) {
+    DLLM_CHECK_OK(skip_nested_array(cursor_, name));
+    return opaque(MetaType::kArray, element, start);
+  }
   const std::uint64_t size = element_bytes(element);
   if (size == 0)
     return unsupported(start, fmt::format("{} has the unknown element type {}", name, number),
@@ -263,18 +243,22 @@ Expected<MetaValue> GgufParser::parse_array(std::string_view name) {
   std::vector<std::int64_t> integers(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     DLLM_TRY(integers[i], checked_integer(element, raw.data() + i * size, name));
+    if (element == MetaType::kU64 && integers[i] < 0) return opaque(MetaType::kArray, element, start);
   }
   value.payload = std::move(integers);
   return value;
+}
+
+/// The bytes from `start` to the cursor as a value.
+MetaValue GgufParser::opaque(MetaType type, MetaType element, std::uint64_t start) const {
+  const auto bytes = bytes_.subspan(start, cursor_.offset() - start);
+  return {type, element, OpaqueValue{std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())}};
 }
 
 /// `from` is inside the file.
 Expected<std::int64_t> GgufParser::checked_integer(MetaType type, const std::byte* from, std::string_view name) const {
   const std::int64_t value = integer_value(type, from);
   const auto offset = static_cast<std::uint64_t>(from - bytes_.data());
-  if (type == MetaType::kU64 && value < 0)
-    return unsupported(offset, fmt::format("{} holds {}, above 2^63 - 1", name, static_cast<std::uint64_t>(value)),
-                       "no known GGUF key needs such a value");
   if (type == MetaType::kBool && value > 1) return invalid(offset, fmt::format("{} holds the bool {}", name, value));
   return value;
 }

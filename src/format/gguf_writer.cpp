@@ -91,7 +91,7 @@ struct ScalarWriter {
   bool operator()(double value) const { return put_float(out, type, value); }
   bool operator()(const std::string& value) const { return put_text(out, type, value); }
   template <class T>
-  bool operator()(const std::vector<T>&) const {
+  bool operator()(const T&) const {
     return false;
   }
 };
@@ -126,6 +126,10 @@ struct ArrayWriter {
 
 bool put_value(std::string& out, const MetaValue& value) {
   put(out, static_cast<std::uint32_t>(value.type));
+  if (const auto* opaque = std::get_if<OpaqueValue>(&value.payload)) {
+    out += opaque->bytes;
+    return true;
+  }
   if (value.type == MetaType::kArray) return std::visit(ArrayWriter{out, value.element}, value.payload);
   return std::visit(ScalarWriter{out, value.type}, value.payload);
 }

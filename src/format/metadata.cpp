@@ -14,6 +14,8 @@ std::string stored_type(const MetaValue& value) {
 }
 
 Error type_error(std::string_view key, const MetaValue& value, std::string_view wanted) {
+  if (std::holds_alternative<OpaqueValue>(value.payload) && value.element != MetaType::kArray)
+    return {ErrorCode::kUnsupported, fmt::format("key {} holds a number above 2^63 - 1", quote_name(key)), "", ""};
   return {ErrorCode::kInvalidFile, fmt::format("key {} is {}, not {}", quote_name(key), stored_type(value), wanted), "",
           "the file's metadata does not follow the GGUF conventions"};
 }

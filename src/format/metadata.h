@@ -34,13 +34,19 @@ enum class MetaType : std::uint32_t {
 /// "u8", "string", ...
 std::string_view meta_type_name(MetaType type);
 
+/// A legal value that no key of dllm has: an integer above 2^63-1, an array with one, an array of arrays. Its bytes in
+/// the file after its type; a writer writes them back.
+struct OpaqueValue {
+  std::string bytes;
+  friend bool operator==(const OpaqueValue&, const OpaqueValue&) = default;
+};
+
 /// One metadata value. `type` is the type in the file (which a writer writes back); the payload is widened: all
-/// integers to int64 (uint64 above 2^63-1 is an error at parse time), floats to double. Arrays are homogeneous and
-/// one-dimensional; `type` is then kArray and `element` the type of the elements (bools are stored as integers 0 and
-/// 1).
+/// integers to int64, floats to double. Arrays are homogeneous; `type` is then kArray and `element` the type of the
+/// elements (bools are stored as integers 0 and 1).
 struct MetaValue {
   using Payload = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
-                               std::vector<std::string>>;
+                               std::vector<std::string>, OpaqueValue>;
   MetaType type = MetaType::kBool;
   MetaType element = MetaType::kBool;  ///< meaningful for arrays only
   Payload payload;

@@ -27,7 +27,8 @@ class FileParser {
  public:
   explicit FileParser(const MappedFile& file) : bytes_(file.bytes()), name_(file.name()) {}
 
-  Expected<std::vector<SafeTensor>> parse() {
+  /// Fills tensors() and unread().
+  Expected<void> parse() {
     ByteCursor cursor(bytes_, name_);
     DLLM_TRY(const auto length, cursor.read<std::uint64_t>("the header's length"));
     if (length > kMaxHeaderBytes)
@@ -38,18 +39,17 @@ class FileParser {
     data_begin_ = cursor.offset();
     DLLM_TRY(const Json header, parse_strict_json(text, name_, sizeof(length)));
     if (!header.is_object()) return invalid(sizeof(length), "the header is not a JSON object");
-    std::vector<SafeTensor> tensors;
     for (const auto& [key, value] : header.items()) {
-      if (key == "__metadata__") {
-        if (!value.is_object()) return invalid(sizeof(length), "'__metadata__' is not an object");
-        continue;
-      }
-      DLLM_TRY(auto tensor, parse_tensor(key, value));
-      tensors.push_back(std::move(tensor));
+      if (key != "__metadata__")
+        DLLM_CHECK_OK(parse_tensor(key, value));
+      else if (!value.is_object())
+        return invalid(sizeof(length), "'__metadata__' is not an object");
     }
-    DLLM_CHECK_OK(check_cover(tensors));
-    return tensors;
+    return check_cover();
   }
+
+  std::vector<SafeTensor>& tensors() { return tensors_; }
+  std::vector<UnreadTensor>& unread() { return unread_; }
 
  private:
   Error invalid(std::uint64_t offset, std::string what) const {
@@ -61,14 +61,47 @@ class FileParser {
             std::move(hint)};
   }
 
-  Expected<SafeTensor> parse_tensor(const std::string& key, const Json& value) const;
+  Expected<void> parse_tensor(const std::string& key, const Json& value);
   Expected<Shape> parse_shape(const std::string& subject, const Json& dims) const;
-  Expected<void> check_cover(const std::vector<SafeTensor>& tensors) const;
+  Expected<void> check_cover();
+
+  /// Where a tensor's data is, counted from the data's start.
+  struct Range {
+    std::uint64_t begin, end;
+    std::string name;
+  };
 
   std::span<const std::byte> bytes_;
   std::string_view name_;
   std::uint64_t data_begin_ = 0;
+  std::vector<SafeTensor> tensors_;
+  std::vector<UnreadTensor> unread_;
+  std::vector<Range> ranges_;
 };
+
+/// Bits of an element of a type that safetensors has and dllm does not read; 0: no such type is known here. (The
+/// package's Dtype, version 0.6.)
+std::uint64_t other_type_bits(std::string_view type) {
+  for (const auto& [name, bits] : {std::pair<std::string_view, std::uint64_t>{"BOOL", 8},
+                                   {"U8", 8},
+                                   {"I8", 8},
+                                   {"F8_E5M2", 8},
+                                   {"F8_E4M3", 8},
+                                   {"F8_E8M0", 8},
+                                   {"U16", 16},
+                                   {"I16", 16},
+                                   {"U32", 32},
+                                   {"I32", 32},
+                                   {"U64", 64},
+                                   {"I64", 64},
+                                   {"F64", 64},
+                                   {"C64", 64},
+                                   {"F4", 4},
+                                   {"F6_E2M3", 6},
+                                   {"F6_E3M2", 6}})
+    if (name == type) return bits;
+  return 0;
+}
 
 /// The member, or null if `object` is not an object that has it.
 const Json* member(const Json& object, const char* key) {
@@ -77,7 +110,7 @@ const Json* member(const Json& object, const char* key) {
   return found == object.end() ? nullptr : &*found;
 }
 
-Expected<SafeTensor> FileParser::parse_tensor(const std::string& key, const Json& value) const {
+Expected<void> FileParser::parse_tensor(const std::string& key, const Json& value) {
   const std::string subject = "tensor " + quote_name(key);
   const Json* dtype = member(value, "dtype");
   const Json* dims = member(value, "shape");
@@ -87,30 +120,37 @@ Expected<SafeTensor> FileParser::parse_tensor(const std::string& key, const Json
                         (*range)[0].is_number_unsigned() && (*range)[1].is_number_unsigned();
   if (!complete) return invalid(sizeof(std::uint64_t), subject + " lacks a proper 'dtype', 'shape' or 'data_offsets'");
 
-  SafeTensor tensor;
-  tensor.name = key;
   const auto& type = dtype->get_ref<const std::string&>();
-  const auto known = tensor_type_from_name(type);
-  if (type != "F32" && type != "F16" && type != "BF16")
-    return unsupported(fmt::format("{} has the dtype {}", subject, quote_name(type)),
-                       "supported: F32, F16, BF16; convert the checkpoint to one of them");
-  tensor.type = *known;
-  DLLM_TRY(tensor.shape, parse_shape(subject, *dims));
-  if (const auto problem = shape_problem(tensor.shape, codec(tensor.type)))
-    return unsupported(subject + " " + *problem, "only tensors of 0 to 4 dimensions with elements are read");
+  const bool read = type == "F32" || type == "F16" || type == "BF16";
+  DLLM_TRY(Shape shape, parse_shape(subject, *dims));
+  const TensorType known = read ? *tensor_type_from_name(type) : TensorType::kF32;
+  const auto problem = shape_problem(shape, codec(known));
 
   const auto begin = (*range)[0].get<std::uint64_t>(), end = (*range)[1].get<std::uint64_t>();
   const std::uint64_t space = bytes_.size() - data_begin_;
   if (begin > end || end > space)
     return invalid(data_begin_ + std::min(begin, space),
                    fmt::format("{} is at bytes {} to {} of the data, but the file has {}", subject, begin, end, space));
-  const auto size = static_cast<std::uint64_t>(codec(tensor.type).row_bytes(element_count(tensor.shape)));
-  if (end - begin != size)
+  ranges_.push_back({begin, end, key});
+  if (problem) {
+    unread_.push_back(
+        {key, unsupported(subject + " " + *problem, "only tensors of 0 to 4 dimensions with elements are read")});
+    return {};
+  }
+  const std::uint64_t bits = read ? 8 * static_cast<std::uint64_t>(codec(known).block_bytes) : other_type_bits(type);
+  // Elements of 4 bytes fit in an int64 (shape_problem), so those of 8 bytes fit here.
+  const auto count = static_cast<std::uint64_t>(element_count(shape));
+  const std::uint64_t size = bits % 8 == 0 ? count * (bits / 8) : count / 8 * bits + count % 8 * bits / 8;
+  if (bits != 0 && end - begin != size)
     return invalid(data_begin_ + begin,
                    fmt::format("{} of shape {} and dtype {} takes {} bytes, but its offsets span {}", subject,
-                               to_string(tensor.shape), type, size, end - begin));
-  tensor.data = bytes_.subspan(data_begin_ + begin, size);
-  return tensor;
+                               to_string(shape), type, size, end - begin));
+  if (read)
+    tensors_.push_back({key, known, std::move(shape), bytes_.subspan(data_begin_ + begin, size)});
+  else
+    unread_.push_back({key, unsupported(fmt::format("{} has the dtype {}", subject, quote_name(type)),
+                                        "supported: F32, F16, BF16; convert the checkpoint to one of them")});
+  return {};
 }
 
 Expected<Shape> FileParser::parse_shape(const std::string& subject, const Json& dims) const {
@@ -127,23 +167,22 @@ Expected<Shape> FileParser::parse_shape(const std::string& subject, const Json& 
 }
 
 /// The format requires that every byte of the data belongs to exactly one tensor.
-Expected<void> FileParser::check_cover(const std::vector<SafeTensor>& tensors) const {
-  std::vector<const SafeTensor*> order;
-  for (const SafeTensor& tensor : tensors) order.push_back(&tensor);
-  std::ranges::sort(order, {}, [](const SafeTensor* tensor) { return tensor->data.data(); });
-  std::uint64_t covered = data_begin_;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto begin = static_cast<std::uint64_t>(order[i]->data.data() - bytes_.data());
-    if (begin < covered)
-      return invalid(begin, fmt::format("the data of tensor {} overlaps that of tensor {}", quote_name(order[i]->name),
-                                        quote_name(order[i - 1]->name)));
-    if (begin > covered)
-      return invalid(covered, fmt::format("{} bytes before the data of tensor {} belong to no tensor", begin - covered,
-                                          quote_name(order[i]->name)));
-    covered += order[i]->data.size();
+Expected<void> FileParser::check_cover() {
+  // A tensor without elements lies between two others.
+  std::ranges::sort(ranges_, {}, [](const Range& range) { return std::pair(range.begin, range.end); });
+  std::uint64_t covered = 0;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const Range& range = ranges_[i];
+    if (range.begin < covered)
+      return invalid(data_begin_ + range.begin, fmt::format("the data of tensor {} overlaps that of tensor {}",
+                                                            quote_name(range.name), quote_name(ranges_[i - 1].name)));
+    if (range.begin > covered)
+      return invalid(data_begin_ + covered, fmt::format("{} bytes before the data of tensor {} belong to no tensor",
+                                                        range.begin - covered, quote_name(range.name)));
+    covered = range.end;
   }
-  if (covered != bytes_.size())
-    return invalid(covered, fmt::format("the last {} bytes belong to no tensor", bytes_.size() - covered));
+  if (const std::uint64_t space = bytes_.size() - data_begin_; covered != space)
+    return invalid(data_begin_ + covered, fmt::format("the last {} bytes belong to no tensor", space - covered));
   return {};
 }
 
@@ -151,8 +190,12 @@ Expected<void> FileParser::check_cover(const std::vector<SafeTensor>& tensors) c
 
 Expected<Safetensors> Safetensors::parse(std::shared_ptr<const MappedFile> file) {
   Safetensors result;
-  DLLM_TRY(result.tensors_, FileParser(*file).parse());
+  FileParser parser(*file);
+  DLLM_CHECK_OK(parser.parse());
+  result.tensors_ = std::move(parser.tensors());
+  result.unread_ = std::move(parser.unread());
   result.files_.push_back(std::move(file));
+  std::ranges::sort(result.unread_, {}, &UnreadTensor::name);
   std::ranges::sort(result.tensors_, {}, &SafeTensor::name);
   return result;
 }
@@ -172,18 +215,26 @@ Expected<Safetensors> Safetensors::open_index(const std::string& path) {
                  "index and shards are not of one model: fetch all again"};
   };
   for (const auto& [tensor, shard] : expected)
-    if (shards.at(shard).find(tensor) == nullptr)
+    if (const Safetensors& file = shards.at(shard);
+        file.find(tensor) == nullptr && !std::ranges::binary_search(file.unread_, tensor, {}, &UnreadTensor::name))
       return invalid(
           fmt::format("tensor {} is not in {}, where the index has it", quote_name(tensor), quote_name(shard)));
   Safetensors result;
+  const auto listed_there = [&](const std::string& tensor, const std::string& shard) -> Expected<void> {
+    const auto listed = expected.find(tensor);
+    if (listed != expected.end() && listed->second == shard) return {};
+    return invalid(fmt::format(
+        "tensor {} is in {}, but {}", quote_name(tensor), quote_name(shard),
+        listed == expected.end() ? "the index does not list it" : "the index has it in " + quote_name(listed->second)));
+  };
   for (auto& [shard, parsed] : shards) {
     for (SafeTensor& tensor : parsed.tensors_) {
-      const auto listed = expected.find(tensor.name);
-      if (listed == expected.end() || listed->second != shard)
-        return invalid(fmt::format("tensor {} is in {}, but {}", quote_name(tensor.name), quote_name(shard),
-                                   listed == expected.end() ? "the index does not list it"
-                                                            : "the index has it in " + quote_name(listed->second)));
+      DLLM_CHECK_OK(listed_there(tensor.name, shard));
       result.tensors_.push_back(std::move(tensor));
+    }
+    for (UnreadTensor& tensor : parsed.unread_) {
+      DLLM_CHECK_OK(listed_there(tensor.name, shard));
+      result.unread_.push_back(std::move(tensor));
     }
     result.files_.push_back(std::move(parsed.files_.front()));
   }

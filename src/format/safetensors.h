@@ -12,13 +12,19 @@
 
 namespace dllm {
 
-/// A tensor of a safetensors file. Only F32, F16 and BF16 are accepted (others are kUnsupported errors that name the
-/// tensor). `shape` is in GGML order: the file's dims reversed; a 0-d tensor becomes {1}.
+/// A tensor of a safetensors file, of type F32, F16 or BF16. `shape` is in GGML order: the file's dims reversed; a 0-d
+/// tensor becomes {1}.
 struct SafeTensor {
   std::string name;
   TensorType type = TensorType::kF32;
   Shape shape;
   std::span<const std::byte> data;
+};
+
+/// A tensor of another type (integers, F64), or whose shape is not read (no elements, more than 4 dimensions).
+struct UnreadTensor {
+  std::string name;
+  Error why;  ///< kUnsupported
 };
 
 /// One file, or the shards that a `model.safetensors.index.json` names.
@@ -32,6 +38,8 @@ class Safetensors {
 
   /// Sorted by name.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
+  /// Checkpoints contain buffers of any type that nothing needs, so these are errors only for whoever needs them.
+  const std::vector<UnreadTensor>& unread() const { return unread_; }
   const SafeTensor* find(std::string_view name) const;
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
 
@@ -40,6 +48,7 @@ class Safetensors {
 
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::vector<SafeTensor> tensors_;
+  std::vector<UnreadTensor> unread_;
 };
 
 }  // namespace dllm

@@ -101,7 +101,7 @@ TEST_P(DamagedSafetensors, IsExplained) {
 }
 
 std::vector<HeaderDamage> damages() {
-  constexpr auto kInvalidHeader = ErrorCode::kInvalidFile, kUnsupportedType = ErrorCode::kUnsupported;
+  constexpr auto kInvalidHeader = ErrorCode::kInvalidFile;
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets,
                       std::size_t data = 8) { return file_of(object({entry("x", dtype, shape, offsets)}), data); };
   const std::string good = entry("x", "F32", "[2]", "[0,8]");
@@ -129,11 +129,13 @@ std::vector<HeaderDamage> damages() {
       {"SizeDisagrees", one("F32", "[3]", "[0,8]"), kInvalidHeader, {"'x'", "[3]", "12 bytes", "span 8"}},
       {"DimNegative", one("F32", "[-2]", "[0,8]"), kInvalidHeader, {"'x'", "dimension"}},
       {"DimHuge", one("F32", "[18446744073709551615]", "[0,8]"), kInvalidHeader, {"'x'", "dimension"}},
-      {"DimsOverflow", one("F32", "[4294967296,4294967296]", "[0,8]"), kUnsupportedType, {"'x'", "too large"}},
-      {"DimZero", one("F32", "[0]", "[0,0]", 0), kUnsupportedType, {"'x'", "[0]"}},
-      {"FiveDims", one("F32", "[1,1,1,1,2]", "[0,8]"), kUnsupportedType, {"'x'", "5 dimensions"}},
-      {"DtypeI64", one("I64", "[1]", "[0,8]"), kUnsupportedType, {"'x'", "'I64'", "BF16"}},
-      {"DtypeOfGguf", one("Q8_0", "[32]", "[0,34]", 34), kUnsupportedType, {"'x'", "'Q8_0'"}},
+      {"SizeOfIntegersDisagrees", one("I64", "[2]", "[0,8]"), kInvalidHeader, {"'x'", "16 bytes", "span 8"}},
+      {"SizeOfHalfBytesDisagrees", one("F4", "[15]", "[0,8]"), kInvalidHeader, {"'x'", "7 bytes", "span 8"}},
+      {"IntegersPastTheEnd", one("I64", "[1]", "[0,8]", 7), kInvalidHeader, {"'x'", "0 to 8", "the file has 7"}},
+      {"IntegersOverlap",
+       file_of(object({good, entry("y", "I32", "[2]", "[4,12]")}), 12),
+       kInvalidHeader,
+       {"'y'", "'x'", "overlaps"}},
       {"Overlap",
        file_of(object({good, entry("y", "F32", "[2]", "[4,12]")}), 12),
        kInvalidHeader,
@@ -148,6 +150,48 @@ std::vector<HeaderDamage> damages() {
 
 INSTANTIATE_TEST_SUITE_P(Safetensors, DamagedSafetensors, testing::ValuesIn(damages()),
                          [](const auto& damage) { return damage.param.name; });
+
+/// Whoever needs such a tensor gets the error; whoever does not reads the file.
+TEST(Safetensors, KeepsApartWhatItDoesNotRead) {
+  const std::string bytes = file_of(
+      object({entry("counts", "I64", "[2]", "[0,16]"), entry("good", "F32", "[1]", "[16,20]"),
+              entry("wide", "F64", "[]", "[20,28]"), entry("none", "F32", "[0]", "[28,28]"),
+              entry("deep", "F32", "[1,1,1,1,1]", "[28,32]"), entry("nibbles", "F4", "[3,2]", "[32,35]"),
+              entry("gguf", "Q8_0", "[32]", "[35,69]"), entry("huge", "F32", "[4294967296,4294967296]", "[69,69]")}),
+      69);
+  const auto file = parse_safetensors(bytes);
+  ASSERT_TRUE(file) << file.error().message();
+  ASSERT_EQ(file->tensors().size(), 1u);
+  EXPECT_EQ(values(*file->find("good")), (std::vector<float>{2.36942783e-38f}));
+  std::string names;
+  for (const UnreadTensor& tensor : file->unread()) {
+    names += tensor.name + " ";
+    EXPECT_EQ(tensor.why.code, ErrorCode::kUnsupported);
+    EXPECT_NE(tensor.why.what.find("'" + tensor.name + "'"), std::string::npos) << tensor.why.message();
+    EXPECT_EQ(file->find(tensor.name), nullptr);
+  }
+  EXPECT_EQ(names, "counts deep gguf huge nibbles none wide ");
+  EXPECT_NE(file->unread()[0].why.what.find("'I64'"), std::string::npos);
+  EXPECT_NE(file->unread()[1].why.what.find("5 dimensions"), std::string::npos);
+  EXPECT_NE(file->unread()[5].why.what.find("[0]"), std::string::npos);
+}
+
+TEST(Safetensors, ShardsMayHoldWhatIsNotRead) {
+  const TempDir dir;
+  ASSERT_TRUE(write_file(dir / "a.safetensors", file_of(object({entry("x", "F32", "[1]", "[0,4]")}), 4)));
+  ASSERT_TRUE(write_file(dir / "b.safetensors", file_of(object({entry("ids", "I64", "[1]", "[0,8]")}), 8)));
+  const auto open = [&](const std::string& map) {
+    EXPECT_TRUE(write_file(dir / "model.safetensors.index.json", "{\"weight_map\":{" + map + "}}"));
+    return Safetensors::open(dir / "");
+  };
+  const auto file = open(R"("x":"a.safetensors","ids":"b.safetensors")");
+  ASSERT_TRUE(file) << file.error().message();
+  ASSERT_EQ(file->unread().size(), 1u);
+  EXPECT_EQ(file->unread()[0].name, "ids");
+  const auto elsewhere = open(R"("x":"a.safetensors","ids":"a.safetensors","y":"b.safetensors")");
+  ASSERT_FALSE(elsewhere);
+  EXPECT_NE(elsewhere.error().message().find("'ids'"), std::string::npos);
+}
 
 class DamagedIndex : public testing::Test {
  protected:

@@ -1,17 +1,11 @@
 #include "hub/cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "base/output_file.h"
@@ -95,26 +89,6 @@ Expected<void> RepositoryCache::make_folders(std::string_view commit) const {
   for (const fs::path& path : {fs::path(folder_) / "blobs", fs::path(snapshot(commit)), fs::path(locks_)})
     DLLM_CHECK_OK(make_folder(path));
   return {};
-}
-
-FileLock::FileLock(const std::string& path)
-    : path_(path), descriptor_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {}
-FileLock::FileLock(FileLock&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-bool FileLock::try_take() const {
-  if (descriptor_ < 0) return false;
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return true;
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  return false;
-}
-
-Error FileLock::failure() const {
-  if (descriptor_ < 0) return {ErrorCode::kIo, std::strerror(errno), path_, "see HF_HUB_CACHE for another folder"};
-  return {ErrorCode::kCancelled, "the download was stopped", path_, ""};
 }
 
 }  // namespace dllm::hub

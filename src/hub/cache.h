@@ -41,28 +41,4 @@ class RepositoryCache {
   std::string folder_, locks_;
 };
 
-/// Held from construction to destruction; waits for other processes while `go_on` returns true.
-class FileLock {
- public:
-  template <class GoOn>
-  static Expected<FileLock> take(const std::string& path, GoOn go_on) {
-    FileLock lock(path);
-    while (!lock.try_take())
-      if (!lock.opened() || !go_on()) return lock.failure();
-    return lock;
-  }
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&&) = delete;
-
- private:
-  explicit FileLock(const std::string& path);
-  bool opened() const { return descriptor_ >= 0; }
-  bool try_take() const;  ///< if it fails, waits a little
-  Error failure() const;
-
-  std::string path_;
-  int descriptor_ = -1;
-};
-
 }  // namespace dllm::hub

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "base/try.h"
 #include "hub/cache.h"
 #include "hub/checksum.h"

@@ -65,6 +65,9 @@ struct Architecture {
   bool permute_qk = false;
 };
 
+/// Whether a tensor of a checkpoint is not part of the model, or a buffer that every implementation computes itself.
+bool is_left_out(const Architecture& architecture, std::string_view hf_name);
+
 /// Every architecture of this build.
 const std::vector<Architecture>& architectures();
 

@@ -6,6 +6,7 @@
 // leaves a transformer of the operators that every other model has.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,6 +18,9 @@
 #include "numerics/tensor_type.h"
 
 namespace dllm {
+
+Architecture mdlm_architecture();
+
 namespace {
 
 constexpr std::int64_t kMdlmRows = 50258;  ///< GPT-2's tokens and the mask
@@ -108,6 +112,8 @@ class MdlmFold {
   Expected<std::vector<float>> read(const std::string& name, const Shape& shape) {
     const std::string full = "backbone." + name;
     const SafeTensor* tensor = files_.find(full);
+    const auto unread = std::ranges::find(files_.unread(), full, &UnreadTensor::name);
+    if (unread != files_.unread().end()) return unread->why;
     if (tensor == nullptr)
       return Error{ErrorCode::kInvalidFile, "the checkpoint lacks this tensor", full, "the download is incomplete"};
     if (tensor->shape != shape)
@@ -243,10 +249,13 @@ class MdlmFold {
   }
 
   Expected<void> check_all_used() const {
+    const Architecture architecture = mdlm_architecture();
     for (const SafeTensor& tensor : files_.tensors())
-      if (!used_.contains(tensor.name) && !tensor.name.ends_with(".rotary_emb.inv_freq"))
+      if (!used_.contains(tensor.name) && !is_left_out(architecture, tensor.name))
         return Error{ErrorCode::kUnsupported, "the architecture has no such tensor", tensor.name,
                      "running without it would be silently wrong"};
+    for (const UnreadTensor& tensor : files_.unread())
+      if (!is_left_out(architecture, tensor.name)) return tensor.why;
     return {};
   }
 

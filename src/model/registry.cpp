@@ -24,6 +24,18 @@ Architecture diffusion_gemma_architecture();
 Architecture nemotron_architecture();
 Architecture mdlm_architecture();
 
+bool is_left_out(const Architecture& architecture, std::string_view hf_name) {
+  // Buffers that transformers stores, or stored in earlier versions: frequencies and tables of RoPE, numbers of
+  // positions, causal masks.
+  static constexpr std::string_view kBuffers[] = {".rotary_emb.inv_freq",   ".rotary_emb.original_inv_freq",
+                                                  ".rotary_emb.cos_cached", ".rotary_emb.sin_cached",
+                                                  ".position_ids",          ".masked_bias"};
+  const auto begins = [hf_name](std::string_view begin) { return hf_name.starts_with(begin); };
+  const auto ends = [hf_name](std::string_view end) { return hf_name.ends_with(end); };
+  return std::ranges::any_of(architecture.left_out, begins) || std::ranges::any_of(architecture.derived, ends) ||
+         std::ranges::any_of(kBuffers, ends);
+}
+
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = {
       llada_architecture(),    dream_architecture(),           llama_architecture(),    llada_moe_architecture(),

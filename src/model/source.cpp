@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "base/try.h"
@@ -44,6 +45,7 @@ Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
   ModelSource source;
   const auto owners = std::make_shared<std::vector<std::shared_ptr<const MappedFile>>>();
   std::optional<std::int64_t> tensors;
+  std::unordered_set<std::string> names;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     DLLM_TRY(GgufFile file, GgufFile::open_part(paths[i]));
     DLLM_CHECK_OK(check_part(file, static_cast<std::int64_t>(i), static_cast<std::int64_t>(paths.size())));
@@ -53,7 +55,7 @@ Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
     owners->push_back(file.shared_file());
     DLLM_TRY(ModelSource part, source_from_gguf(std::move(file)));
     for (SourceTensor& tensor : part.tensors) {
-      if (source.find(tensor.name) != nullptr)
+      if (!names.insert(tensor.name).second)
         return Error{ErrorCode::kInvalidFile, fmt::format("the tensor '{}' is in two parts", tensor.name), paths[i],
                      ""};
       source.tensors.push_back(std::move(tensor));

@@ -152,19 +152,12 @@ class TensorTable {
   std::map<Key, Stack> stacks_;
 };
 
-/// Buffers that checkpoints contain but every implementation computes itself.
-bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-bool is_left_out(const Architecture& architecture, std::string_view name) {
-  return std::ranges::any_of(architecture.left_out,
-                             [name](std::string_view begin) { return name.starts_with(begin); }) ||
-         std::ranges::any_of(architecture.derived, [name](std::string_view end) { return name.ends_with(end); });
-}
-
 Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files) {
   TensorTable table(architecture);
   for (const SafeTensor& tensor : files.tensors())
-    if (!is_derived(tensor.name) && !is_left_out(architecture, tensor.name)) DLLM_CHECK_OK(table.add(tensor));
+    if (!is_left_out(architecture, tensor.name)) DLLM_CHECK_OK(table.add(tensor));
+  for (const UnreadTensor& tensor : files.unread())
+    if (!is_left_out(architecture, tensor.name)) return tensor.why;
   return table.take();
 }
 

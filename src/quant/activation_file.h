@@ -2,14 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "base/output_file.h"
 #include "dllm/error.h"
-#include "format/mapped_file.h"
+#include "format/sealed_file.h"
 #include "quant/canvas_runner.h"
 
 namespace dllm {
@@ -18,13 +16,12 @@ namespace dllm {
 /// width as 64-bit integers, and its floats.
 class ActivationWriter {
  public:
-  static Expected<ActivationWriter> create(const std::string& path);
+  explicit ActivationWriter(SealedWriter file) : file_(std::move(file)) {}
   Expected<void> append(const CanvasChunk& chunk, const std::vector<ValueId>& values);
   Expected<void> commit() { return file_.commit(); }
 
  private:
-  explicit ActivationWriter(OutputFile file) : file_(std::move(file)) {}
-  OutputFile file_;
+  SealedWriter file_;
 };
 
 /// A value of a chunk, in the mapped file.
@@ -40,8 +37,8 @@ struct StoredRows {
 /// Reads what ActivationWriter wrote.
 class ActivationFile {
  public:
-  /// Errors: kIo, kInvalidFile (not such a file, or incomplete).
-  static Expected<ActivationFile> open(const std::string& path);
+  /// Errors: kInvalidFile (its payload is not such a list, or a chunk lacks one of the values).
+  static Expected<ActivationFile> open(SealedFile file, const std::vector<ValueId>& values);
 
   std::size_t chunks() const { return chunks_.size(); }
   /// Precondition: the chunk has the value.
@@ -51,14 +48,14 @@ class ActivationFile {
   /// Releases the memory of the chunk's pages, which are read again on access.
   void drop(std::size_t chunk) const;
   /// Errors: kIo, the file changed while it was read.
-  Expected<void> check() const { return file_->check(); }
+  Expected<void> check() const { return file_.check(); }
 
  private:
-  explicit ActivationFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
+  explicit ActivationFile(SealedFile file) : file_(std::move(file)) {}
   Expected<void> index();
   Expected<std::int64_t> number(std::size_t& at) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  SealedFile file_;
   std::vector<std::map<ValueId, StoredRows>> chunks_;
 };
 

@@ -1,28 +1,28 @@
 #include "quant/calibrated.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "base/hash.h"
 #include "base/try.h"
+#include "dllm/version.h"
 #include "model/model.h"
 #include "quant/activation_file.h"
 #include "quant/canvas_experts.h"
 #include "quant/canvas_runner.h"
+#include "quant/partial_results.h"
 #include "quant/product_quantizer.h"
 #include "quant/stage_inputs.h"
 #include "quant/stages.h"
 
 namespace dllm {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kChunkRows = 128;
 
@@ -41,12 +41,14 @@ std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
 std::uint64_t identity_of(const ModelSource& source, const std::vector<TypeChoice>& choices,
                           const CalibrationOptions& options, const std::vector<CalibrationCanvas>& canvases) {
   Fnv1a text;
-  text.add("stored inputs").add(options.method).add(fmt::format("|{}|", options.damping));
+  // Another version may compute otherwise.
+  text.add("dllm " DLLM_VERSION "|").add(options.method).add(fmt::format("|{}|", options.damping));
   for (const SourceTensor& tensor : source.tensors) text.add(tensor.name).add("|");
   std::uint64_t hash = text.value();
   for (std::size_t i = 0; i < choices.size(); ++i) {
     hash = mix64(hash, static_cast<std::uint64_t>(choices[i].type));
     hash = hash_bytes(hash, source.tensors[i].data);
+    for (const std::span<const std::byte> part : source.tensors[i].parts) hash = hash_bytes(hash, part);
   }
   for (const CalibrationCanvas& canvas : canvases) {
     for (const TokenId token : canvas.tokens) hash = mix64(hash, static_cast<std::uint32_t>(token));
@@ -81,10 +83,6 @@ class MatrixQuantizer {
                      "--calibration", "a file of prompts with answers"};
       DLLM_TRY(canvases, calibration_.canvases(*model_));
     }
-    directory_ = fmt::format("{}.{:016x}.partial", target, identity_of(source_, choices_, calibration_, canvases));
-    std::error_code failure;
-    fs::create_directory(directory_, failure);
-    if (failure) return Error{ErrorCode::kIo, failure.message(), directory_, ""};
     graph_ = model_->build({1, 1});
     DLLM_TRY(stages_, calibration_stages(graph_));
     bool any = false;
@@ -93,6 +91,9 @@ class MatrixQuantizer {
     if (!any)
       return Error{ErrorCode::kUnsupported, fmt::format("no matrix has a type that {} supports", calibration_.method),
                    options_.type, "MX formats, Q4_0 and Q8_0; rtn for others"};
+    DLLM_TRY(PartialResults opened,
+             PartialResults::open(target, identity_of(source_, choices_, calibration_, canvases), options_.log));
+    partial_.emplace(std::move(opened));
     return method_.calibrated() ? calibrate(canvases) : quantize_all();
   }
 
@@ -108,12 +109,11 @@ class MatrixQuantizer {
     return count;
   }
 
-  const std::map<std::string, std::shared_ptr<const MappedFile>>& prepared() const { return prepared_; }
+  const std::map<std::string, SealedFile>& prepared() const { return prepared_; }
 
   void remove_directory() {
     prepared_.clear();
-    std::error_code ignored;
-    if (!directory_.empty()) fs::remove_all(directory_, ignored);
+    if (partial_) partial_->remove_all();
   }
 
  private:
@@ -132,14 +132,32 @@ class MatrixQuantizer {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       DLLM_CHECK_OK(tell(s, 0));
       for (const WeightId id : stages_[s].weights) {
-        DLLM_CHECK_OK(quantize({&id, 1}, nullptr));
+        if (!taken(id)) DLLM_CHECK_OK(quantize({&id, 1}, nullptr));
         DLLM_CHECK_OK(take(id));
       }
     }
     return {};
   }
 
-  std::string state_path(std::size_t stage) const { return fmt::format("{}/activations-{}", directory_, stage); }
+  static std::string state_name(std::size_t stage) { return fmt::format("activations-{}", stage); }
+
+  /// The inputs of a stage, if they are there.
+  Expected<ActivationFile> inputs_of(std::size_t stage) const {
+    std::optional<SealedFile> file = partial_->find(state_name(stage));
+    if (file) return ActivationFile::open(*std::move(file), stages_[stage].live);
+    return Error{ErrorCode::kIo, "the partial results disappear while they are used", partial_->folder(),
+                 "the same command begins anew"};
+  }
+
+  /// Stages whose inputs and all earlier weights are there, so that what follows can be computed from them. Weights of
+  /// later ones are used too when it is their turn: the same inputs give the same weights.
+  std::size_t begun_stages() {
+    std::size_t begun = stages_.size();
+    while (begun > 0 && !partial_->find(state_name(begun - 1))) --begun;
+    for (std::size_t s = 0; s + 1 < begun; ++s)
+      if (!std::ranges::all_of(stages_[s].weights, [&](WeightId id) { return taken(id); })) return 0;
+    return begun;
+  }
 
   Expected<void> calibrate(const std::vector<CalibrationCanvas>& canvases) {
     std::vector<CanvasChunk> chunks;
@@ -149,8 +167,7 @@ class MatrixQuantizer {
         rows += static_cast<std::int64_t>(canvases[end++].tokens.size());
       chunks.emplace_back(std::span(canvases).subspan(first, end - first));
     }
-    std::size_t begun = stages_.size();  // stages whose inputs an earlier call has computed
-    while (begun > 0 && !fs::exists(state_path(begun - 1))) --begun;
+    const std::size_t begun = begun_stages();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       if (s >= begun) DLLM_CHECK_OK(compute_inputs(s, chunks));
       if (s + 1 >= begun) DLLM_CHECK_OK(quantize_stage(s));
@@ -166,9 +183,10 @@ class MatrixQuantizer {
     const CanvasRunner runner(graph_, views_, mask, pool_), original(graph_, model_->weights(), mask, pool_);
     std::optional<ActivationFile> before;
     if (s > 0) {
-      DLLM_TRY(before, ActivationFile::open(state_path(s - 1)));
+      DLLM_TRY(before, inputs_of(s - 1));
     }
-    DLLM_TRY(ActivationWriter after, ActivationWriter::create(state_path(s)));
+    DLLM_TRY(SealedWriter written, partial_->create(state_name(s)));
+    ActivationWriter after(std::move(written));
     const std::size_t step = method_.correct ? 2 : 1;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       DLLM_CHECK_OK(tell(s, 0.5 * static_cast<double>(c) / static_cast<double>(chunks.size())));
@@ -182,18 +200,16 @@ class MatrixQuantizer {
     }
     if (before) DLLM_CHECK_OK(before->check());
     DLLM_CHECK_OK(after.commit());
-    std::error_code ignored;
-    if (s > 0) fs::remove(state_path(s - 1), ignored);
+    if (s > 0) partial_->remove(state_name(s - 1));
     return {};
   }
 
   Expected<void> quantize_stage(std::size_t s) {
     const CalibrationStage& stage = stages_[s];
     // All or none of them: what is done for one matrix may depend on the others.
-    if (std::ranges::all_of(stage.weights, [&](WeightId id) { return !wanted(id) || fs::exists(tensor_path(id)); }))
-      return {};
+    if (std::ranges::all_of(stage.weights, [&](WeightId id) { return taken(id); })) return {};
     DLLM_CHECK_OK(tell(s, 0.5));
-    DLLM_TRY(const ActivationFile file, ActivationFile::open(state_path(s)));
+    DLLM_TRY(const ActivationFile file, inputs_of(s));
     const StageInputs inputs(file, stage, method_.correct, pool_);
     if (stage.experts) {
       DLLM_CHECK_OK(quantize_experts(s, inputs));
@@ -206,23 +222,23 @@ class MatrixQuantizer {
 
   /// The matrices of one product's input, into their files.
   Expected<void> quantize(std::span<const WeightId> ids, const ProductInputs* inputs) {
-    std::vector<OutputFile> files;
+    std::vector<SealedWriter> files;
     std::vector<MatrixJob> jobs;
     files.reserve(ids.size());
     for (const WeightId id : ids) {
       const auto tensor = wanted(id);
       if (!tensor) continue;
-      DLLM_TRY(OutputFile file, OutputFile::create(tensor_path(id)));
-      OutputFile& out = files.emplace_back(std::move(file));
+      DLLM_TRY(SealedWriter file, partial_->create(weight_name(id)));
+      SealedWriter& out = files.emplace_back(std::move(file));
       jobs.push_back({name_of(id), views_[static_cast<std::size_t>(id)], choices_[*tensor].type,
-                      [&out](std::span<const std::byte> rows) { return out.append(rows.data(), rows.size()); }});
+                      [&out](std::span<const std::byte> rows) { return out.append(rows); }});
     }
     DLLM_CHECK_OK(products_.run(jobs, inputs));
-    for (OutputFile& file : files) DLLM_CHECK_OK(file.commit());
+    for (SealedWriter& file : files) DLLM_CHECK_OK(file.commit());
     return {};
   }
 
-  using ExpertFiles = std::map<WeightId, OutputFile>;
+  using ExpertFiles = std::map<WeightId, SealedWriter>;
 
   /// Expert after expert: gate and up, and down with the inputs that these two give it.
   Expected<void> quantize_experts(std::size_t s, const StageInputs& inputs) {
@@ -231,7 +247,7 @@ class MatrixQuantizer {
     ExpertFiles files;
     for (const WeightId id : {o.gate, o.up, o.down})
       if (wanted(id)) {
-        DLLM_TRY(OutputFile file, OutputFile::create(tensor_path(id)));
+        DLLM_TRY(SealedWriter file, partial_->create(weight_name(id)));
         files.emplace(id, std::move(file));
       }
     const auto routed = inputs.routed(experts);
@@ -272,27 +288,40 @@ class MatrixQuantizer {
     const ProductInputs inner =
         inputs.expert_down(inner_rows, {quantized(o.gate), quantized(o.up)}, {original(o.gate), original(o.up)});
     DLLM_CHECK_OK(products_.run(jobs_of({o.down}), &inner));
-    for (auto& [id, file] : files) DLLM_CHECK_OK(file.append(bytes.at(id).data(), bytes.at(id).size()));
+    for (auto& [id, file] : files) DLLM_CHECK_OK(file.append(bytes.at(id)));
     return {};
   }
 
-  std::string tensor_path(WeightId id) const { return fmt::format("{}/weight-{}", directory_, id); }
+  static std::string weight_name(WeightId id) { return fmt::format("weight-{}", id); }
+
+  /// Whether the weight is there, whole, as an earlier call or this one made it; or not to be made here.
+  bool taken(WeightId id) {
+    const auto tensor = wanted(id);
+    if (!tensor || prepared_.contains(source_.tensors[*tensor].name)) return true;
+    std::optional<SealedFile> file = partial_->find(weight_name(id));
+    if (!file) return false;
+    const std::int64_t bytes = codec(choices_[*tensor].type).row_bytes(element_count(source_.tensors[*tensor].shape));
+    if (static_cast<std::int64_t>(file->payload().size()) != bytes) return false;
+    prepared_.emplace(source_.tensors[*tensor].name, *std::move(file));
+    return true;
+  }
 
   /// What follows reads the quantized weight.
   Expected<void> take(WeightId id) {
     const auto tensor = wanted(id);
     if (!tensor) return {};
-    DLLM_TRY(auto file, MappedFile::open(tensor_path(id)));
+    if (!taken(id))
+      return Error{ErrorCode::kIo, "the partial results disappear while they are used", partial_->folder(),
+                   "the same command begins anew"};
     WeightView& view = views_[static_cast<std::size_t>(id)];
     view.type = choices_[*tensor].type;
-    view.data = file->bytes();
-    prepared_[source_.tensors[*tensor].name] = std::move(file);
+    view.data = prepared_.at(source_.tensors[*tensor].name).payload();
     return {};
   }
 
   Expected<void> tell(std::size_t stage, double part) const {
     if (options_.cancelled && options_.cancelled())
-      return Error{ErrorCode::kCancelled, "the quantization was cancelled", directory_,
+      return Error{ErrorCode::kCancelled, "the quantization was cancelled", partial_->folder(),
                    "the same command continues with these partial results"};
     if (options_.progress)
       options_.progress(
@@ -313,8 +342,8 @@ class MatrixQuantizer {
   Graph graph_;
   Weights views_;
   std::vector<CalibrationStage> stages_;
-  std::string directory_;
-  std::map<std::string, std::shared_ptr<const MappedFile>> prepared_;
+  std::optional<PartialResults> partial_;
+  std::map<std::string, SealedFile> prepared_;
 };
 
 }  // namespace
@@ -329,7 +358,7 @@ Expected<WriteReport> write_turned(const ModelSource& source, WriteOptions optio
                            .threads = options.threads,
                            .cancelled = options.cancelled};
   for (const TypeChoice& choice : choices) rotation.types.push_back(choice.type);
-  DLLM_TRY(const ModelSource rotated, rotated_source(source, rotation, path + ".rotated"));
+  DLLM_TRY(const ModelSource rotated, rotated_source(source, rotation, fmt::format("{}.{}.rotated", path, ::getpid())));
   DLLM_TRY(WriteReport report, write_quantized(rotated, std::move(options), calibration, path));
   report.bytes_in = 0;
   for (const SourceTensor& tensor : source.tensors) report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));

@@ -33,9 +33,10 @@ struct CalibrationOptions {
 /// are in a file.
 ///
 /// Finished matrices and the last activations are kept in the directory `path`.ID.partial, where ID identifies source
-/// and options: the same call continues there, whatever ended the first one. The directory is removed when the target
-/// is complete. Errors: those of write_model() and of the calibration; kUsage (unknown method; no canvases),
-/// kUnsupported (a model with windows or regions; a type without blocks that can be chosen).
+/// and options: the same call continues there, whatever ended the first one (PartialResults). What is damaged there is
+/// computed again. The directory is removed when the target is complete. Errors: kUsage (another process works there);
+/// those of write_model() and of the calibration; kUsage (unknown method; no canvases), kUnsupported (a model with
+/// windows or regions; a type without blocks that can be chosen).
 Expected<WriteReport> write_quantized(const ModelSource& source, WriteOptions options,
                                       const CalibrationOptions& calibration, const std::string& path);
 

@@ -103,7 +103,7 @@ class ModelWriter {
     tell(tensor.name, index);
     if (options_.prepared != nullptr)
       if (const auto found = options_.prepared->find(tensor.name); found != options_.prepared->end())
-        return found->second->bytes();
+        return found->second.payload();
     return encoder_.encode(tensor, choices_[index].type);
   }
 
@@ -149,10 +149,21 @@ Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const Wr
   return choices;
 }
 
+namespace {
+
+/// Whether what the target is made of is unchanged.
+Expected<void> check_inputs(const ModelSource& source, const WriteOptions& options) {
+  if (options.prepared != nullptr)
+    for (const auto& [name, file] : *options.prepared) DLLM_CHECK_OK(file.check());
+  return source.check();
+}
+
+}  // namespace
+
 Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions& options, const std::string& path) {
   DLLM_TRY(const auto choices, plan_types(source, options, path));
   DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
-  OutputOptions output{.replace = options.replace, .check = [&source] { return source.check(); }};
+  OutputOptions output{.replace = options.replace, .check = [&] { return check_inputs(source, options); }};
   DLLM_TRY(output.sources, sources_of(source));
   WriteReport report = plan_report(source, choices);
   auto written =

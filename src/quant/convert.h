@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "dllm/error.h"
+#include "format/sealed_file.h"
 #include "model/source.h"
 #include "quant/recipe.h"
 #include "quant/rotation.h"
@@ -34,7 +36,8 @@ struct WriteOptions {
   Rotation rotation = Rotation::kNone;  ///< of write_quantized()
   std::int32_t rotation_order = 0;      ///< RotationOptions::order
   /// Bytes of tensors, by name, that are in their type already; null: none. They are written as they are.
-  const std::map<std::string, std::shared_ptr<const MappedFile>>* prepared = nullptr;
+  const std::map<std::string, SealedFile>* prepared = nullptr;
+  Log log{};  ///< receives what is wrong with partial results of earlier calls
 };
 
 /// A tensor whose rows do not fit the blocks of the type that the recipe wanted.

@@ -77,6 +77,13 @@ bool Flags::given(std::string_view name) const {
   return flag != nullptr && !given_.empty() && given_[static_cast<std::size_t>(flag - flags_.data())] != 0;
 }
 
+std::vector<std::string> Flags::paths(bool written) const {
+  std::vector<std::string> result;
+  for (const auto& [index, value] : values_)
+    if (flags_[index].takes_path && flags_[index].written == written) result.push_back(value);
+  return result;
+}
+
 Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
   SplitArguments result;
   bool value_expected = false;
@@ -121,6 +128,7 @@ Error Flags::unknown_flag(const std::string& token) const {
 
 Expected<void> Flags::apply_value(std::size_t index, const std::string& value, const std::string& origin) {
   given_[index] = 1;
+  values_.emplace_back(index, value);
   auto applied = flags_[index].apply(value);
   if (applied) return {};
   Error error = std::move(applied).error();
@@ -198,6 +206,7 @@ Expected<ParseOutcome> Flags::parse(const std::vector<std::string>& args, const 
   if (words.size() > positional_maximum_) return unknown_flag(words[positional_maximum_]);
 
   given_.assign(flags_.size(), 0);
+  values_.clear();
   for (std::size_t i = 0; i < flags_.size(); ++i)
     for (const std::string& value : options[i]->results()) DLLM_CHECK_OK(apply_value(i, value, flags_[i].long_name()));
   DLLM_CHECK_OK(apply_environment(environment));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/nearest.h"
@@ -28,6 +29,9 @@ struct Flag {
   std::string default_text = {};          ///< empty: not shown
   std::vector<std::string> choices = {};  ///< for help and completion; `apply` checks them
   bool takes_path = false;                ///< completion offers file names
+  /// The value is a file that the verb writes when its work is done: the target is checked before the verb runs, and -
+  /// is standard output (write_result()).
+  bool written = false;
   Apply apply = {};
   /// The flag is read only if one of `needs` is given, and none of `without`; otherwise it is an error. In any
   /// spelling.
@@ -70,6 +74,8 @@ class Flags {
   bool has(std::string_view name) const { return find(name) != nullptr; }
   /// Whether the flag was set, by command line or environment. `name`: any of its spellings.
   bool given(std::string_view name) const;
+  /// Values of the given flags that name files: those that the verb writes, or the others.
+  std::vector<std::string> paths(bool written) const;
 
   /// Help that fits on a screen of kHelpLines lines: everything if possible, else one line per flag, without rare ones.
   static constexpr int kHelpLines = 40;
@@ -100,6 +106,7 @@ class Flags {
   std::string verb_, arguments_, summary_, group_ = "General";
   std::vector<Flag> flags_;
   std::vector<char> given_;
+  std::vector<std::pair<std::size_t, std::string>> values_;  ///< as given, by the position of the flag
   std::string positional_name_, positional_help_;
   std::size_t positional_maximum_ = 0;
   std::vector<std::string>* positional_target_ = nullptr;

@@ -41,6 +41,8 @@ std::string value_text(const MetaValue& value, bool full) {
         using T = std::decay_t<decltype(payload)>;
         if constexpr (std::is_same_v<T, bool>) {
           return payload ? "true" : "false";
+        } else if constexpr (std::is_same_v<T, OpaqueValue>) {
+          return fmt::format("{} bytes", payload.bytes.size());
         } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
           return element_text(payload, value.type);
         } else {
@@ -58,7 +60,9 @@ Json value_json(const MetaValue& value, bool full) {
   return std::visit(
       [&](const auto& payload) -> Json {
         using T = std::decay_t<decltype(payload)>;
-        if constexpr (!std::is_same_v<T, std::string> && !std::is_arithmetic_v<T>) {
+        if constexpr (std::is_same_v<T, OpaqueValue>) {
+          return {{"bytes", payload.bytes.size()}};
+        } else if constexpr (!std::is_same_v<T, std::string> && !std::is_arithmetic_v<T>) {
           if (full || payload.size() <= kShownElements) return payload;
           const auto cut = payload.begin() + static_cast<std::ptrdiff_t>(kShownElements);
           return {{"count", payload.size()}, {"first", T(payload.begin(), cut)}};
@@ -134,7 +138,10 @@ std::string listing_text(const ModelListing& listing, const ListingView& view) {
         text += fmt::format("  {:<{}}  {:<8}  {}\n", sanitize(key), width, type_text(value),
                             value_text(value, view.full_arrays));
   }
-  if (view.tensors) text += fmt::format("\ntensors ({})\n", listing.tensors.size()) + tensor_table(listing, view);
+  if (view.tensors) {
+    text += fmt::format("\ntensors ({})\n", listing.tensors.size()) + tensor_table(listing, view);
+    for (const std::string& what : listing.unread) text += fmt::format("  not read: {}\n", sanitize(what));
+  }
   text += fmt::format("\ntotal: {} tensors, {} parameters, {}", listing.tensors.size(), sum.elements,
                       human_bytes(static_cast<double>(sum.bytes)));
   if (sum.elements > 0) text += fmt::format(", {:.2f} bits per weight", bits_per_weight(sum));
@@ -150,9 +157,11 @@ Json listing_json(const ModelListing& listing, const ListingView& view) {
                {"description", listing.description}};
   if (view.metadata) {
     Json metadata = Json::object();
+    // As elements of its vector: a search for each of a hundred thousand keys would take minutes.
+    auto& members = metadata.get_ref<Json::object_t&>();
     for (const auto& [key, value] : listing.metadata.entries())
-      if (matches(key, view)) metadata[key] = value_json(value, view.full_arrays);
-    json["metadata"] = metadata;
+      if (matches(key, view)) members.push_back({key, value_json(value, view.full_arrays)});
+    json["metadata"] = std::move(metadata);
   }
   if (view.tensors) {
     Json tensors = Json::array();
@@ -163,7 +172,8 @@ Json listing_json(const ModelListing& listing, const ListingView& view) {
       if (tensor.offset) entry["offset"] = *tensor.offset;
       tensors.push_back(std::move(entry));
     }
-    json["tensors"] = tensors;
+    json["tensors"] = std::move(tensors);
+    if (!listing.unread.empty()) json["unread"] = listing.unread;
   }
   Json types = Json::object();
   for (const auto& [type, count] : sum.by_type) types[std::string(codec(type).name)] = count;

@@ -91,6 +91,7 @@ Expected<ModelListing> from_safetensors(const std::string& path, bool directory)
   ModelListing listing{.path = path, .format = directory ? "Hugging Face directory" : "safetensors"};
   DLLM_TRY(const Safetensors file, Safetensors::open(path));
   for (const SafeTensor& t : file.tensors()) listing.tensors.push_back({t.name, t.type, t.shape, t.data.size(), {}});
+  for (const UnreadTensor& t : file.unread()) listing.unread.push_back(t.why.what);
   if (directory) DLLM_CHECK_OK(read_config(std::filesystem::path(path) / "config.json", listing));
   return listing;
 }

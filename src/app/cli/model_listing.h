@@ -28,6 +28,7 @@ struct ModelListing {
   std::string description = {};   ///< one line, as far as the metadata permits
   Metadata metadata = {};         ///< of a Hugging Face directory: config.json, flattened
   std::vector<Tensor> tensors = {};
+  std::vector<std::string> unread = {};  ///< of a checkpoint: what UnreadTensor says of each
 };
 
 /// `path`: empty for the embedded model.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <ostream>
@@ -9,6 +10,7 @@
 #include "app/cli/environment.h"
 #include "app/cli/options_help.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "dllm/version.h"
 
 namespace dllm::app {
@@ -53,6 +55,19 @@ std::string help_topic(const std::vector<std::string>& args) {
   return "";
 }
 
+/// Runs the verb. If one of its results goes to standard output, its report goes to standard error.
+Expected<ExitCode> run_reporting(Verb& verb, const Flags& flags, Session& session) {
+  const std::vector<std::string> targets = flags.paths(/*written=*/true);
+  if (std::ranges::find(targets, "-") == targets.end()) return verb.run(flags, session);
+  const Terminal& terminal = session.terminal;
+  Terminal aside{terminal.in, terminal.err, terminal.err};
+  aside.in_tty = terminal.in_tty, aside.out_tty = aside.err_tty = terminal.err_tty;
+  aside.colour = terminal.colour, aside.width = terminal.width, aside.height = terminal.height;
+  Session other{aside,           session.interrupt,   session.command, session.variables,
+                session.results, session.results_tty, session.sources};
+  return verb.run(flags, other);
+}
+
 ExitCode run_verb(const VerbEntry& entry, const std::vector<std::string>& args, Session& session,
                   const Flags::Environment& environment) {
   if (const auto known = check_flag_variables(session.variables); !known) return fail(session.terminal, known.error());
@@ -61,7 +76,9 @@ ExitCode run_verb(const VerbEntry& entry, const std::vector<std::string>& args, 
   const auto outcome = flags.parse(args, environment);
   if (!outcome) return fail(session.terminal, outcome.error());
   if (*outcome == ParseOutcome::kRun) {
-    const auto code = verb->run(flags, session);
+    if (const auto written = check_written(flags); !written) return fail(session.terminal, written.error());
+    session.sources = made_of(flags.paths(/*written=*/false)).sources;
+    const auto code = run_reporting(*verb, flags, session);
     session.interrupt.disarm();
     return code ? *code : fail(session.terminal, code.error());
   }
@@ -161,7 +178,7 @@ ExitCode run_program(const std::vector<std::string>& args, Terminal& terminal, I
                      const Flags::Environment& environment, std::vector<std::string> variables) {
   std::string command = "dllm";
   for (const std::string& word : args) command += " " + quoted(word);
-  Session session{terminal, interrupt, command, std::move(variables)};
+  Session session{terminal, interrupt, command, std::move(variables), &terminal.out, terminal.out_tty};
   ExitCode code = kExitFailure;
   try {
     code = dispatch(args, session, environment);

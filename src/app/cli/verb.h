@@ -9,6 +9,7 @@
 #include "app/cli/flags.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/terminal.h"
+#include "base/output_file.h"
 #include "dllm/error.h"
 
 namespace dllm::app {
@@ -17,8 +18,11 @@ namespace dllm::app {
 struct Session {
   Terminal& terminal;
   Interrupt& interrupt;
-  std::string command;                 ///< as typed, for results
-  std::vector<std::string> variables;  ///< names in the environment that look like flags' variables
+  std::string command;                  ///< as typed, for results
+  std::vector<std::string> variables;   ///< names in the environment that look like flags' variables
+  std::ostream* results;                ///< standard output, for results written to -
+  bool results_tty = false;             ///< it is a terminal
+  std::vector<FileIdentity> sources{};  ///< the files that the verb's flags name as input: never overwritten
 };
 
 /// One word after `dllm`. An object lives for one command.

@@ -64,7 +64,11 @@ void OutputFlags::add(Flags& flags) {
              .apply = into(report_, {"text", "json"})});
 }
 
-Expected<void> OutputFlags::check(const std::string& path) const { return check_output(path, {.replace = force_}); }
+Expected<void> OutputFlags::check(const std::string& path) const {
+  if (path == "-")
+    return Error{ErrorCode::kUsage, "a model is written to a file only", "-", "./- is a file of that name"};
+  return check_output(path, {.replace = force_});
+}
 
 int OutputFlags::threads() const { return threads_ > 0 ? threads_ : default_thread_count(); }
 

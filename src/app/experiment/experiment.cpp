@@ -134,6 +134,9 @@ class RunExperiment final : public Verb {
         wanted.push_back(&one);
         total += one.seconds;
       }
+    for (const Experiment* one : wanted)
+      for (const char* ending : {"csv", "svg", "md", "json"})
+        DLLM_CHECK_OK(check_output(fmt::format("{}/{}.{}", out_, one->name, ending)));
     ProgressLine progress(session.terminal);
     const Experiment* now = nullptr;
     Lab lab(

@@ -7,6 +7,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/program.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
@@ -40,6 +41,7 @@ class NpuAsm final : public Verb {
                .value = "FILE",
                .help = "output file; without it, the program is checked and summarised",
                .takes_path = true,
+               .written = true,
                .apply = into(output_)});
     flags.add({.names = {"--format"},
                .value = "FORMAT",
@@ -68,8 +70,8 @@ class NpuAsm final : public Verb {
       return Error{ErrorCode::kMismatch, hazards.front().what, program.where(hazards.front().index),
                    fmt::format("{} hazards", hazards.size())};
     if (!output_.empty())
-      DLLM_CHECK_OK(
-          write_file(output_, format_ == "hex" ? npu::to_hex_text(program) : npu::to_binary(program), made_of(words_)));
+      DLLM_CHECK_OK(write_result(
+          session, output_, format_ == "hex" ? npu::to_hex_text(program) : npu::to_binary(program), made_of(words_)));
     print(session.terminal, program, hazards);
     return kExitOk;
   }

@@ -11,9 +11,9 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/flags.h"
 #include "base/input_file.h"
-#include "base/output_file.h"
 #include "base/try.h"
 
 namespace dllm::app {
@@ -84,6 +84,7 @@ class NpuCalibrate final : public Verb {
                .value = "FILE.toml",
                .help = "write the fitted profile",
                .takes_path = true,
+               .written = true,
                .apply = into(profile_)});
     flags.add({.names = {"--name"}, .value = "NAME", .help = "its name", .default_text = name_, .apply = into(name_)});
     add_output_flag(flags, output_, {"text", "json"});
@@ -104,7 +105,7 @@ class NpuCalibrate final : public Verb {
     DLLM_TRY(const npu::ModelShape shape, model_.load());
     const auto graph = [&shape](StepShape step) { return shape.architecture->build(shape.desc, step); };
     DLLM_TRY(const npu::Calibration result, npu::calibrate(device, graph, all));
-    if (!profile_.empty()) DLLM_CHECK_OK(write_profile(result, session.command));
+    if (!profile_.empty()) DLLM_CHECK_OK(write_profile(result, session));
     if (output_ == "json")
       session.terminal.out << dump(json(result, session.command)) << "\n";
     else
@@ -113,12 +114,12 @@ class NpuCalibrate final : public Verb {
   }
 
  private:
-  Expected<void> write_profile(const npu::Calibration& result, const std::string& command) const {
+  Expected<void> write_profile(const npu::Calibration& result, Session& session) const {
     const std::vector<std::string> shipped = npu::device_names();
     const bool unchanged = device_.sets.empty() && std::ranges::find(shipped, device_.name) != shipped.end();
-    const std::string text = npu::calibrated_profile(result, unchanged ? device_.name : "", name_, command);
+    const std::string text = npu::calibrated_profile(result, unchanged ? device_.name : "", name_, session.command);
     DLLM_CHECK_OK(npu::parse_device(text, profile_));
-    return write_file(profile_, text);
+    return write_result(session, profile_, text);
   }
 
   static void print(const npu::Calibration& result, std::ostream& out) {

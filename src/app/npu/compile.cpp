@@ -5,9 +5,9 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/program.h"
 #include "app/npu/step_flags.h"
-#include "base/output_file.h"
 #include "base/try.h"
 #include "npu/compiler/listing.h"
 
@@ -32,6 +32,7 @@ class NpuCompile final : public Verb {
                .help = "where to write it",
                .default_text = "standard output",
                .takes_path = true,
+               .written = true,
                .apply = into(file_)});
   }
 
@@ -62,7 +63,7 @@ class NpuCompile final : public Verb {
     if (file_.empty())
       session.terminal.out << text;
     else
-      DLLM_CHECK_OK(write_file(file_, text));
+      DLLM_CHECK_OK(write_result(session, file_, text));
     return kExitOk;
   }
 

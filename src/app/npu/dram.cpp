@@ -7,9 +7,9 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/dram_report.h"
 #include "app/npu/flags.h"
-#include "base/output_file.h"
 #include "base/try.h"
 #include "npu/dram/protocol_checker.h"
 #include "npu/energy/energy.h"
@@ -56,7 +56,7 @@ class NpuDram final : public Verb {
     if (config.refresh == RefreshMode::kPerBank) {
       DLLM_TRY(loss, refresh_loss(config, period_fs, result, session));
     }
-    if (!commands_.empty()) DLLM_CHECK_OK(write_commands(memory));
+    if (!commands_.empty()) DLLM_CHECK_OK(write_commands(session, memory));
     if (output_ == "json") {
       nlohmann::ordered_json json = provenance(session.command);
       json.update(dram_json(memory, result));
@@ -180,6 +180,7 @@ class NpuDram final : public Verb {
                .value = "FILE",
                .help = "write every DRAM command",
                .takes_path = true,
+               .written = true,
                .apply = into(commands_)});
     flags.add({.names = {"--check"}, .help = "verify every command against the standard", .apply = into(check_)});
     flags.add({.names = {"--benchmark"}, .help = "also print the speed of the simulation", .apply = into(benchmark_)});
@@ -253,8 +254,8 @@ class NpuDram final : public Verb {
     return joules;
   }
 
-  Expected<void> write_commands(const MemorySystem& memory) const {
-    return write_file(commands_, command_trace_text(memory), made_of({&trace_, 1}));
+  Expected<void> write_commands(Session& session, const MemorySystem& memory) const {
+    return write_result(session, commands_, command_trace_text(memory));
   }
 
   DeviceFlags device_;

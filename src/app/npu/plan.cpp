@@ -6,9 +6,9 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/flags.h"
 #include "base/input_file.h"
-#include "base/output_file.h"
 #include "base/try.h"
 #include "npu/runtime/memory_map.h"
 #include "npu/runtime/program_file.h"
@@ -43,6 +43,7 @@ class NpuPlan final : public Verb {
                .value = "FILE",
                .help = "draw the map: addresses over the time of a step",
                .takes_path = true,
+               .written = true,
                .apply = into(svg_)});
     add_output_flag(flags, output_, {"text", "json"});
   }
@@ -61,7 +62,7 @@ class NpuPlan final : public Verb {
     }
     DLLM_TRY(const npu::MemoryPlan plan, npu::plan_memory(program, limits));
     title += " on " + device.name;
-    if (!svg_.empty()) DLLM_CHECK_OK(write_file(svg_, npu::memory_map_svg(program, plan, title)));
+    if (!svg_.empty()) DLLM_CHECK_OK(write_result(session, svg_, npu::memory_map_svg(program, plan, title)));
     if (output_ == "json") {
       Json json = provenance(session.command);
       json["device"] = npu::device_json(device);

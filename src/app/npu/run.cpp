@@ -9,6 +9,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/input_file.h"
@@ -94,7 +95,7 @@ class NpuRun final : public Verb {
     options.data = !no_data_;
     if (!trace_.empty() || !observers.empty()) options.observer = &observer;
     const auto result = machine.run(program, options);
-    if (!trace_.empty()) DLLM_CHECK_OK(write_file(trace_, trace));
+    if (!trace_.empty()) DLLM_CHECK_OK(write_result(session, trace_, trace, made_of(words_)));
     if (!result) return result.error();
     if (timing_) {
       const npu::TimingReport report = simulator->finish();
@@ -173,6 +174,7 @@ class NpuRun final : public Verb {
                .value = "FILE",
                .help = "write each instruction with its addresses",
                .takes_path = true,
+               .written = true,
                .apply = into(trace_)});
     flags.add({.names = {"--hazards"},
                .help = "report memory that is used before a fence for its transfer",
@@ -240,6 +242,7 @@ class NpuRun final : public Verb {
       const std::size_t equals = std::min(text.find('='), text.size());
       Dump dump{text.substr(0, equals), {}, equals < text.size() ? text.substr(equals + 1) : ""};
       DLLM_TRY(dump.spec, npu::parse_image_spec(dump.text));
+      if (!dump.file.empty()) DLLM_CHECK_OK(check_result(dump.file, made_of(words_)));
       dumps.push_back(std::move(dump));
     }
     return dumps;
@@ -253,7 +256,8 @@ class NpuRun final : public Verb {
     for (const Dump& dump : dumps) {
       DLLM_TRY(const npu::ImageValues values, npu::read_image(state, dump.spec));
       if (!dump.file.empty()) {
-        DLLM_CHECK_OK(write_file(dump.file, values.is_integer ? npy_of(values.integers) : npy_of(values.real)));
+        DLLM_CHECK_OK(write_result(session, dump.file,
+                                   values.is_integer ? npy_of(values.integers) : npy_of(values.real), made_of(words_)));
         continue;
       }
       text += dump.text + ":";

@@ -8,10 +8,10 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/flags.h"
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
-#include "base/output_file.h"
 #include "base/try.h"
 #include "npu/analytic/sampling.h"
 #include "npu/sampling/kernel.h"
@@ -50,7 +50,7 @@ class NpuSampling final : public Verb {
     npu::PerfettoTrace trace(kernel.program, 1 / device.clock.ghz, kMostEvents);
     DLLM_TRY(const npu::TimingReport report,
              npu::simulate(device, kernel.machine, kernel.program, issue_.options, trace_.empty() ? nullptr : &trace));
-    if (!trace_.empty()) DLLM_CHECK_OK(trace.write(trace_, report));
+    if (!trace_.empty()) DLLM_CHECK_OK(write_result(session, trace_, trace.text(report)));
     if (check_) DLLM_CHECK_OK(check(kernel));
     if (output_ == "json")
       session.terminal.out << dump(json(device, kernel, report, session.command)) << "\n";
@@ -130,12 +130,14 @@ class NpuSampling final : public Verb {
                .value = "FILE",
                .help = "the sweep as a table",
                .takes_path = true,
+               .written = true,
                .apply = into(csv_),
                .needs = {"--sweep"}});
     flags.add({.names = {"--svg"},
                .value = "FILE",
                .help = "plot the sweep's latency; a plot of its on-chip memory goes to FILE-sram.svg",
                .takes_path = true,
+               .written = true,
                .apply = into(svg_),
                .needs = {"--sweep"}});
   }
@@ -160,6 +162,7 @@ class NpuSampling final : public Verb {
                .value = "FILE",
                .help = "write a trace for ui.perfetto.dev",
                .takes_path = true,
+               .written = true,
                .apply = into(trace_),
                .without = {"--sweep", "--emit"}});
     add_output_flag(flags, output_, {"text", "json"});
@@ -236,6 +239,8 @@ class NpuSampling final : public Verb {
     if (!lanes_.empty()) {
       DLLM_TRY(lanes, numbers(lanes_, "--lanes"));
     }
+    const std::string second = svg_.substr(0, svg_.size() - (svg_.ends_with(".svg") ? 4 : 0)) + "-sram.svg";
+    if (!svg_.empty() && svg_ != "-") DLLM_CHECK_OK(check_result(second));
     const std::int64_t before = *target;
     std::string table =
         fmt::format("vlen,{},total_cycles,time_ms,memory_gbps,sram_paper_bytes,sram_allocated_bytes,bound_ms\n", key);
@@ -271,15 +276,14 @@ class NpuSampling final : public Verb {
     }
     *target = before;
     session.terminal.out << table;
-    if (!csv_.empty()) DLLM_CHECK_OK(write_file(csv_, table));
+    if (!csv_.empty()) DLLM_CHECK_OK(write_result(session, csv_, table));
     if (svg_.empty()) return kExitOk;
     const bool log_x = key == "chunk";
-    const std::string title =
-        fmt::format("Sampling, {} form, {} issue", npu::name_of(shape_.form), npu::name_of(issue_.options.issue));
-    DLLM_CHECK_OK(write_file(svg_, npu::line_plot(title, key, "time, ms", times, log_x)));
-    const std::string stem = svg_.ends_with(".svg") ? svg_.substr(0, svg_.size() - 4) : svg_;
-    DLLM_CHECK_OK(
-        write_file(stem + "-sram.svg", npu::line_plot(title, key, "on-chip memory, KiB", memories, log_x, log_x)));
+    const std::string issue(npu::name_of(issue_.options.issue));
+    const std::string title = fmt::format("Sampling, {} form, {} issue", npu::name_of(shape_.form), issue);
+    DLLM_CHECK_OK(write_result(session, svg_, npu::line_plot(title, key, "time, ms", times, log_x)));
+    const std::string memory = npu::line_plot(title, key, "on-chip memory, KiB", memories, log_x, log_x);
+    if (svg_ != "-") DLLM_CHECK_OK(write_result(session, second, memory));
     return kExitOk;
   }
 
@@ -369,8 +373,8 @@ class NpuSampling final : public Verb {
     }
     text += fmt::format(
         "\nbound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}, noise {:.0f}; simulated is "
-        "{:.2f} times "
-        "it\n",
+        "{:.2f} "
+        "times it\n",
         bounds.bound(), bounds.bound() / device.clock.ghz * 1e-6, bounds.memory, bounds.chained, bounds.noise,
         static_cast<double>(report.total) / bounds.bound());
     text += fmt::format("vector SRAM: {} bytes allocated, {} by the papers' formula\n",

@@ -7,6 +7,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/step_flags.h"
 #include "app/npu/timing_flags.h"
 #include "base/cache_directory.h"
@@ -50,6 +51,7 @@ class NpuStep final : public Verb {
                .value = "FILE",
                .help = "write a Chrome JSON trace of the first million events, for ui.perfetto.dev",
                .takes_path = true,
+               .written = true,
                .apply = into(perfetto_)});
     add_output_flag(flags, output_, {"text", "json"});
   }
@@ -63,7 +65,7 @@ class NpuStep final : public Verb {
       DLLM_CHECK_OK(check_schedulable());
       DLLM_TRY(analytic, scheduled(compiled));
     }
-    if (!perfetto_.empty()) DLLM_CHECK_OK(write_trace(compiled));
+    if (!perfetto_.empty()) DLLM_CHECK_OK(write_trace(session, compiled));
     const auto start = std::chrono::steady_clock::now();
     DLLM_TRY(
         const npu::MemoisedTiming timing,
@@ -126,13 +128,13 @@ class NpuStep final : public Verb {
   }
 
   /// Simulates every instruction: repeated layers have no events.
-  Expected<void> write_trace(const CompiledStep& compiled) const {
+  Expected<void> write_trace(Session& session, const CompiledStep& compiled) const {
     npu::TimingOptions options = issue_.options;
     options.repeat = false;
     npu::PerfettoTrace trace(compiled.step.program, 1 / compiled.device.clock.ghz, kTraceEvents);
     DLLM_TRY(const npu::TimingReport report,
              npu::simulate(compiled.device, compiled.machine, compiled.step.program, options, &trace));
-    return trace.write(perfetto_, report);
+    return write_result(session, perfetto_, trace.text(report));
   }
 
   Expected<Json> scheduled(const CompiledStep& compiled) const {

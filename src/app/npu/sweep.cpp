@@ -7,6 +7,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/flags.h"
 #include "base/output_file.h"
 #include "base/thread_pool.h"
@@ -92,11 +93,17 @@ class NpuSweep final : public Verb {
         {.names = {"--seed"}, .value = "N", .help = "of a search", .default_text = "1", .apply = into(options_.seed)});
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json"});
-    flags.add({.names = {"--csv"}, .value = "FILE", .help = "every point", .takes_path = true, .apply = into(csv_)});
+    flags.add({.names = {"--csv"},
+               .value = "FILE",
+               .help = "every point",
+               .takes_path = true,
+               .written = true,
+               .apply = into(csv_)});
     flags.add({.names = {"--svg"},
                .value = "FILE",
                .help = "plot of the points and the Pareto front",
                .takes_path = true,
+               .written = true,
                .apply = into(svg_)});
   }
 
@@ -107,6 +114,8 @@ class NpuSweep final : public Verb {
     DLLM_TRY(const npu::SweepSpec spec, npu::parse_sweep(text, file));
     if (database_.empty()) database_ = std::filesystem::path(file).replace_extension(".sqlite").string();
     DLLM_TRY(npu::SweepStore store, npu::SweepStore::open(database_));
+    for (const std::string& target : {csv_, svg_})
+      if (!target.empty()) DLLM_CHECK_OK(check_result(target, made_of(std::vector{file, database_})));
     ProgressLine progress(session.terminal);
     if (!search_ && (flags.given("--budget") || flags.given("--seed")))
       return Error{ErrorCode::kUsage, "--budget and --seed belong to a search", "", "add --search"};
@@ -124,8 +133,8 @@ class NpuSweep final : public Verb {
     progress.clear();
     if (!report) return report.error();
     const OutputOptions sources = made_of(std::vector{file, database_});
-    if (!csv_.empty()) DLLM_CHECK_OK(write_file(csv_, npu::sweep_csv(spec, *report), sources));
-    if (!svg_.empty()) DLLM_CHECK_OK(write_file(svg_, npu::sweep_svg(spec, *report), sources));
+    if (!csv_.empty()) DLLM_CHECK_OK(write_result(session, csv_, npu::sweep_csv(spec, *report), sources));
+    if (!svg_.empty()) DLLM_CHECK_OK(write_result(session, svg_, npu::sweep_svg(spec, *report), sources));
     if (output_ == "json") {
       nlohmann::ordered_json json = provenance(session.command);
       json["name"] = spec.name;

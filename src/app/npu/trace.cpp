@@ -8,6 +8,7 @@
 #include "app/cli/options.h"
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
+#include "app/cli/written_files.h"
 #include "app/npu/flags.h"
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
@@ -35,6 +36,7 @@ class NpuTrace final : public Verb {
                .value = "FILE",
                .help = "write a Chrome JSON trace, for ui.perfetto.dev",
                .takes_path = true,
+               .written = true,
                .apply = into(perfetto_)});
     flags.add({.names = {"--max-instructions"},
                .value = "N",
@@ -62,7 +64,7 @@ class NpuTrace final : public Verb {
     npu::PerfettoTrace trace(program, 1 / device.clock.ghz, limit_);
     DLLM_TRY(const npu::TimingReport report, npu::simulate(device, machine, program, issue_.options,
                                                            perfetto_.empty() ? nullptr : &trace, max_instructions_));
-    if (!perfetto_.empty()) DLLM_CHECK_OK(trace.write(perfetto_, report));
+    if (!perfetto_.empty()) DLLM_CHECK_OK(write_result(session, perfetto_, trace.text(report)));
     if (output_ == "json") {
       nlohmann::ordered_json json = provenance(session.command);
       json["program"] = program.name;

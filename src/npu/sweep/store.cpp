@@ -4,12 +4,16 @@
 
 #include <sqlite3.h>
 #include <algorithm>
+#include <filesystem>
 
+#include "base/output_file.h"
 #include "base/try.h"
 #include "npu/sweep/spec.h"
 
 namespace dllm::npu {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// A prepared statement; steps do not throw and return SQLite's codes.
 class Statement {
@@ -62,6 +66,17 @@ Error SweepStore::error(const std::string& what) const {
 }
 
 Expected<SweepStore> SweepStore::open(const std::string& path) {
+  std::error_code ignored;
+  const bool existed = fs::is_regular_file(path, ignored);
+  // SQLite follows links and would create what a dangling one names.
+  if (!existed) DLLM_CHECK_OK(check_output(path));
+  auto store = open_tables(path);
+  // Nothing but an empty file can be in it.
+  if (!store && !existed) fs::remove(path, ignored);
+  return store;
+}
+
+Expected<SweepStore> SweepStore::open_tables(const std::string& path) {
   sqlite3* raw = nullptr;
   const int code = sqlite3_open(path.c_str(), &raw);
   SweepStore store{std::unique_ptr<sqlite3, Close>(raw)};

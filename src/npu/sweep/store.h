@@ -25,7 +25,8 @@ struct SweepResult {
 /// sweep can be interrupted and continued, and overlapping sweeps share points. Not thread-safe.
 class SweepStore {
  public:
-  /// Creates the file if needed. Errors: kIo; a file with other columns.
+  /// Creates the file if needed; if that fails, leaves none. Errors: kIo; a file with other columns; kUsage, what
+  /// would be created is no regular file (a dangling link).
   static Expected<SweepStore> open(const std::string& path);
 
   /// All results, sorted by hash: a scan of the file, a microsecond each.
@@ -43,6 +44,7 @@ class SweepStore {
     void operator()(sqlite3* database) const;
   };
   explicit SweepStore(std::unique_ptr<sqlite3, Close> database) : database_(std::move(database)) {}
+  static Expected<SweepStore> open_tables(const std::string& path);
   Error error(const std::string& what) const;
   Expected<void> commit(bool ok);  ///< or rolls back
   std::unique_ptr<sqlite3, Close> database_;

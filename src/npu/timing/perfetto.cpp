@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/output_file.h"
-
 namespace dllm::npu {
 namespace {
 
@@ -163,7 +161,7 @@ std::string PerfettoTrace::counters(const TimingReport& report) const {
   return text;
 }
 
-Expected<void> PerfettoTrace::write(const std::string& path, const TimingReport& report) const {
+std::string PerfettoTrace::text(const TimingReport& report) const {
   std::string text =
       "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
       "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"NPU\"}}";
@@ -193,7 +191,7 @@ Expected<void> PerfettoTrace::write(const std::string& path, const TimingReport&
   }
   text += counters(report);
   text += fmt::format("\n],\"otherData\":{{\"cycles\":{},\"events_dropped\":{}}}}}\n", report.total, dropped_);
-  return write_file(path, text);
+  return text;
 }
 
 }  // namespace dllm::npu

@@ -22,7 +22,7 @@ class PerfettoTrace final : public TraceSink {
   void transfer(const FinishedTransfer& finished) override;
 
   std::uint64_t dropped() const { return dropped_; }
-  Expected<void> write(const std::string& path, const TimingReport& report) const;
+  std::string text(const TimingReport& report) const;
 
  private:
   /// What shares a group of tracks: an engine, or a pipe of the vector unit.
