@@ -53,6 +53,9 @@ struct LoadOptions {
   bool warnings = true;         ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
+  /// Called before each forward pass of a call, and now and then while the call waits for those of other threads, in
+  /// its own thread; false ends the call (kCancelled). What it throws goes to the caller.
+  std::function<bool()> poll{};
 };
 
 struct ChatTurn {
@@ -81,8 +84,10 @@ struct SpecialTokens {
   bool add_bos = false;  ///< a raw prompt starts with bos
 };
 
-/// A loaded model. Generation uses the model's threads and runs one call at a time per object (calls from several
-/// threads wait for each other); tokenization is safe from any thread.
+/// A loaded model. It may be used from any thread and from callbacks: a model computes one forward pass at a time, and
+/// the passes of several generations take turns. With a simulated device, generations wait for each other, and one that
+/// is asked from a callback of another is an error (kUsage). In a child process of fork() the model works as before, if
+/// no other thread of the parent was using it (else kUsage).
 class LanguageModel {
  public:
   /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.
@@ -104,11 +109,12 @@ class LanguageModel {
 
   /// Answers many conversations, at most `batch` of them in one forward pass; each answer equals generate()'s.
   /// `on_answer` is called for each answer in the order in which they finish; after a stop, unfinished answers have
-  /// FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  /// FinishReason::kCancelled. `seeds`: one per conversation, instead of the options'; empty: the options' for all.
+  /// Errors: with the conversation's index in `where`.
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer = {},
-                                                   std::stop_token stop = {}) const;
+                                                   const AnswerCallback& on_answer = {}, std::stop_token stop = {},
+                                                   const std::vector<std::uint64_t>& seeds = {}) const;
 
   /// Replays `recorded`, a generation of this model: each position is committed in the pass that commit_step records,
   /// whatever is predicted; everything else runs as before. With another prompt of the same length in `recorded`, `dllm
