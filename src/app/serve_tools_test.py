@@ -104,7 +104,7 @@ class ForcedCalls(ServeCase):
         refused("tool_choice", "there are no tools", tools=[])
         refused("temperature", "nothing is drawn", temperature=0.5)
         refused("algorithm", "may commit or revise other tokens", algorithm="revision")
-        refused("length", "needs at least", max_tokens=4)
+        refused("length", "needs at least", length=4, max_tokens=None)
         refused("tools", "a structure calls no tools", regex="a")
         refused("tools", "a structure calls no tools", response_format={"type": "json_object"})
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
@@ -124,7 +124,7 @@ class ForcedCalls(ServeCase):
 
     def test_the_command_line(self):
         calls = {"tools": [{"name": "weather", "parameters": WEATHER}]}
-        text = run("run", "-n", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
+        text = run("run", "--canvas-length", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
         self.assertRegex(text, r'^<tool_call>\n?\{"name": ?"weather", ?"arguments": ?\{.*\}\}\n?</tool_call>\n$')
         done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
         self.assertEqual(done.returncode, 2)
