@@ -189,6 +189,7 @@ class LanguageModel {
 
  private:
   friend class Scheduler;
+  friend class ModelFiles;
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

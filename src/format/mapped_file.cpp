@@ -4,12 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/hash.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -127,14 +130,47 @@ std::shared_ptr<const MappedFile> MappedFile::wrap(std::span<const std::byte> by
   return std::shared_ptr<const MappedFile>(new MappedFile(bytes, std::move(name)));
 }
 
-Expected<void> MappedFile::check() const {
-  if (range_ == nullptr) return {};
+MappedFile::State MappedFile::state() const {
+  if (range_ == nullptr) return State::kSame;
   struct stat status{};
-  if (!range_->damaged && ::fstat(fd_, &status) == 0 && static_cast<std::size_t>(status.st_size) == bytes_.size() &&
-      modified_at(status) == modified_)
-    return {};
+  if (range_->damaged || ::fstat(fd_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes_.size())
+    return State::kChanged;
+  return modified_at(status) == modified_ ? State::kSame : State::kTouched;
+}
+
+Expected<void> MappedFile::check() const {
+  if (state() == State::kSame) return {};
   return Error{ErrorCode::kIo, "the file changed while it was read", name_,
                "is another program writing it? begin again when it has finished"};
+}
+
+std::int64_t MappedFile::modified() const {
+  struct stat status{};
+  return range_ != nullptr && ::fstat(fd_, &status) == 0 ? modified_at(status) : 0;
+}
+
+std::optional<std::uint64_t> MappedFile::digest(const std::stop_token& stop) const {
+  std::uint64_t lanes[4] = {1, 2, 3, 4};  // independent, so that their multiplications overlap
+  std::vector<std::uint64_t> words((std::size_t{1} << 20) / sizeof(std::uint64_t));
+  for (off_t at = 0; at < static_cast<off_t>(bytes_.size());) {
+    if (stop.stop_requested()) return std::nullopt;
+    std::ranges::fill(words, 0);
+    const auto size = ::pread(fd_, words.data(), words.size() * sizeof(std::uint64_t), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    for (std::size_t i = 0; i < words.size(); i += 4)
+      for (std::size_t lane = 0; lane < 4; ++lane) lanes[lane] = mix64(lanes[lane], words[i + lane]);
+    at += size;
+  }
+  std::uint64_t all = bytes_.size();
+  for (const std::uint64_t lane : lanes) all = mix64(all, lane);
+  return all;
+}
+
+bool MappedFile::replaced() const {
+  if (range_ == nullptr) return false;
+  const auto now = file_identity(name_);
+  return !now || *now != identity_;
 }
 
 void MappedFile::drop_pages(std::span<const std::byte> bytes) {
