@@ -84,6 +84,13 @@ struct SpecialTokens {
   bool add_bos = false;  ///< a raw prompt starts with bos
 };
 
+/// How large a model's weights are.
+struct ModelSize {
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
+  std::string type;  ///< tensor type of most of them: "Q4_0"
+};
+
 /// A loaded model. It may be used from any thread and from callbacks: a model computes one forward pass at a time, and
 /// the passes of several generations take turns. With a simulated device, generations wait for each other, and one that
 /// is asked from a callback of another is an error (kUsage). In a child process of fork() the model works as before, if
@@ -181,6 +188,7 @@ class LanguageModel {
   std::int32_t logit_shift() const;  ///< 1: the token at a position is predicted by the row before it; else 0
   std::string architecture() const;
   std::string name() const;
+  ModelSize size() const;
   std::string isa() const;  ///< the kernel set in use
   /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with float32
   /// activations; empty: does not apply to the backend.

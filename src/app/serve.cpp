@@ -93,6 +93,10 @@ class Serve final : public Verb {
                .default_text = "the model's",
                .apply = into(server_.names),
                .rare = true});
+    flags.add({.names = {"--any-model"},
+               .help = "accept any model name in requests: for clients that insist on the name of another model",
+               .apply = into(server_.any_model),
+               .rare = true});
     flags.add({.names = {"--log-format"},
                .value = "NAME",
                .help = "format of the line per request on stderr",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
@@ -255,6 +257,18 @@ std::int32_t LanguageModel::logit_shift() const { return impl_->model->desc().lo
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
+ModelSize LanguageModel::size() const {
+  ModelSize size;
+  std::map<TensorType, std::int64_t> parameters;
+  for (const SourceTensor& tensor : impl_->model->tensors()) {
+    parameters[tensor.type] += element_count(tensor.shape);
+    size.parameters += element_count(tensor.shape);
+    size.bytes += static_cast<std::int64_t>(byte_size(tensor));
+  }
+  const auto most = std::ranges::max_element(parameters, {}, &std::pair<const TensorType, std::int64_t>::second);
+  if (most != parameters.end()) size.type = codec(most->first).name;
+  return size;
+}
 std::string LanguageModel::isa() const { return impl_->running.isa; }
 std::string LanguageModel::arithmetic() const { return impl_->running.arithmetic; }
 std::int32_t LanguageModel::threads() const { return impl_->running.threads; }

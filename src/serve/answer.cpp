@@ -86,7 +86,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
 
 void AnswerJob::open() {
   if (std::exchange(opened_, true)) return;
-  HttpResponse head{.type = "text/event-stream", .headers = call_->headers};
+  HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->headers};
   head.headers.emplace_back("Cache-Control", "no-store");
   call_->exchange->begin_stream(std::move(head), format_->keep_alive());
   call_->exchange->write(format_->opening());

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "base/try.h"
+#include "base/utc.h"
 #include "serve/page.h"
 
 namespace dllm::serve {
@@ -48,21 +49,14 @@ const Route* find_route(const std::string& method, std::string path, bool& path_
   if (path.starts_with(kPageFolder)) path = "/";
   for (const Route& route : routes()) {
     // Clients whose base URL ends in /v1 add /v1 to every path, others to none.
-    if (route.path != path && "/v1" + std::string(route.path) != path && route.path != "/v1" + path) continue;
+    const auto is = [&](std::string_view asked) {
+      return route.prefix ? asked.size() > route.path.size() && asked.starts_with(route.path) : asked == route.path;
+    };
+    if (!is(path) && !is("/v1" + path) && !(path.starts_with("/v1/") && is(path.substr(3)))) continue;
     path_known = true;
     if (route.method == method || (method == "HEAD" && route.method == "GET")) return &route;
   }
   return nullptr;
-}
-
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms);
 }
 
 }  // namespace
@@ -82,16 +76,41 @@ const std::vector<Route>& routes() {
       {"POST", "/apply-template", apply_template},
       {"GET", "/tokenizer_info", tokenizer_info},
       {"GET", "/v1/models", models},
+      {.method = "GET", .path = "/v1/models/", .handler = one_model, .prefix = true},
       {"GET", "/health", health, Dialect::kOpenAi, /*open=*/true},
       {"GET", "/metrics", metrics},
       {"GET", "/options", list_options},
       {"GET", "/props", props},
       {"GET", "/slots", slots},
+      {"POST", "/api/chat", ollama_chat, Dialect::kOllama},
+      {"POST", "/api/generate", ollama_generate, Dialect::kOllama},
+      {"POST", "/api/show", ollama_show, Dialect::kOllama},
+      {"GET", "/api/tags", ollama_tags, Dialect::kOllama},
+      {"GET", "/api/ps", ollama_running, Dialect::kOllama},
+      {"GET", "/api/version", ollama_version, Dialect::kOllama},
+      // The rest of Ollama's API, so that its clients read why and not only "not found".
+      {"POST", "/api/embed", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/embeddings", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/pull", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/push", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/create", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/copy", ollama_unsupported, Dialect::kOllama},
+      {"DELETE", "/api/delete", ollama_unsupported, Dialect::kOllama},
       // The page contains nothing of the model, and prompts for the key itself.
       {"GET", "/", page, Dialect::kOpenAi, /*open=*/true},
   };
   return all;
 }
+
+Expected<void> Call::read_model(Fields& fields) {
+  DLLM_TRY(const auto asked, fields.text("model"));
+  if (!asked || asked->empty()) return {};
+  if (!api.is_served(*asked)) return unknown_model(*asked, api.name());
+  if (*asked != kDefaultName) model = *asked;
+  return {};
+}
+
+const std::string& Call::name() const { return model.empty() ? api.name() : model; }
 
 void Call::reply(HttpResponse response, const Json& facts) {
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
@@ -119,7 +138,7 @@ void Call::log(int status, const Json& facts) const {
   const HttpRequest& request = exchange->request();
   if (gone()) status = 499;
   api.metrics.answered(route, status, seconds());
-  Json line = {{"time", utc_now()}, {"id", id},         {"peer", request.peer}, {"method", request.method},
+  Json line = {{"time", utc_text(std::chrono::system_clock::now())}, {"id", id},         {"peer", request.peer}, {"method", request.method},
                {"path", route},     {"status", status}, {"seconds", seconds()}};
   if (route == "other") line["path"] = request.path.substr(0, 200);
   if (!trace.empty()) line["trace"] = trace;
@@ -156,11 +175,8 @@ void Api::write_log(const Json& line) {
   log_ << text << std::endl;
 }
 
-Expected<void> Api::check_model(Fields& fields) const {
-  DLLM_TRY(const auto asked, fields.text("model"));
-  if (!asked || asked->empty() || *asked == "default" || *asked == model.name()) return {};
-  if (std::ranges::count(names_, *asked) > 0) return {};
-  return unknown_model(*asked, name());
+bool Api::is_served(std::string_view asked) const {
+  return options.any_model || asked == kDefaultName || asked == model.name() || std::ranges::count(names_, asked) > 0;
 }
 
 Expected<void> Api::check_size(std::size_t bytes, std::string_view field) const {

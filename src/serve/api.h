@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,12 +44,18 @@ struct Call {
   Dialect dialect = Dialect::kOpenAi;
   Json body{};
   HttpHeaders headers{};  ///< of every answer
+  std::string model{};    ///< the name by which the request asked for it; empty: none
+  std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));  ///< seconds since 1970
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::shared_ptr<void> seat{};  ///< counts the call among its client's
   std::stop_source stop{};       ///< the client has gone: nobody waits for the answer
 
   bool gone() const { return stop.stop_requested(); }
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  /// Reads the field `model`. Errors: kUsage (another model than the served one).
+  Expected<void> read_model(Fields& fields);
+  /// The model's name in answers: that of the request, or the server's.
+  const std::string& name() const;
   void reply(HttpResponse response, const Json& facts = {});
   void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
   /// `logged`: what the log says instead, if the client may not know it all.
@@ -66,8 +73,11 @@ struct Route {
   std::string_view method, path;
   RouteHandler handler;
   Dialect dialect = Dialect::kOpenAi;
-  bool open = false;  ///< needs no key
+  bool open = false;    ///< needs no key
+  bool prefix = false;  ///< of all paths that begin with `path`
 };
+
+inline constexpr std::string_view kDefaultName = "default";  ///< the served model, whatever it is called
 
 /// What all requests share: the model, the scheduler, the settings. Thread-safe.
 class Api {
@@ -87,8 +97,9 @@ class Api {
 
   /// The model name in answers.
   const std::string& name() const { return names_.front(); }
-  /// Errors if the request's `model` is another one.
-  Expected<void> check_model(Fields& fields) const;
+  const std::vector<std::string>& names() const { return names_; }
+  /// Whether requests may call the model so.
+  bool is_served(std::string_view asked) const;
   /// Errors if a text cannot fit into the context however it is tokenized; avoids tokenizing it.
   Expected<void> check_size(std::size_t bytes, std::string_view field) const;
   /// K/V positions that fit at once.
@@ -139,6 +150,14 @@ Expected<void> apply_template(const CallPtr& call);
 Expected<void> tokenizer_info(const CallPtr& call);
 Expected<void> health(const CallPtr& call);
 Expected<void> models(const CallPtr& call);
+Expected<void> one_model(const CallPtr& call);
+Expected<void> ollama_chat(const CallPtr& call);
+Expected<void> ollama_generate(const CallPtr& call);
+Expected<void> ollama_tags(const CallPtr& call);
+Expected<void> ollama_running(const CallPtr& call);
+Expected<void> ollama_show(const CallPtr& call);
+Expected<void> ollama_version(const CallPtr& call);
+Expected<void> ollama_unsupported(const CallPtr& call);
 Expected<void> metrics(const CallPtr& call);
 Expected<void> list_options(const CallPtr& call);
 Expected<void> props(const CallPtr& call);

@@ -52,7 +52,7 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
     }
     call_->reply({{"id", new_id("choice-", *call_)},
                   {"object", "list"},
-                  {"model", call_->api.name()},
+                  {"model", call_->name()},
                   {"choice", scores_[best].text},
                   {"data", std::move(data)},
                   {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 0}, {"total_tokens", tokens}}}});
@@ -70,7 +70,7 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
 Expected<void> choose(const CallPtr& call) {
   Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(auto prompt, read_context(api, fields));
   const Json* list = fields.find("choices");
   if (list == nullptr || !list->is_array()) return wrong_type("choices", "a list of texts");

@@ -61,8 +61,8 @@ class CompletionFormat final : public AnswerFormat {
  private:
   std::string echo(std::size_t choice) const { return wishes_.echoed.empty() ? "" : wishes_.echoed[choice]; }
   Json head() const {
-    return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->api.created()},
-            {"model", call_->api.name()},    {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
+    return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->created},
+            {"model", call_->name()},    {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
   }
   static Json choice_json(std::size_t index, std::string text, Json logs, Json finish) {
     return {{"text", std::move(text)},
@@ -131,7 +131,7 @@ Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
 Expected<void> completions(const CallPtr& call) {
   const Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return wrong_type("prompt", "given");
   CompletionWishes wishes;

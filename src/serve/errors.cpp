@@ -136,6 +136,7 @@ nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect) {
   const std::string type(type_of(error.status, dialect));
   if (dialect == Dialect::kAnthropic)
     return {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+  if (dialect == Dialect::kOllama) return {{"error", error.message}};
   nlohmann::ordered_json body = {{"message", error.message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
   if (!error.param.empty()) body["param"] = error.param;
   if (!error.code.empty()) body["code"] = error.code;

@@ -45,7 +45,7 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
   virtual void reply(HttpResponse response) = 0;
-  /// `keep_alive`: sent after every 15 idle seconds, so that no proxy times out.
+  /// `keep_alive`: sent after every 15 idle seconds, so that no proxy times out; empty: nothing is.
   virtual void begin_stream(HttpResponse head, std::string keep_alive) = 0;
   virtual void write(std::string data) = 0;
   virtual void end() = 0;

@@ -43,7 +43,7 @@ void Connection::begin_stream(std::uint64_t number, HttpResponse head, std::stri
   keep_ = keep_ && chunked_ && !server_.draining();
   send(head_of(head, chunked_));
   ping_text_ = std::move(keep_alive_text);
-  keep_alive();
+  if (!ping_text_.empty()) keep_alive();
 }
 
 void Connection::write(std::uint64_t number, std::string data) {

@@ -31,7 +31,7 @@ class InfillFormat final : public AnswerFormat {
             {"stopping_word", answer.stop_text},
             {"tokens_predicted", answer.stats.answer_tokens},
             {"tokens_evaluated", answer.stats.prompt_tokens},
-            {"model", call_->api.name()},
+            {"model", call_->name()},
             {"dllm", facts_json(answer)}};
   }
 
@@ -43,7 +43,7 @@ class InfillFormat final : public AnswerFormat {
 Expected<void> infill(const CallPtr& call) {
   const Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto before, fields.text("input_prefix"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const auto after, fields.text("input_suffix"));

@@ -68,7 +68,7 @@ class MessagesFormat final : public AnswerFormat {
     return {{"id", new_id("msg_", *call_)},
             {"type", "message"},
             {"role", "assistant"},
-            {"model", call_->api.name()},
+            {"model", call_->name()},
             {"content", Json::array()},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},
@@ -133,7 +133,7 @@ std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, std::size_t p
 
 Expected<void> messages(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(Prompt prompt, read_prompt(call->api, fields));
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
@@ -150,7 +150,7 @@ Expected<void> messages(const CallPtr& call) {
 
 Expected<void> count_tokens(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const Prompt prompt, read_prompt(call->api, fields));
   DLLM_TRY(const GenerateOptions unused, read_options(fields, call->api.model, call->api.options));
   call->reply({{"input_tokens", prompt.ids.size()}});

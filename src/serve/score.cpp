@@ -67,7 +67,7 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
     }
     Json json = {{"id", new_id("score-", *call_)},
                  {"object", "list"},
-                 {"model", call_->api.name()},
+                 {"model", call_->name()},
                  {"data", std::move(scores)}};
     if (!list_)
       json.update(Json{{"log_likelihood", json["data"][0]["log_likelihood"]},
@@ -134,7 +134,7 @@ Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields)
 Expected<void> score(const CallPtr& call) {
   Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto context, read_context(api, fields));
   const Json* continuation = fields.find("continuation");
   if (continuation == nullptr) return wrong_type("continuation", "given");

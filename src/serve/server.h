@@ -29,6 +29,7 @@ struct ServerOptions {
   std::vector<std::string> keys;     ///< each of them gives access; empty: access is open
   std::vector<std::string> origins;  ///< of web pages that may send requests ("*": all)
   std::vector<std::string> names;    ///< accepted for `model`, the first is reported; empty: the model's own
+  bool any_model = false;            ///< any name is accepted for `model`
   GenerateOptions defaults;          ///< of every request
   std::string model_path;            ///< for /props
   LogForm log = LogForm::kText;

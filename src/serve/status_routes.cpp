@@ -1,4 +1,4 @@
-// The server's state: /health, /v1/models, /metrics, /props, /slots.
+// The server's state: /health, /metrics, /props, /slots.
 #include <filesystem>
 
 #include "base/try.h"
@@ -15,22 +15,6 @@ Expected<void> health(const CallPtr& call) {
     call->fail(*unfit);
   else
     call->reply({{"status", "ok"}});
-  return {};
-}
-
-Expected<void> models(const CallPtr& call) {
-  const Api& api = call->api;
-  Json list = Json::array();
-  std::vector<std::string> names = api.options.names;
-  if (names.empty()) names.push_back(api.name());
-  for (const std::string& name : names)
-    list.push_back({{"id", name},
-                    {"object", "model"},
-                    {"created", api.created()},
-                    {"owned_by", "dllm"},
-                    {"max_model_len", api.model.context_length()},
-                    {"meta", {{"architecture", api.model.architecture()}, {"vocabulary", api.model.vocab_size()}}}});
-  call->reply({{"object", "list"}, {"data", std::move(list)}});
   return {};
 }
 
