@@ -13,7 +13,7 @@ PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
 .PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
-        fuzz coverage clean
+        fuzz faults coverage nightly clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -110,11 +110,18 @@ tsan:  ## the thread sanitizer over everything that runs on several threads
 format:  ## format C++ sources in place
 	@scripts/check_format --fix
 
-fuzz:  ## build the fuzz targets and run each for a minute
+fuzz:  ## build the fuzz targets and run each for a minute; they also measure whether the time grows with the input
 	@scripts/setup --fuzz
 	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	@scripts/fuzz 60
+
+faults:  ## plant faults in a copy of the tree, one at a time, and count how many the tests notice (an hour)
+	@scripts/setup
+	@scripts/plant_faults.py --jobs $(JOBS)
+
+nightly:  ## by hand, six hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
+	@scripts/nightly.py
 
 coverage:  ## line coverage of the tests, as text
 	@scripts/setup --coverage

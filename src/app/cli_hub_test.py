@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import unittest
 
 import cli_test_files as files
@@ -118,6 +119,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             first = int(wanted.removeprefix("bytes=").split("-")[0])
             if first >= len(data):
                 return self.reply(416)
+        first += fault == "other range"
         part = data[first:]
         self.send_response(206 if first else 200)
         if first:
@@ -216,6 +218,32 @@ class Pull(HubCase):
         self.hub.faults = ["no ranges"]
         self.pull("org/tiny:F32")
         self.assert_complete()
+
+    def test_servers_that_send_another_range(self):
+        (self.folder / "blobs").mkdir(parents=True)
+        (self.folder / "blobs" / f"{self.sha}.incomplete").write_bytes(self.gguf[:1000])
+        self.hub.faults = ["other range"]
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+        self.assertEqual([r[2].get("Range") for r in self.hub.gets()], ["bytes=1000-"] * 2)
+
+    def test_two_at_once_download_once(self):
+        self.hub.faults = ["hang"]
+        start = lambda: subprocess.Popen([DLLM, "pull", "org/tiny:F32"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                         env=clean_environment(**self.environment()))
+        first = start()
+        self.assertTrue(self.hub.hanging.wait(60))
+        second = start()
+        while len(self.hub.gets("/api/models/")) < 2:
+            time.sleep(0.01)
+        time.sleep(0.5)  # time to begin a download, if the first did not keep it from doing so
+        self.assertEqual(len(self.hub.gets()), 1)
+        self.hub.released.set()
+        for process in (first, second):
+            _, err = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, err)
+        self.assert_complete()
+        self.assertEqual(len(self.hub.gets()), 2, "the cut one and its rest")
 
     def test_cut_connections(self):
         self.hub.faults = ["cut", "unavailable", "cut"]
