@@ -1,4 +1,4 @@
-#include "npu/accuracy/accuracy_backend.h"
+#include "npu_backend/accuracy/accuracy_backend.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <new>
 
 #include "base/try.h"
-#include "npu/accuracy/executor.h"
-#include "npu/accuracy/sampling.h"
-#include "npu/backend/host_reduction.h"
-#include "npu/compiler/tiled_weights.h"
-#include "npu/compiler/weights_image.h"
+#include "npu_backend/accuracy/executor.h"
+#include "npu_backend/accuracy/sampling.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_compiler/compiler/weights_image.h"
 #include "numerics/packed.h"
 
 namespace dllm::npu::accuracy {

@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "dllm/error.h"
 #include "model/weights.h"
-#include "npu/accuracy/numerics_profile.h"
+#include "npu_backend/accuracy/numerics_profile.h"
 
 namespace dllm::npu::accuracy {
 

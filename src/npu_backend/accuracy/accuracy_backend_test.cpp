@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "npu/accuracy/executor.h"
-#include "npu/reference/testing/bench.h"
+#include "npu_backend/accuracy/executor.h"
+#include "npu_compiler/testing/reference/bench.h"
 
 namespace dllm::npu {
 namespace {

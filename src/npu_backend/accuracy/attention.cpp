@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/parallel.h"
-#include "npu/accuracy/executor.h"
-#include "npu/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/executor.h"
+#include "npu_backend/accuracy/lane_kernel.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {

@@ -1,4 +1,4 @@
-#include "npu/accuracy/executor.h"
+#include "npu_backend/accuracy/executor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "graph/rope.h"
-#include "npu/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/lane_kernel.h"
 #include "numerics/hadamard.h"
 
 namespace dllm::npu::accuracy {

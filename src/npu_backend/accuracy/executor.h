@@ -7,8 +7,8 @@
 
 #include "backend/backend.h"
 #include "base/thread_pool.h"
-#include "npu/accuracy/kv_cache.h"
-#include "npu/accuracy/numerics_profile.h"
+#include "npu_backend/accuracy/kv_cache.h"
+#include "npu_backend/accuracy/numerics_profile.h"
 
 namespace dllm::npu::accuracy {
 

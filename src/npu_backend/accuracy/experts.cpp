@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "npu/accuracy/executor.h"
+#include "npu_backend/accuracy/executor.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/accuracy/kv_cache.h"
+#include "npu_backend/accuracy/kv_cache.h"
 
 #include <algorithm>
 #include <cassert>

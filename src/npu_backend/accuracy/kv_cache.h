@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backend/kv_cache.h"
-#include "npu/accuracy/matrix.h"
-#include "npu/accuracy/smoothing.h"
+#include "npu_backend/accuracy/matrix.h"
+#include "npu_backend/accuracy/smoothing.h"
 
 namespace dllm::npu::accuracy {
 

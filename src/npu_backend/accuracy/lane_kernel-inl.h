@@ -1,8 +1,8 @@
 // Loops over lanes as the compiler vectorises them. Included once per instruction set, like window_kernel-inl.h, and
 // likewise without functions that other sources share.
 
-#include "npu/accuracy/lane_kernel.h"
-#include "npu/accuracy/operand_format.h"
+#include "npu_backend/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/operand_format.h"
 
 namespace dllm::npu::accuracy {
 

@@ -1,8 +1,8 @@
-#include "npu/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/lane_kernel.h"
 
 #include <string_view>
 
-#include "npu/accuracy/window_kernel.h"
+#include "npu_backend/accuracy/window_kernel.h"
 
 namespace dllm::npu::accuracy {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/accuracy/vector_unit.h"
+#include "npu_backend/accuracy/vector_unit.h"
 #include "numerics/mx.h"
 
 // Loops over lanes that a step spends its time in, compiled once per instruction set. Each lane has the same operations

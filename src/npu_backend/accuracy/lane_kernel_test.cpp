@@ -1,4 +1,4 @@
-#include "npu/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/lane_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "npu/accuracy/operand_format.h"
+#include "npu_backend/accuracy/operand_format.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -1,12 +1,12 @@
-#include "npu/accuracy/matrix.h"
+#include "npu_backend/accuracy/matrix.h"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 
 #include "base/parallel.h"
-#include "npu/accuracy/vector_unit.h"
-#include "npu/compiler/stored_codes.h"
+#include "npu_backend/accuracy/vector_unit.h"
+#include "npu_compiler/compiler/stored_codes.h"
 #include "numerics/half.h"
 #include "numerics/tensor_type.h"
 

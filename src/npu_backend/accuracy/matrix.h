@@ -7,8 +7,8 @@
 
 #include "base/thread_pool.h"
 #include "model/weights.h"
-#include "npu/accuracy/window_kernel.h"
-#include "npu/compiler/layout.h"
+#include "npu_backend/accuracy/window_kernel.h"
+#include "npu_compiler/compiler/layout.h"
 
 namespace dllm::npu::accuracy {
 

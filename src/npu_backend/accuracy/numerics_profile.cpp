@@ -1,4 +1,4 @@
-#include "npu/accuracy/numerics_profile.h"
+#include "npu_backend/accuracy/numerics_profile.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "npu/config/named_file.h"
-#include "npu/config/toml_table.h"
-#include "npu/device/device.h"
-#include "npu/machine/device_machine.h"
+#include "npu_backend/accuracy/profiles.h"
+#include "npu_core/config/named_file.h"
+#include "npu_core/config/toml_table.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu::accuracy {
 namespace {
@@ -125,11 +126,12 @@ Expected<NumericsProfile> load_numerics(const std::string& name_or_path) {
   const std::vector<std::string> names = numerics_names();
   const std::string lower = lower_case(name_or_path);
   const bool shipped = std::ranges::find(names, lower) != names.end();
-  DLLM_TRY(const NamedText file, read_named(kFolder, "numerics profile", shipped ? lower : name_or_path, names));
+  DLLM_TRY(const NamedText file,
+           read_named(npu::backend_profiles(), kFolder, "numerics profile", shipped ? lower : name_or_path, names));
   return parse_numerics(file.text, file.file);
 }
 
-std::vector<std::string> numerics_names() { return shipped_names(kFolder); }
+std::vector<std::string> numerics_names() { return shipped_names(npu::backend_profiles(), kFolder); }
 
 nlohmann::ordered_json numerics_json(const NumericsProfile& p) {
   return {{"name", p.name},

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/accuracy/operand_format.h"
-#include "npu/accuracy/smoothing.h"
-#include "npu/accuracy/vector_unit.h"
-#include "npu/device/device.h"
-#include "npu/machine/config.h"
+#include "npu_backend/accuracy/operand_format.h"
+#include "npu_backend/accuracy/smoothing.h"
+#include "npu_backend/accuracy/vector_unit.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/config.h"
 
 namespace dllm::npu::accuracy {
 

@@ -1,12 +1,12 @@
-#include "npu/accuracy/numerics_profile.h"
+#include "npu_backend/accuracy/numerics_profile.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <tuple>
 
-#include "npu/accuracy/sampling.h"
-#include "npu/reference/executor.h"
+#include "npu_backend/accuracy/sampling.h"
+#include "npu_compiler/testing/reference/executor.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -1,10 +1,10 @@
-#include "npu/accuracy/operand_format.h"
+#include "npu_backend/accuracy/operand_format.h"
 
 #include <algorithm>
 #include <array>
 
-#include "npu/accuracy/lane_kernel.h"
-#include "npu/accuracy/vector_unit.h"
+#include "npu_backend/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/vector_unit.h"
 
 namespace dllm::npu::accuracy {
 namespace {

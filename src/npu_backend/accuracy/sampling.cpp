@@ -1,4 +1,4 @@
-#include "npu/accuracy/sampling.h"
+#include "npu_backend/accuracy/sampling.h"
 
 #include <algorithm>
 #include <cmath>

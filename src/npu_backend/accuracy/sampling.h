@@ -5,7 +5,7 @@
 
 #include "backend/scores.h"
 #include "backend/step_plan.h"
-#include "npu/accuracy/numerics_profile.h"
+#include "npu_backend/accuracy/numerics_profile.h"
 
 namespace dllm::npu::accuracy {
 

@@ -1,16 +1,16 @@
 // Draws of the accuracy simulator against those of the sampling program on the functional machine: tokens in every
 // precision, confidences where the machine computes them.
 
-#include "npu/accuracy/sampling.h"
+#include "npu_backend/accuracy/sampling.h"
 
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "npu/backend/host_reduction.h"
-#include "npu/machine/machine.h"
-#include "npu/reference/testing/bench.h"
-#include "npu/sampling/kernel.h"
-#include "npu/sampling/reference.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/testing/reference/bench.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/sampling/kernel.h"
+#include "npu_core/sampling/reference.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -1,9 +1,9 @@
-#include "npu/accuracy/smoothing.h"
+#include "npu_backend/accuracy/smoothing.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "npu/accuracy/vector_unit.h"
-#include "npu/device/smoothing.h"
+#include "npu_backend/accuracy/vector_unit.h"
+#include "npu_core/device/smoothing.h"
 
 namespace dllm::npu::accuracy {
 

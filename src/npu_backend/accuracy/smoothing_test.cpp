@@ -1,14 +1,14 @@
 // Smoothing of K and V does not change results in full precision, and planted outliers no longer affect other channels.
 
-#include "npu/accuracy/smoothing.h"
+#include "npu_backend/accuracy/smoothing.h"
 
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "npu/accuracy/executor.h"
-#include "npu/reference/testing/bench.h"
+#include "npu_backend/accuracy/executor.h"
+#include "npu_compiler/testing/reference/bench.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,11 +1,11 @@
-#include "npu/accuracy/vector_unit.h"
+#include "npu_backend/accuracy/vector_unit.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
 
-#include "npu/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/lane_kernel.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {

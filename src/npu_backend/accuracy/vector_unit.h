@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 #include "numerics/half.h"
 
 // The vector unit's operations on lanes in float32: each computes in float32 and rounds once to the profile's

@@ -1,11 +1,11 @@
-#include "npu/accuracy/vector_unit.h"
+#include "npu_backend/accuracy/vector_unit.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::npu::accuracy {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #define DLLM_WINDOW_OWN_INTEGERS
-#include "npu/accuracy/window_kernel-inl.h"
+#include "npu_backend/accuracy/window_kernel-inl.h"
 
 namespace dllm::npu::accuracy {
 namespace DLLM_WINDOW_ISA {

@@ -2,7 +2,7 @@
 // DLLM_WINDOW_ISA and is compiled with that set's flags; includes no functions that other sources share. All values are
 // integers, exact floats, or one float operation per element, so all sets give the same bits.
 
-#include "npu/accuracy/window_kernel.h"
+#include "npu_backend/accuracy/window_kernel.h"
 
 namespace dllm::npu::accuracy {
 namespace DLLM_WINDOW_ISA {

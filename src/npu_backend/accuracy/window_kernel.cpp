@@ -1,4 +1,4 @@
-#include "npu/accuracy/window_kernel.h"
+#include "npu_backend/accuracy/window_kernel.h"
 
 namespace dllm::npu::accuracy {
 

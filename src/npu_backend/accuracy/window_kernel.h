@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/accuracy/operand_format.h"
+#include "npu_backend/accuracy/operand_format.h"
 
 // Products as the NPU's array adds them (docs/guide/npu.md, "Matrix unit"), for 16 outputs at a time. The definition is
 // that of machine/fixed_product.h; here the groups of all outputs are shifted together, with the compiler's vector

@@ -1,6 +1,6 @@
 // Compares panels of windows with the definition, one output at a time (reference/window_sum.h).
 
-#include "npu/accuracy/window_kernel.h"
+#include "npu_backend/accuracy/window_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <numeric>
 #include <random>
 
-#include "npu/accuracy/vector_unit.h"
-#include "npu/reference/window_sum.h"
+#include "npu_backend/accuracy/vector_unit.h"
+#include "npu_compiler/testing/reference/window_sum.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {

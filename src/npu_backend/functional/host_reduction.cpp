@@ -1,4 +1,4 @@
-#include "npu/backend/host_reduction.h"
+#include "npu_backend/functional/host_reduction.h"
 
 #include <algorithm>
 #include <cmath>

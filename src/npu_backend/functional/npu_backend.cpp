@@ -1,4 +1,4 @@
-#include "npu/backend/npu_backend.h"
+#include "npu_backend/functional/npu_backend.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 
 #include "base/free_ranges.h"
 #include "base/try.h"
-#include "npu/backend/host_reduction.h"
-#include "npu/compiler/tiled_weights.h"
-#include "npu/compiler/weights_image.h"
-#include "npu/compiler/workload_step.h"
+#include "npu_backend/functional/batch_spec.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_compiler/compiler/weights_image.h"
 
 namespace dllm::npu {
 namespace {

@@ -6,8 +6,8 @@
 #include "backend/backend.h"
 #include "dllm/error.h"
 #include "model/weights.h"
-#include "npu/compiler/step.h"
-#include "npu/machine/machine.h"
+#include "npu_compiler/compiler/step.h"
+#include "npu_core/machine/machine.h"
 
 namespace dllm::npu {
 

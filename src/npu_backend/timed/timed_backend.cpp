@@ -1,11 +1,11 @@
-#include "npu/answers/timed_backend.h"
+#include "npu_backend/timed/timed_backend.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/answers/host_cpu.h"
+#include "npu_compiler/answers/host_cpu.h"
 
 namespace dllm::npu {
 namespace {

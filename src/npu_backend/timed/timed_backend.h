@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/latency_table.h"
-#include "npu/answers/answer_clock.h"
+#include "npu_compiler/answers/answer_clock.h"
 
 namespace dllm::npu {
 

@@ -1,11 +1,11 @@
-#include "npu/answers/timed_backend.h"
+#include "npu_backend/timed/timed_backend.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

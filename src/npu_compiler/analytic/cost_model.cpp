@@ -1,4 +1,4 @@
-#include "npu/analytic/cost_model.h"
+#include "npu_compiler/analytic/cost_model.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/analytic/routing.h"
-#include "npu/dram/streams.h"
+#include "npu_compiler/analytic/routing.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu/assembler/choices.h"
-#include "npu/device/device.h"
+#include "npu_core/assembler/choices.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,10 +1,12 @@
-#include "npu/analytic/cost_model.h"
+#include "npu_compiler/analytic/cost_model.h"
 
 #include <gtest/gtest.h>
 
 #include "model/shape.h"
-#include "npu/analytic/refine_schedule.h"
-#include "npu/analytic/workload.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,13 +1,14 @@
-#include "npu/analytic/gpu.h"
+#include "npu_compiler/analytic/gpu.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/try.h"
-#include "npu/analytic/routing.h"
-#include "npu/config/named_file.h"
-#include "npu/config/toml_table.h"
+#include "npu_compiler/analytic/routing.h"
+#include "npu_compiler/workload/profiles.h"
+#include "npu_core/config/named_file.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {
@@ -90,11 +91,11 @@ Expected<double> step_seconds(const GpuProfile& gpu, const Graph& graph, const W
 }  // namespace
 
 Expected<GpuProfile> load_gpu(const std::string& name_or_path) {
-  DLLM_TRY(const NamedText named, read_named(kGpuFolder, "GPU", name_or_path, gpu_names()));
+  DLLM_TRY(const NamedText named, read_named(compiler_profiles(), kGpuFolder, "GPU", name_or_path, gpu_names()));
   return parse_gpu(named.text, named.file);
 }
 
-std::vector<std::string> gpu_names() { return shipped_names(kGpuFolder); }
+std::vector<std::string> gpu_names() { return shipped_names(compiler_profiles(), kGpuFolder); }
 
 Expected<GpuCost> evaluate_gpu(const GpuProfile& gpu, const Graph& warm, const Graph& refine, const Workload& w) {
   DLLM_CHECK_OK(check(w));

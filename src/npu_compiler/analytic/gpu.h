@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "npu/analytic/workload.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/workload/workload.h"
 
 namespace dllm::npu {
 

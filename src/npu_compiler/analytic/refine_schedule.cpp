@@ -1,9 +1,9 @@
-#include "npu/analytic/refine_schedule.h"
+#include "npu_compiler/analytic/refine_schedule.h"
 
 #include <algorithm>
 #include <map>
 
-#include "npu/analytic/schedule.h"
+#include "npu_compiler/analytic/schedule.h"
 
 namespace dllm::npu {
 namespace {

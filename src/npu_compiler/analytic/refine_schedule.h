@@ -4,7 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "npu/analytic/workload.h"
+#include "graph/graph.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/analytic/routing.h"
+#include "npu_compiler/analytic/routing.h"
 
 #include <algorithm>
 #include <cmath>

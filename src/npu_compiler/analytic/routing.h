@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "npu/assembler/choices.h"
+#include "npu_core/assembler/choices.h"
 
 namespace dllm::npu {
 

@@ -1,11 +1,13 @@
-#include "npu/analytic/routing.h"
+#include "npu_compiler/analytic/routing.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
 
-#include "npu/analytic/workload.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/analytic/schedule.h"
+#include "npu_compiler/analytic/schedule.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/try.h"
-#include "npu/analytic/schedule_attention.h"
-#include "npu/analytic/schedule_experts.h"
-#include "npu/analytic/schedule_panels.h"
-#include "npu/analytic/schedule_shapes.h"
-#include "npu/analytic/vector_kernels.h"
+#include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_experts.h"
+#include "npu_compiler/analytic/schedule_panels.h"
+#include "npu_compiler/analytic/schedule_shapes.h"
+#include "npu_compiler/analytic/vector_kernels.h"
 
 namespace dllm::npu {
 namespace {

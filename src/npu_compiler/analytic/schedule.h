@@ -6,9 +6,9 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu/analytic/cost_model.h"
-#include "npu/assembler/choices.h"
-#include "npu/device/device.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_core/assembler/choices.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,11 +1,11 @@
-#include "npu/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/integers.h"
-#include "npu/analytic/schedule_shapes.h"
-#include "npu/device/smoothing.h"
+#include "npu_compiler/analytic/schedule_shapes.h"
+#include "npu_core/device/smoothing.h"
 
 namespace dllm::npu {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "graph/graph.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

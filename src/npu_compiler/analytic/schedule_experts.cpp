@@ -1,11 +1,11 @@
-#include "npu/analytic/schedule_experts.h"
+#include "npu_compiler/analytic/schedule_experts.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "base/integers.h"
-#include "npu/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_attention.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "npu/analytic/routing.h"
-#include "npu/device/device.h"
+#include "npu_compiler/analytic/routing.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 
-/// Cycles in which `rows` rows choose among `experts` and the scalar unit lists them (src/npu/compiler/route.cpp),
-/// without the transfers of ExpertSchedule::load_ahead(). `biased`: the router has a bias.
+/// Cycles in which `rows` rows choose among `experts` and the scalar unit lists them
+/// (src/npu_compiler/compiler/route.cpp), without the transfers of ExpertSchedule::load_ahead(). `biased`: the router
+/// has a bias.
 double route_cycles(const Device& device, const op::Route& o, std::int64_t rows, std::int64_t experts, bool biased);
 
 /// A layer of experts in a step.
@@ -33,9 +34,9 @@ struct ExpertClocks {
   double next_panel = 0;  ///< when the first panel of the next matrix is requested
 };
 
-/// Three items in flight and a ring of slots for their matrices (src/npu/compiler/experts.cpp). An item is an expert,
-/// or a chunk of its rows; all have the expected numbers of rows and of blocks. A few rounds of the ring are followed
-/// item by item; the other items take as long as the last of these, unless their transfers take longer.
+/// Three items in flight and a ring of slots for their matrices (src/npu_compiler/compiler/experts.cpp). An item is an
+/// expert, or a chunk of its rows; all have the expected numbers of rows and of blocks. A few rounds of the ring are
+/// followed item by item; the other items take as long as the last of these, unless their transfers take longer.
 class ExpertSchedule {
  public:
   /// `device` must outlive the schedule.

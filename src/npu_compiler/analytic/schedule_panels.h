@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/integers.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

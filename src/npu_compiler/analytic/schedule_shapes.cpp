@@ -1,4 +1,4 @@
-#include "npu/analytic/schedule_shapes.h"
+#include "npu_compiler/analytic/schedule_shapes.h"
 
 #include <algorithm>
 #include <bit>

@@ -8,7 +8,7 @@
 #include "base/integers.h"
 #include "graph/graph.h"
 #include "graph/patterns.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,11 +1,11 @@
-#include "npu/answers/answer_clock.h"
+#include "npu_compiler/answers/answer_clock.h"
 
 #include <algorithm>
 #include <cassert>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "npu/answers/answer_energy.h"
+#include "npu_compiler/answers/answer_energy.h"
 
 namespace dllm::npu {
 

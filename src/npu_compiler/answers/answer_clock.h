@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "npu/answers/heat.h"
-#include "npu/answers/host_queue.h"
-#include "npu/answers/step_timer.h"
+#include "npu_compiler/answers/heat.h"
+#include "npu_compiler/answers/host_queue.h"
+#include "npu_compiler/answers/step_timer.h"
 
 namespace dllm::npu {
 

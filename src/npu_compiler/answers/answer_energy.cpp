@@ -1,6 +1,6 @@
-#include "npu/answers/answer_energy.h"
+#include "npu_compiler/answers/answer_energy.h"
 
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
 
 namespace dllm::npu {
 

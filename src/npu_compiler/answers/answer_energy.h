@@ -1,7 +1,7 @@
 #pragma once
 
-#include "npu/answers/step_timer.h"
-#include "npu/device/device.h"
+#include "npu_compiler/answers/step_timer.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/answers/heat.h"
+#include "npu_compiler/answers/heat.h"
 
 #include <cmath>
 

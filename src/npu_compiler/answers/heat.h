@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,12 +1,12 @@
-#include "npu/answers/heat.h"
+#include "npu_compiler/answers/heat.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
-#include "npu/answers/answer_clock.h"
+#include "npu_compiler/answers/answer_clock.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

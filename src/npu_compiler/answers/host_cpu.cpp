@@ -1,10 +1,10 @@
-#include "npu/answers/host_cpu.h"
+#include "npu_compiler/answers/host_cpu.h"
 
 #include <algorithm>
 #include <cmath>
 #include <variant>
 
-#include "npu/analytic/routing.h"
+#include "npu_compiler/analytic/routing.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "npu/answers/host_queue.h"
-#include "npu/device/device.h"
+#include "npu_compiler/answers/host_queue.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

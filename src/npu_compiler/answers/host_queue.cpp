@@ -1,4 +1,4 @@
-#include "npu/answers/host_queue.h"
+#include "npu_compiler/answers/host_queue.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

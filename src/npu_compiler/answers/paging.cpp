@@ -1,4 +1,4 @@
-#include "npu/answers/paging.h"
+#include "npu_compiler/answers/paging.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/human_bytes.h"
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "dllm/error.h"
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 namespace dllm::npu {
 

@@ -1,9 +1,9 @@
-#include "npu/answers/paging.h"
+#include "npu_compiler/answers/paging.h"
 
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/answers/step_timer.h"
+#include "npu_compiler/answers/step_timer.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,13 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/analytic/workload.h"
-#include "npu/answers/answer_energy.h"
-#include "npu/answers/host_cpu.h"
-#include "npu/answers/paging.h"
-#include "npu/energy/energy.h"
-#include "npu/runtime/step_memory.h"
-#include "npu/simulated/simulated_step.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/answers/answer_energy.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/answers/paging.h"
+#include "npu_compiler/compiler/simulated_step.h"
+#include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/energy.h"
 
 namespace dllm::npu {
 namespace {

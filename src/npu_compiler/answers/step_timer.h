@@ -12,11 +12,11 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu/analytic/cost_model.h"
-#include "npu/answers/host_queue.h"
-#include "npu/device/device.h"
-#include "npu/runtime/memory_plan.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/answers/host_queue.h"
+#include "npu_compiler/runtime/memory_plan.h"
+#include "npu_compiler/runtime/staging.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,13 +1,14 @@
-#include "npu/answers/step_timer.h"
+#include "npu_compiler/answers/step_timer.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
-#include "npu/answers/answer_clock.h"
-#include "npu/answers/host_cpu.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/answers/answer_clock.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/calibrate/calibrate.h"
+#include "npu_compiler/calibrate/calibrate.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "graph/builder.h"
-#include "npu/answers/host_cpu.h"
-#include "npu/calibrate/further_fits.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/calibrate/further_fits.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,10 +4,10 @@
 #include <string_view>
 #include <vector>
 
-#include "npu/answers/step_timer.h"
-#include "npu/calibrate/measurements.h"
-#include "npu/calibrate/piecewise_fit.h"
-#include "npu/device/device.h"
+#include "npu_compiler/answers/step_timer.h"
+#include "npu_compiler/calibrate/measurements.h"
+#include "npu_compiler/calibrate/piecewise_fit.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

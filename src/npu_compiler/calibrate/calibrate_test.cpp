@@ -1,4 +1,4 @@
-#include "npu/calibrate/calibrate.h"
+#include "npu_compiler/calibrate/calibrate.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <random>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
-#include "npu/answers/host_cpu.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "npu/calibrate/further_fits.h"
+#include "npu_compiler/calibrate/further_fits.h"
 
 namespace dllm::npu {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "npu/calibrate/calibrate.h"
+#include "npu_compiler/calibrate/calibrate.h"
 
 namespace dllm::npu {
 

@@ -1,5 +1,5 @@
 // Shared memory bandwidth and energies: what a device with planted keys would measure gives these back.
-#include "npu/calibrate/further_fits.h"
+#include "npu_compiler/calibrate/further_fits.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <random>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
-#include "npu/answers/answer_clock.h"
-#include "npu/answers/host_cpu.h"
+#include "npu_compiler/answers/answer_clock.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/calibrate/measurements.h"
+#include "npu_compiler/calibrate/measurements.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

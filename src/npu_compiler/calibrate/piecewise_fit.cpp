@@ -1,10 +1,10 @@
-#include "npu/calibrate/piecewise_fit.h"
+#include "npu_compiler/calibrate/piecewise_fit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
-#include "npu/calibrate/small_matrix.h"
+#include "npu_compiler/calibrate/small_matrix.h"
 
 namespace dllm::npu {
 namespace {

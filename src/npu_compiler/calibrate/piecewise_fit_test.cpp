@@ -1,4 +1,4 @@
-#include "npu/calibrate/piecewise_fit.h"
+#include "npu_compiler/calibrate/piecewise_fit.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "npu/calibrate/calibrate.h"
+#include "npu_compiler/calibrate/calibrate.h"
 
 namespace dllm::npu {
 namespace {

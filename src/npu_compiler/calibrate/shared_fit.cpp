@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "base/try.h"
-#include "npu/answers/host_cpu.h"
-#include "npu/calibrate/further_fits.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_compiler/calibrate/further_fits.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/calibrate/small_matrix.h"
+#include "npu_compiler/calibrate/small_matrix.h"
 
 #include <algorithm>
 #include <cmath>

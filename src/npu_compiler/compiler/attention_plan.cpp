@@ -1,4 +1,4 @@
-#include "npu/compiler/attention_plan.h"
+#include "npu_compiler/compiler/attention_plan.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/compiler/step.h"
+#include "npu_compiler/compiler/step.h"
 
 // The work of one attention operator, before any instruction is written.
 

@@ -14,10 +14,10 @@
 #include <bit>
 
 #include "base/try.h"
-#include "npu/compiler/attention_plan.h"
-#include "npu/compiler/context.h"
-#include "npu/compiler/kv_stream.h"
-#include "npu/compiler/softmax.h"
+#include "npu_compiler/compiler/attention_plan.h"
+#include "npu_compiler/compiler/context.h"
+#include "npu_compiler/compiler/kv_stream.h"
+#include "npu_compiler/compiler/softmax.h"
 
 namespace dllm::npu {
 namespace {

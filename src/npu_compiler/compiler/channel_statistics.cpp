@@ -1,4 +1,4 @@
-#include "npu/compiler/channel_statistics.h"
+#include "npu_compiler/compiler/channel_statistics.h"
 
 #include "base/try.h"
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "npu/reference/testing/bench.h"
+#include "npu_compiler/testing/reference/bench.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,6 +1,6 @@
 // Compiled programs on the functional machine against the reference executor: every value of the graph, bit for bit.
 
-#include "npu/reference/testing/bench.h"
+#include "npu_compiler/testing/reference/bench.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 #include <fmt/format.h>
 

@@ -9,10 +9,10 @@
 
 #include "base/free_ranges.h"
 #include "graph/patterns.h"
-#include "npu/compiler/emitter.h"
-#include "npu/compiler/kv_factors.h"
-#include "npu/compiler/row_work.h"
-#include "npu/compiler/step.h"
+#include "npu_compiler/compiler/emitter.h"
+#include "npu_compiler/compiler/kv_factors.h"
+#include "npu_compiler/compiler/row_work.h"
+#include "npu_compiler/compiler/step.h"
 
 // State shared by the lowerings. One file per operator kind defines lower(); compile.cpp calls them in order.
 

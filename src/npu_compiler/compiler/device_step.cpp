@@ -1,4 +1,4 @@
-#include "npu/compiler/device_step.h"
+#include "npu_compiler/compiler/device_step.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/try.h"
-#include "npu/machine/device_machine.h"
+#include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {
 namespace {

@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <functional>
 
-#include "npu/analytic/workload.h"
-#include "npu/compiler/layout.h"
-#include "npu/compiler/split_step.h"
-#include "npu/compiler/workload_step.h"
-#include "npu/device/device.h"
-#include "npu/machine/config.h"
+#include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/split_step.h"
+#include "npu_compiler/compiler/workload_step.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/config.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "engine/device_tiles.h"
+#include "npu_compiler/compiler/device_tiles.h"
 
 #include <algorithm>
 #include <map>
@@ -8,34 +8,34 @@
 #include "base/try.h"
 #include "format/gguf.h"
 #include "model/model.h"
-#include "npu/compiler/tiled_weights.h"
-#include "npu/compiler/weights_image.h"
-#include "npu/machine/device_machine.h"
+#include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_compiler/compiler/weights_image.h"
+#include "npu_core/machine/device_machine.h"
 
-namespace dllm {
+namespace dllm::npu {
 
-Expected<std::string> tile_recipe(const npu::Device& device) {
-  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
-  DLLM_CHECK_OK(npu::check_tile_machine(machine));
+Expected<std::string> tile_recipe(const Device& device) {
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  DLLM_CHECK_OK(check_tile_machine(machine));
   return std::string(machine.weight.element == MxElement::kQ4_0 ? "Q4_0" : "Q8_0");
 }
 
-Expected<TileReport> write_device_tiles(const std::string& path, const npu::Device& device) {
+Expected<TileReport> write_device_tiles(const std::string& path, const Device& device) {
   DLLM_TRY(const std::shared_ptr<const Model> model, Model::load(path, Log([](LogLevel, const std::string&) {})));
-  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
-  DLLM_CHECK_OK(npu::check_tile_machine(machine));
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  DLLM_CHECK_OK(check_tile_machine(machine));
   const Graph graph = model->build({1, 1});
-  DLLM_TRY(const npu::ModelLayout layout, npu::make_layout(graph, model->weights(), machine, 1));
-  std::map<const std::byte*, std::pair<const npu::WeightPlace*, const WeightView*>> places;  // by the weight's bytes
+  DLLM_TRY(const ModelLayout layout, make_layout(graph, model->weights(), machine, 1));
+  std::map<const std::byte*, std::pair<const WeightPlace*, const WeightView*>> places;  // by the weight's bytes
   for (std::size_t id = 0; id < graph.weights.size(); ++id) {
     const WeightView& view = model->weights()[id];
     if (!view.present()) continue;
-    if (const auto* place = npu::tiled_place(layout, static_cast<WeightId>(id), view))
+    if (const auto* place = tiled_place(layout, static_cast<WeightId>(id), view))
       places[view.data.data()] = {place, &view};
   }
   Metadata metadata = model->metadata();
-  metadata.set(std::string(npu::kTileOrderKey), MetaValue::string(npu::tile_order(machine)));
-  metadata.set(std::string(npu::kTileDeviceKey), MetaValue::string(device.name));
+  metadata.set(std::string(kTileOrderKey), MetaValue::string(tile_order(machine)));
+  metadata.set(std::string(kTileDeviceKey), MetaValue::string(device.name));
   TileReport report;
   std::vector<std::byte> bytes;
   GgufWriter writer(std::move(metadata));
@@ -48,10 +48,10 @@ Expected<TileReport> write_device_tiles(const std::string& path, const npu::Devi
       continue;
     }
     const auto [place, view] = found->second;
-    const npu::TileTensor tiles = npu::tile_tensor(*place);
+    const TileTensor tiles = tile_tensor(*place);
     DLLM_CHECK_OK(writer.add(tensor.name, tiles.type, tiles.shape,
                              [&bytes, &machine, place, view]() -> Expected<std::span<const std::byte>> {
-                               bytes = npu::to_tiles(*place, *view, machine);
+                               bytes = to_tiles(*place, *view, machine);
                                return std::span<const std::byte>(bytes);
                              }));
     ++report.tiled;
@@ -60,4 +60,4 @@ Expected<TileReport> write_device_tiles(const std::string& path, const npu::Devi
   return report;
 }
 
-}  // namespace dllm
+}  // namespace dllm::npu

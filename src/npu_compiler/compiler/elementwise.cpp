@@ -8,7 +8,7 @@
 #include <cassert>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 

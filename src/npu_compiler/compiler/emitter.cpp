@@ -1,4 +1,4 @@
-#include "npu/compiler/emitter.h"
+#include "npu_compiler/compiler/emitter.h"
 
 #include <bit>
 #include <cassert>

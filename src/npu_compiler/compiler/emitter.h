@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "npu/assembler/program.h"
-#include "npu/isa/csr.h"
-#include "npu/machine/arithmetic.h"
+#include "npu_core/assembler/program.h"
+#include "npu_core/isa/csr.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::npu {
 

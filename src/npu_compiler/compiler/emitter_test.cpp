@@ -1,8 +1,8 @@
-#include "npu/compiler/emitter.h"
+#include "npu_compiler/compiler/emitter.h"
 
 #include <gtest/gtest.h>
 
-#include "npu/machine/machine.h"
+#include "npu_core/machine/machine.h"
 
 namespace dllm::npu {
 namespace {

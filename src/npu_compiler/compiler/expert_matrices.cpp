@@ -1,4 +1,4 @@
-#include "npu/compiler/expert_matrices.h"
+#include "npu_compiler/compiler/expert_matrices.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 // Matrices of experts in matrix SRAM: a ring of slots (MramPlan), each with gate, up and down of one expert. If not
 // even one expert fits, its matrices are streamed: their panels alternate between the two buffers of weights.

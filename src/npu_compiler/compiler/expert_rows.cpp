@@ -1,4 +1,4 @@
-#include "npu/compiler/expert_rows.h"
+#include "npu_compiler/compiler/expert_rows.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/compiler/expert_matrices.h"
+#include "npu_compiler/compiler/expert_matrices.h"
 
 // Rows of a layer of experts: gathered into blocks, activated, and added back to the rows that they came from.
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "npu/compiler/expert_rows.h"
+#include "npu_compiler/compiler/expert_rows.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,13 +1,13 @@
-#include "npu/compiler/feasible.h"
+#include "npu_compiler/compiler/feasible.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/try.h"
-#include "npu/compiler/layout.h"
-#include "npu/compiler/workload_step.h"
-#include "npu/machine/device_machine.h"
+#include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/workload_step.h"
+#include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {
 namespace {

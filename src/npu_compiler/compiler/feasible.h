@@ -2,8 +2,9 @@
 
 #include <vector>
 
-#include "npu/analytic/workload.h"
-#include "npu/device/device.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

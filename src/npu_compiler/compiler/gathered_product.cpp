@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 namespace {

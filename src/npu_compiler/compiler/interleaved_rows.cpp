@@ -1,4 +1,4 @@
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 

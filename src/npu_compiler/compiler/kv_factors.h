@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/compiler/row_work.h"
+#include "npu_compiler/compiler/row_work.h"
 
 namespace dllm::npu {
 

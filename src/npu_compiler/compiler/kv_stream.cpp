@@ -1,6 +1,6 @@
-#include "npu/compiler/kv_stream.h"
+#include "npu_compiler/compiler/kv_stream.h"
 
-#include "npu/compiler/attention_plan.h"
+#include "npu_compiler/compiler/attention_plan.h"
 
 namespace dllm::npu {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 

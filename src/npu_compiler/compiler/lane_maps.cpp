@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/try.h"
-#include "npu/compiler/layout.h"
+#include "npu_compiler/compiler/layout.h"
 
 namespace dllm::npu {
 namespace {

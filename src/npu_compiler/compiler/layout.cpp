@@ -1,4 +1,4 @@
-#include "npu/compiler/layout.h"
+#include "npu_compiler/compiler/layout.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include "base/integers.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu/machine/config.h"
+#include "npu_core/machine/config.h"
 
 // Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
 // are part of the numerics (blocks of the MX formats run along lanes), so the reference executor uses the same maps.

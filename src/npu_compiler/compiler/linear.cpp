@@ -1,7 +1,7 @@
 #include <array>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 // Products of rows with a matrix: plain, with the residual addition and norm, and gate and up together.
 

@@ -1,4 +1,4 @@
-#include "npu/compiler/listing.h"
+#include "npu_compiler/compiler/listing.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "npu/analytic/cost_model.h"
+#include "npu_compiler/analytic/cost_model.h"
 
 namespace dllm::npu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "npu/compiler/split_step.h"
-#include "npu/device/device.h"
+#include "npu_compiler/compiler/split_step.h"
+#include "npu_core/device/device.h"
 
 // Listings of a compiled step, for people and tools.
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "npu/compiler/layout.h"
+#include "npu_compiler/compiler/layout.h"
 
 namespace dllm::npu {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/try.h"
-#include "npu/compiler/expert_matrices.h"
+#include "npu_compiler/compiler/expert_matrices.h"
 
 namespace dllm::npu {
 namespace {

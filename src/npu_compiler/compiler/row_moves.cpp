@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/try.h"
-#include "npu/compiler/context.h"
-#include "npu/compiler/smoothing.h"
+#include "npu_compiler/compiler/context.h"
+#include "npu_compiler/compiler/smoothing.h"
 
 namespace dllm::npu {
 namespace {

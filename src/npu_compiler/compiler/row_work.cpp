@@ -1,9 +1,9 @@
-#include "npu/compiler/row_work.h"
+#include "npu_compiler/compiler/row_work.h"
 
 #include <array>
 #include <utility>
 
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "npu/compiler/emitter.h"
-#include "npu/compiler/step.h"
+#include "npu_compiler/compiler/emitter.h"
+#include "npu_compiler/compiler/step.h"
 
 // Vector work in the shadow of products. The array needs the front end for a few instructions per tile and one port of
 // vector SRAM; between the column blocks of a product there is room for slices of work on complete rows:

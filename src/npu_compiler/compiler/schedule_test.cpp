@@ -1,6 +1,6 @@
 // The analytical schedule against the cycle-accurate simulation of compiled steps.
 
-#include "npu/analytic/schedule.h"
+#include "npu_compiler/analytic/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "npu/analytic/refine_schedule.h"
-#include "npu/analytic/workload.h"
-#include "npu/compiler/workload_step.h"
-#include "npu/machine/device_machine.h"
-#include "npu/timing/simulator.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/compiler/workload_step.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {

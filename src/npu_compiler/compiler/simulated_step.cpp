@@ -1,4 +1,4 @@
-#include "npu/simulated/simulated_step.h"
+#include "npu_compiler/compiler/simulated_step.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/try.h"
-#include "npu/compiler/device_step.h"
-#include "npu/timing/memo.h"
+#include "npu_compiler/compiler/device_step.h"
+#include "npu_core/timing/memo.h"
 
 namespace dllm::npu {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,13 +1,13 @@
-#include "npu/simulated/simulated_step.h"
+#include "npu_compiler/compiler/simulated_step.h"
 
 #include <gtest/gtest.h>
 
 #include <variant>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
-#include "npu/compiler/device_step.h"
-#include "npu/timing/simulator.h"
+#include "npu_compiler/compiler/device_step.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {

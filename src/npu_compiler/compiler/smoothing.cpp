@@ -1,4 +1,4 @@
-#include "npu/compiler/smoothing.h"
+#include "npu_compiler/compiler/smoothing.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/try.h"
-#include "npu/compiler/channel_statistics.h"
+#include "npu_compiler/compiler/channel_statistics.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/context.h"
 
 // Smoothing of K and V (device/smoothing.h): a step that takes statistics computes the centres and factors of a
 // sequence and keeps them in its cache; later steps read them. K and V are smoothed before they are stored, queries are

@@ -1,4 +1,4 @@
-#include "npu/compiler/softmax.h"
+#include "npu_compiler/compiler/softmax.h"
 
 #include <algorithm>
 

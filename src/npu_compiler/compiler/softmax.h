@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "npu/compiler/attention_plan.h"
-#include "npu/compiler/context.h"
+#include "npu_compiler/compiler/attention_plan.h"
+#include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
 

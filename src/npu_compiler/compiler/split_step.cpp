@@ -1,4 +1,4 @@
-#include "npu/compiler/split_step.h"
+#include "npu_compiler/compiler/split_step.h"
 
 #include <algorithm>
 #include <iterator>

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "npu/compiler/step.h"
+#include "npu_compiler/compiler/step.h"
 
 namespace dllm::npu {
 

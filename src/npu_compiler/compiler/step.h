@@ -6,20 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "backend/step_plan.h"
-#include "npu/assembler/program.h"
-#include "npu/compiler/layout.h"
+#include "base/types.h"
+#include "npu_compiler/compiler/layout.h"
+#include "npu_core/assembler/program.h"
 
 namespace dllm::npu {
 
 /// One sequence's part of a step: everything that a program depends on. Token ids are data (INT_MEM).
 struct SequenceSpec {
   std::vector<Position> positions;     ///< of its rows, ascending
-  std::vector<PositionRange> visible;  ///< as in StepPlan
-  std::int32_t causal_block = 0;       ///< as in StepPlan
-  std::vector<std::int32_t> scored;    ///< indices into positions
-  std::uint64_t cache = 0;             ///< HBM address of its K and V
-  std::int64_t capacity = 0;           ///< positions the cache was laid out for
+  std::vector<PositionRange> visible;  ///< the rows may attend to these: sorted, disjoint
+  /// The kind of mask. 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
+  std::int32_t causal_block = 0;
+  std::vector<std::int32_t> scored;  ///< indices into positions
+  std::uint64_t cache = 0;           ///< HBM address of its K and V
+  std::int64_t capacity = 0;         ///< positions the cache was laid out for
   /// With smoothing (MachineConfig::smoothing): the rows give K and V new centres and factors; otherwise they get those
   /// that the cache has.
   bool takes_statistics = false;

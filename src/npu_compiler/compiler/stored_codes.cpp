@@ -1,4 +1,4 @@
-#include "npu/compiler/stored_codes.h"
+#include "npu_compiler/compiler/stored_codes.h"
 
 #include <algorithm>
 #include <cstring>

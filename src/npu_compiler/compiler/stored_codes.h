@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/weights.h"
-#include "npu/compiler/layout.h"
+#include "npu_compiler/compiler/layout.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/compiler/tiled_weights.h"
+#include "npu_compiler/compiler/tiled_weights.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/try.h"
-#include "npu/compiler/stored_codes.h"
-#include "npu/compiler/weights_image.h"
-#include "npu/machine/tiles.h"
+#include "npu_compiler/compiler/stored_codes.h"
+#include "npu_compiler/compiler/weights_image.h"
+#include "npu_core/machine/tiles.h"
 #include "numerics/packed.h"
 
 namespace dllm::npu {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/weights.h"
-#include "npu/compiler/layout.h"
+#include "npu_compiler/compiler/layout.h"
 
 // Matrices that a file stores as a device's memory holds them: tiles of 32 x 32 packed weights, panel after panel.
 

@@ -1,4 +1,4 @@
-#include "npu/compiler/weights_image.h"
+#include "npu_compiler/compiler/weights_image.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "graph/rope.h"
-#include "npu/compiler/stored_codes.h"
-#include "npu/machine/tiles.h"
+#include "npu_compiler/compiler/stored_codes.h"
+#include "npu_core/machine/tiles.h"
 #include "numerics/packed.h"
 #include "numerics/tensor_type.h"
 

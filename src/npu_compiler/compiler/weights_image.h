@@ -4,9 +4,9 @@
 #include <span>
 
 #include "model/weights.h"
-#include "npu/compiler/layout.h"
-#include "npu/compiler/step.h"
-#include "npu/machine/arithmetic.h"
+#include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/step.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::npu {
 

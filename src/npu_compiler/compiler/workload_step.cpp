@@ -1,9 +1,9 @@
-#include "npu/compiler/workload_step.h"
+#include "npu_compiler/compiler/workload_step.h"
 
 #include <fmt/format.h>
 
 #include "base/try.h"
-#include "npu/compiler/feasible.h"
+#include "npu_compiler/compiler/feasible.h"
 
 namespace dllm::npu {
 
@@ -25,26 +25,6 @@ Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, cons
     s.cache = layout.weight_bytes + static_cast<std::uint64_t>(b) * kv.bytes;
     s.capacity = w.context;
     s.takes_statistics = takes_statistics(w.rows, w.context);
-    spec.sequences.push_back(std::move(s));
-  }
-  return spec;
-}
-
-StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache) {
-  StepSpec spec;
-  for (const SequenceStep& step : batch) {
-    if (step.plan.rows.empty()) continue;
-    SequenceSpec s;
-    for (const PlanRow& row : step.plan.rows) s.positions.push_back(row.position);
-    s.visible = step.plan.visible;
-    s.causal_block = step.plan.causal_block;
-    s.scored = step.plan.scored;
-    s.cache = cache(step);
-    s.capacity = step.cache->capacity();
-    std::int64_t seen = 0;
-    for (const PositionRange& range : s.visible) seen += range.size();
-    s.takes_statistics =
-        takes_statistics(static_cast<std::int64_t>(s.positions.size()), seen) || step.cache->epoch() == 0;
     spec.sequences.push_back(std::move(s));
   }
   return spec;

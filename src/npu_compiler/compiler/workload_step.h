@@ -1,10 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <span>
-
-#include "backend/backend.h"
-#include "npu/compiler/step.h"
+#include "npu_compiler/compiler/step.h"
 
 namespace dllm::npu {
 
@@ -18,8 +14,5 @@ struct StepWorkload {
 /// The spec of a workload, with caches after the weights. Errors: kUsage (contradictory numbers, caches that do not fit
 /// into memory).
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepWorkload& workload);
-
-/// The spec of a backend's batch, without sequences that have no rows. `cache`: HBM address of a sequence's K and V.
-StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::uint64_t(const SequenceStep&)>& cache);
 
 }  // namespace dllm::npu

@@ -1,4 +1,4 @@
-#include "npu/runtime/memory_map.h"
+#include "npu_compiler/runtime/memory_map.h"
 
 #include <fmt/format.h>
 

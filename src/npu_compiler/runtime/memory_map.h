@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include "base/human_bytes.h"
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/runtime/placement.h"
-#include "npu/runtime/scratch.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/placement.h"
+#include "npu_compiler/runtime/scratch.h"
+#include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,5 +1,5 @@
 // Properties of plans for random programs, and the search compared with all placements of small ones.
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <random>
 
 #include "base/integers.h"
-#include "npu/runtime/memory_map.h"
-#include "npu/runtime/placement.h"
-#include "npu/runtime/program_file.h"
-#include "npu/runtime/scratch.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/memory_map.h"
+#include "npu_compiler/runtime/placement.h"
+#include "npu_compiler/runtime/program_file.h"
+#include "npu_compiler/runtime/scratch.h"
+#include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
 namespace {

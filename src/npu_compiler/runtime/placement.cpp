@@ -1,4 +1,4 @@
-#include "npu/runtime/placement.h"
+#include "npu_compiler/runtime/placement.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/runtime/memory_plan.h"
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/memory_plan.h"
+#include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/runtime/program_file.h"
+#include "npu_compiler/runtime/program_file.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "base/try.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "dllm/error.h"
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 namespace dllm::npu {
 

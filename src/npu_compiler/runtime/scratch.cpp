@@ -1,4 +1,4 @@
-#include "npu/runtime/scratch.h"
+#include "npu_compiler/runtime/scratch.h"
 
 #include <algorithm>
 #include <limits>

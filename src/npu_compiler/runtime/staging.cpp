@@ -1,4 +1,4 @@
-#include "npu/runtime/staging.h"
+#include "npu_compiler/runtime/staging.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "npu/runtime/step_memory.h"
+#include "npu_compiler/runtime/step_memory.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "dllm/error.h"
-#include "npu/analytic/cost_model.h"
-#include "npu/runtime/memory_plan.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/runtime/memory_plan.h"
 
 namespace dllm::npu {
 

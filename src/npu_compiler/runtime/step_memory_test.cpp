@@ -1,12 +1,13 @@
 // A model's denoising step as a program for the planner.
-#include "npu/runtime/step_memory.h"
+#include "npu_compiler/runtime/step_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "model/architecture.h"
-#include "npu/analytic/workload.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

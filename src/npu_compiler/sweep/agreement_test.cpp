@@ -10,14 +10,15 @@
 #include <fstream>
 
 #include "base/integers.h"
-#include "npu/analytic/refine_schedule.h"
-#include "npu/analytic/schedule.h"
-#include "npu/compiler/feasible.h"
-#include "npu/compiler/split_step.h"
-#include "npu/compiler/workload_step.h"
-#include "npu/machine/device_machine.h"
-#include "npu/sweep/run.h"
-#include "npu/timing/simulator.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/analytic/schedule.h"
+#include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/compiler/split_step.h"
+#include "npu_compiler/compiler/workload_step.h"
+#include "npu_compiler/sweep/run.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/sweep/finished.h"
+#include "npu_compiler/sweep/finished.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "npu/sweep/run.h"
+#include "npu_compiler/sweep/run.h"
 
 // A finished sweep as one packed copy in the results database, next to its points: a million points are read in a
 // fraction of a second. It belongs to the same axes in the same order; limits and plot are applied afterwards.

@@ -1,4 +1,4 @@
-#include "npu/sweep/run.h"
+#include "npu_compiler/sweep/run.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "base/try.h"
-#include "npu/sweep/finished.h"
+#include "npu_compiler/sweep/finished.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "npu/sweep/space.h"
-#include "npu/sweep/spec.h"
-#include "npu/sweep/store.h"
+#include "npu_compiler/sweep/space.h"
+#include "npu_compiler/sweep/spec.h"
+#include "npu_compiler/sweep/store.h"
 
 namespace dllm::npu {
 

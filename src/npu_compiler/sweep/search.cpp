@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/try.h"
-#include "npu/sweep/run.h"
+#include "npu_compiler/sweep/run.h"
 
 namespace dllm::npu {
 namespace {

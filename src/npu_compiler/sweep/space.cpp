@@ -1,4 +1,4 @@
-#include "npu/sweep/space.h"
+#include "npu_compiler/sweep/space.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,10 @@
 #include "base/hash.h"
 #include "base/nearest.h"
 #include "base/try.h"
-#include "npu/device/checks.h"
-#include "npu/device/power.h"
-#include "npu/energy/energy.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_core/device/checks.h"
+#include "npu_core/device/energy.h"
+#include "npu_core/device/power.h"
 
 namespace dllm::npu {
 namespace {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "npu/analytic/refine_schedule.h"
-#include "npu/compiler/feasible.h"
-#include "npu/sweep/spec.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/sweep/spec.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/sweep/spec.h"
+#include "npu_compiler/sweep/spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "npu/analytic/cost_model.h"
-#include "npu/config/toml_table.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {

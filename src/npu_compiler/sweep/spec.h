@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/analytic/workload.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/sweep/store.h"
+#include "npu_compiler/sweep/store.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "npu/sweep/spec.h"
+#include "npu_compiler/sweep/spec.h"
 
 namespace dllm::npu {
 namespace {

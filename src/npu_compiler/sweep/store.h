@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/sweep/spec.h"
+#include "npu_compiler/sweep/spec.h"
 
 struct sqlite3;
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/svg_plot.h"
-#include "npu/sweep/run.h"
+#include "npu_compiler/sweep/run.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,10 +4,11 @@
 
 #include <filesystem>
 
-#include "base/fuzz_replay.h"
-#include "npu/sweep/finished.h"
-#include "npu/sweep/fuzz_entry.h"
-#include "npu/sweep/run.h"
+#include "base/testing/fuzz_replay.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/sweep/finished.h"
+#include "npu_compiler/sweep/run.h"
+#include "npu_compiler/sweep/testing/fuzz_entry.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/assembler/assembler.h"
+#include "npu_core/assembler/assembler.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/try.h"
-#include "npu/assembler/expander.h"
-#include "npu/assembler/operand_parser.h"
+#include "npu_core/assembler/expander.h"
+#include "npu_core/assembler/operand_parser.h"
 
 namespace dllm::npu {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/assembler/program.h"
+#include "npu_core/assembler/program.h"
 
 namespace dllm::npu {
 

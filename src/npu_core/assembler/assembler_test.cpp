@@ -1,4 +1,4 @@
-#include "npu/assembler/assembler.h"
+#include "npu_core/assembler/assembler.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "npu/assembler/fuzz_entry.h"
-#include "npu/assembler/hazards.h"
-#include "npu/isa/csr.h"
+#include "npu_core/assembler/fuzz_entry.h"
+#include "npu_core/assembler/hazards.h"
+#include "npu_core/isa/csr.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/assembler/expander.h"
+#include "npu_core/assembler/expander.h"
 
 #include <fmt/format.h>
 

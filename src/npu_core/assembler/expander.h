@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/assembler/expression.h"
+#include "npu_core/assembler/expression.h"
 
 namespace dllm::npu {
 

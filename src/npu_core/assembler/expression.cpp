@@ -1,4 +1,4 @@
-#include "npu/assembler/expression.h"
+#include "npu_core/assembler/expression.h"
 
 #include <fmt/format.h>
 

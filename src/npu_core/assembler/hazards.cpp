@@ -1,11 +1,11 @@
-#include "npu/assembler/hazards.h"
+#include "npu_core/assembler/hazards.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <set>
 
-#include "npu/isa/csr.h"
+#include "npu_core/isa/csr.h"
 
 namespace dllm::npu {
 namespace {

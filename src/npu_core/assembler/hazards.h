@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "npu/assembler/program.h"
+#include "npu_core/assembler/program.h"
 
 namespace dllm::npu {
 

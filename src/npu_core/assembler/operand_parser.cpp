@@ -1,4 +1,4 @@
-#include "npu/assembler/operand_parser.h"
+#include "npu_core/assembler/operand_parser.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "base/try.h"
-#include "npu/isa/csr.h"
+#include "npu_core/isa/csr.h"
 #include "numerics/half.h"
 
 namespace dllm::npu {

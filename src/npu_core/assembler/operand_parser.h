@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "npu/assembler/expander.h"
-#include "npu/isa/isa.h"
+#include "npu_core/assembler/expander.h"
+#include "npu_core/isa/isa.h"
 
 namespace dllm::npu {
 

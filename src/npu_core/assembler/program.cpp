@@ -1,4 +1,4 @@
-#include "npu/assembler/program.h"
+#include "npu_core/assembler/program.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/assembler/choices.h"
-#include "npu/isa/encoding.h"
+#include "npu_core/assembler/choices.h"
+#include "npu_core/isa/encoding.h"
 
 namespace dllm::npu {
 

@@ -1,20 +1,21 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace dllm::npu {
 
-/// A file of src/npu/profiles that the build embeds in the program.
+/// A TOML file of a product's folder profiles/, which the build embeds in the program (cmake/EmbedProfiles.cmake).
 struct EmbeddedFile {
   std::string_view name;  ///< "dram/hbm2e-3200": relative to the folder, without ".toml"
   std::string_view text;
 };
+using EmbeddedFiles = std::span<const EmbeddedFile>;  ///< by name
 
-/// All of them, by name.
-const std::vector<EmbeddedFile>& embedded_files();
+/// Those of src/npu_core/profiles: devices and DRAM standards.
+EmbeddedFiles core_profiles();
 
-std::optional<EmbeddedFile> find_embedded_file(std::string_view name);
+std::optional<EmbeddedFile> find_embedded_file(EmbeddedFiles files, std::string_view name);
 
 }  // namespace dllm::npu

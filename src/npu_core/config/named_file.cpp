@@ -1,24 +1,30 @@
-#include "npu/config/named_file.h"
+#include "npu_core/config/named_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/input_file.h"
-#include "npu/config/embedded_files.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 
-std::vector<std::string> shipped_names(std::string_view folder) {
+std::optional<EmbeddedFile> find_embedded_file(EmbeddedFiles files, std::string_view name) {
+  const auto at = std::ranges::find(files, name, &EmbeddedFile::name);
+  return at == files.end() ? std::nullopt : std::optional<EmbeddedFile>(*at);
+}
+
+std::vector<std::string> shipped_names(EmbeddedFiles files, std::string_view folder) {
   std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_files())
+  for (const EmbeddedFile& file : files)
     if (file.name.starts_with(folder)) names.emplace_back(file.name.substr(folder.size()));
   return names;
 }
 
-Expected<NamedText> read_named(std::string_view folder, std::string_view kind, const std::string& name_or_path,
-                               const std::vector<std::string>& shipped) {
-  if (const auto file = find_embedded_file(std::string(folder) + name_or_path))
+Expected<NamedText> read_named(EmbeddedFiles files, std::string_view folder, std::string_view kind,
+                               const std::string& name_or_path, const std::vector<std::string>& shipped) {
+  if (const auto file = find_embedded_file(files, std::string(folder) + name_or_path))
     return NamedText{std::string(file->text), name_or_path + ".toml"};
   if (auto text = read_input(name_or_path)) return NamedText{*std::move(text), name_or_path};
   const std::string near = nearest_key(name_or_path, shipped);

@@ -1,4 +1,4 @@
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>

@@ -1,8 +1,8 @@
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 #include <gtest/gtest.h>
 
-#include "npu/config/embedded_files.h"
+#include "npu_core/config/embedded_files.h"
 
 namespace dllm::npu {
 namespace {
@@ -54,12 +54,12 @@ TEST(TomlTable, ScalarTexts) {
 }
 
 TEST(EmbeddedFiles, EveryOneParses) {
-  EXPECT_FALSE(embedded_files().empty());
-  for (const EmbeddedFile& file : embedded_files()) {
+  EXPECT_FALSE(core_profiles().empty());
+  for (const EmbeddedFile& file : core_profiles()) {
     auto root = TomlTable::parse(file.text, std::string(file.name));
     EXPECT_TRUE(root) << root.error().message();
   }
-  EXPECT_FALSE(find_embedded_file("none"));
+  EXPECT_FALSE(find_embedded_file(core_profiles(), "none"));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-#include "npu/device/checks.h"
+#include "npu_core/device/checks.h"
 
 #include <fmt/format.h>
 
 #include <bit>
 
-#include "npu/device/power.h"
-#include "npu/device/smoothing.h"
-#include "npu/dram/address_map.h"
+#include "npu_core/device/power.h"
+#include "npu_core/device/smoothing.h"
+#include "npu_core/dram/address_map.h"
 
 namespace dllm::npu {
 namespace {

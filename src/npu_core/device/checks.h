@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "npu/config/toml_table.h"
-#include "npu/device/device.h"
+#include "npu_core/config/toml_table.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

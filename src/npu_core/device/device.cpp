@@ -1,4 +1,4 @@
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "npu/config/embedded_files.h"
-#include "npu/config/named_file.h"
-#include "npu/config/toml_table.h"
-#include "npu/device/checks.h"
-#include "npu/device/power.h"
+#include "npu_core/config/embedded_files.h"
+#include "npu_core/config/named_file.h"
+#include "npu_core/config/toml_table.h"
+#include "npu_core/device/checks.h"
+#include "npu_core/device/power.h"
 #include "numerics/mx.h"
 
 namespace dllm::npu {
@@ -142,7 +142,7 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
   Device device;
   DLLM_TRY(const std::optional<std::string> base, root.optional_text("base"));
   if (base) {
-    const auto shipped = find_embedded_file(std::string(kFolder) + *base);
+    const auto shipped = find_embedded_file(core_profiles(), std::string(kFolder) + *base);
     if (!shipped)
       return root.error("base", fmt::format("there is no shipped device '{}'", *base),
                         fmt::format("shipped: {}", fmt::join(device_names(), ", ")));
@@ -158,11 +158,11 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
 }
 
 Expected<Device> load_device(const std::string& name_or_path, const std::vector<Override>& overrides) {
-  DLLM_TRY(const NamedText named, read_named(kFolder, "device", name_or_path, device_names()));
+  DLLM_TRY(const NamedText named, read_named(core_profiles(), kFolder, "device", name_or_path, device_names()));
   return parse_device(named.text, named.file, overrides);
 }
 
-std::vector<std::string> device_names() { return shipped_names(kFolder); }
+std::vector<std::string> device_names() { return shipped_names(core_profiles(), kFolder); }
 
 nlohmann::ordered_json device_json(const Device& device) {
   nlohmann::ordered_json json;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/dram/config.h"
+#include "npu_core/dram/config.h"
 
 namespace dllm::npu {
 

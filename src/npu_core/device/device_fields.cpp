@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

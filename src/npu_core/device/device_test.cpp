@@ -1,11 +1,11 @@
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "npu/config/embedded_files.h"
-#include "npu/dram/memory_system.h"
+#include "npu_core/config/embedded_files.h"
+#include "npu_core/dram/memory_system.h"
 
 namespace dllm::npu {
 namespace {

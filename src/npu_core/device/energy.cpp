@@ -1,10 +1,10 @@
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "npu/device/power.h"
+#include "npu_core/device/power.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "npu/device/device.h"
-#include "npu/dram/statistics.h"
+#include "npu_core/device/device.h"
+#include "npu_core/dram/statistics.h"
 
 namespace dllm::npu {
 

@@ -1,8 +1,8 @@
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
 
 #include <gtest/gtest.h>
 
-#include "npu/dram/streams.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/device/power.h"
+#include "npu_core/device/power.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "npu/device/smoothing.h"
+#include "npu_core/device/smoothing.h"
 
 #include <algorithm>
 #include <iterator>

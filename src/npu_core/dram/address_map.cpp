@@ -1,4 +1,4 @@
-#include "npu/dram/address_map.h"
+#include "npu_core/dram/address_map.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,8 +9,8 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/config/embedded_files.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/embedded_files.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu::dram {
 namespace {
@@ -111,7 +111,7 @@ Expected<AddressMap> AddressMap::named(std::string_view name, const DramStandard
   if (std::find(names.begin(), names.end(), name) == names.end())
     return Error{ErrorCode::kUsage, fmt::format("unknown address mapping '{}'", name), "",
                  fmt::format("known: {}", fmt::join(names, ", "))};
-  return parse(find_embedded_file("dram/mappings")->text, "mappings.toml", name, standard, channels);
+  return parse(find_embedded_file(core_profiles(), "dram/mappings")->text, "mappings.toml", name, standard, channels);
 }
 
 std::uint64_t AddressMap::pack(std::uint64_t burst) const {
@@ -124,7 +124,7 @@ std::uint64_t AddressMap::pack(std::uint64_t burst) const {
 }
 
 std::vector<std::string> mapping_names() {
-  auto root = TomlTable::parse(find_embedded_file("dram/mappings")->text, "mappings.toml");
+  auto root = TomlTable::parse(find_embedded_file(core_profiles(), "dram/mappings")->text, "mappings.toml");
   return root ? root->keys() : std::vector<std::string>();
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/dram/standard.h"
+#include "npu_core/dram/standard.h"
 
 namespace dllm::npu::dram {
 

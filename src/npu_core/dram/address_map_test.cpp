@@ -1,4 +1,4 @@
-#include "npu/dram/address_map.h"
+#include "npu_core/dram/address_map.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // forms.
 #include <gtest/gtest.h>
 
-#include "npu/dram/closed_form.h"
-#include "npu/dram/streams.h"
+#include "npu_core/dram/closed_form.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu::dram {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/dram/channel.h"
+#include "npu_core/dram/channel.h"
 
 #include <algorithm>
 #include <bit>

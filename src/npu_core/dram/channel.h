@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "npu/dram/command.h"
-#include "npu/dram/config.h"
-#include "npu/dram/ring.h"
-#include "npu/dram/statistics.h"
+#include "npu_core/dram/command.h"
+#include "npu_core/dram/config.h"
+#include "npu_core/dram/ring.h"
+#include "npu_core/dram/statistics.h"
 
 namespace dllm::npu::dram {
 

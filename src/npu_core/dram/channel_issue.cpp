@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "npu/dram/channel.h"
+#include "npu_core/dram/channel.h"
 
 namespace dllm::npu::dram {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/dram/closed_form.h"
+#include "npu_core/dram/closed_form.h"
 
 #include <algorithm>
 

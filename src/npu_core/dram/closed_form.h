@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/dram/config.h"
+#include "npu_core/dram/config.h"
 
 namespace dllm::npu::dram {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "npu/dram/standard.h"
+#include "npu_core/dram/standard.h"
 
 namespace dllm::npu::dram {
 

@@ -1,4 +1,4 @@
-#include "npu/dram/memory_system.h"
+#include "npu_core/dram/memory_system.h"
 
 #include <fmt/format.h>
 

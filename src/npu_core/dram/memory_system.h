@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/dram/address_map.h"
-#include "npu/dram/channel.h"
-#include "npu/dram/config.h"
-#include "npu/dram/statistics.h"
+#include "npu_core/dram/address_map.h"
+#include "npu_core/dram/channel.h"
+#include "npu_core/dram/config.h"
+#include "npu_core/dram/statistics.h"
 
 namespace dllm::npu::dram {
 

@@ -1,9 +1,9 @@
-#include "npu/dram/memory_system.h"
+#include "npu_core/dram/memory_system.h"
 
 #include <gtest/gtest.h>
 
-#include "npu/dram/closed_form.h"
-#include "npu/dram/streams.h"
+#include "npu_core/dram/closed_form.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu::dram {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/dram/protocol_checker.h"
+#include "npu_core/dram/protocol_checker.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "npu/dram/command.h"
-#include "npu/dram/config.h"
+#include "npu_core/dram/command.h"
+#include "npu_core/dram/config.h"
 
 namespace dllm::npu::dram {
 

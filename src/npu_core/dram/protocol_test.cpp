@@ -1,11 +1,11 @@
 // Every command that the controller issues is checked by an independent implementation of the standard.
-#include "npu/dram/protocol_checker.h"
+#include "npu_core/dram/protocol_checker.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "npu/dram/streams.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu::dram {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/dram/standard.h"
+#include "npu_core/dram/standard.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/try.h"
-#include "npu/config/named_file.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/named_file.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu::dram {
 namespace {
@@ -160,12 +160,13 @@ Expected<DramStandard> parse_standard(std::string_view text, const std::string& 
 }
 
 Expected<DramStandard> load_standard(const std::string& name_or_path) {
-  DLLM_TRY(const NamedText named, read_named(kFolder, "DRAM standard", name_or_path, standard_names()));
+  DLLM_TRY(const NamedText named,
+           read_named(core_profiles(), kFolder, "DRAM standard", name_or_path, standard_names()));
   return parse_standard(named.text, named.file);
 }
 
 std::vector<std::string> standard_names() {
-  std::vector<std::string> names = shipped_names(kFolder);
+  std::vector<std::string> names = shipped_names(core_profiles(), kFolder);
   std::erase(names, "mappings");  // for all standards (AddressMap)
   return names;
 }

@@ -1,13 +1,15 @@
-#include "npu/dram/standard.h"
+#include "npu_core/dram/standard.h"
 
 #include <gtest/gtest.h>
 
-#include "npu/config/embedded_files.h"
+#include "npu_core/config/embedded_files.h"
 
 namespace dllm::npu::dram {
 namespace {
 
-std::string text_of(const char* name) { return std::string(find_embedded_file(std::string("dram/") + name)->text); }
+std::string text_of(const char* name) {
+  return std::string(find_embedded_file(core_profiles(), std::string("dram/") + name)->text);
+}
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   const auto at = text.find(from);

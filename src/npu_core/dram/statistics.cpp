@@ -1,4 +1,4 @@
-#include "npu/dram/statistics.h"
+#include "npu_core/dram/statistics.h"
 
 #include <algorithm>
 #include <bit>

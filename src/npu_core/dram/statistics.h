@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "npu/dram/standard.h"
+#include "npu_core/dram/standard.h"
 
 namespace dllm::npu::dram {
 

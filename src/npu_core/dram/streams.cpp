@@ -1,4 +1,4 @@
-#include "npu/dram/streams.h"
+#include "npu_core/dram/streams.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/dram/memory_system.h"
+#include "npu_core/dram/memory_system.h"
 
 namespace dllm::npu::dram {
 

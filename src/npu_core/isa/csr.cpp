@@ -1,4 +1,4 @@
-#include "npu/isa/csr.h"
+#include "npu_core/isa/csr.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,11 +1,11 @@
-#include "npu/isa/encoding.h"
+#include "npu_core/isa/encoding.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "base/try.h"
-#include "npu/isa/csr.h"
+#include "npu_core/isa/csr.h"
 #include "numerics/half.h"
 
 namespace dllm::npu {

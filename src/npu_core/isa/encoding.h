@@ -5,7 +5,7 @@
 #include <string>
 
 #include "dllm/error.h"
-#include "npu/isa/isa.h"
+#include "npu_core/isa/isa.h"
 
 namespace dllm::npu {
 

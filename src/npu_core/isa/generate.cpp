@@ -1,12 +1,12 @@
-#include "npu/isa/generate.h"
+#include "npu_core/isa/generate.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "npu/isa/csr.h"
-#include "npu/isa/isa.h"
+#include "npu_core/isa/csr.h"
+#include "npu_core/isa/isa.h"
 
 namespace dllm::npu {
 namespace {
@@ -87,7 +87,7 @@ std::vector<const InstructionInfo*> rows_by_opcode() {
 
 constexpr std::string_view kIntroduction = R"(# Instruction set
 
-<!-- Generated from src/npu/isa by `dllm npu isa --format md`. Do not edit. -->
+<!-- Generated from src/npu_core/isa by `dllm npu isa --format md`. Do not edit. -->
 
 Instructions are 32-bit words, stored little endian. Bits 5:0 are the opcode; the tables give the other fields.
 Bits that no field names must be 0. Opcodes 0x01-0x37 are binary compatible with PLENA; 0x38-0x3F, the function codes
@@ -131,7 +131,7 @@ std::string isa_markdown() {
 
 std::string isa_systemverilog() {
   std::string text =
-      "// Generated from src/npu/isa by `dllm npu isa --format sv`. Do not edit.\n"
+      "// Generated from src/npu_core/isa by `dllm npu isa --format sv`. Do not edit.\n"
       "package dllm_isa_pkg;\n\n"
       "  localparam int InstructionWidth = 32;\n  localparam int OpcodeWidth = 6;\n";
   text += fmt::format(

@@ -5,9 +5,9 @@
 #include <set>
 #include <sstream>
 
-#include "npu/isa/csr.h"
-#include "npu/isa/encoding.h"
-#include "npu/isa/generate.h"
+#include "npu_core/isa/csr.h"
+#include "npu_core/isa/encoding.h"
+#include "npu_core/isa/generate.h"
 
 namespace dllm::npu {
 namespace {

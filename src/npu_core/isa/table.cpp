@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "npu/isa/isa.h"
-#include "npu/isa/table_builder.h"
+#include "npu_core/isa/isa.h"
+#include "npu_core/isa/table_builder.h"
 
 namespace dllm::npu {
 namespace {

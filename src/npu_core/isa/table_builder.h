@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "npu/isa/isa.h"
+#include "npu_core/isa/isa.h"
 
 // The vocabulary for table entries. Only the table_*.cpp files use it.
 

@@ -1,6 +1,6 @@
 // HBM transfers and control. Reference: PLENA ISA (0x28-0x30, 0x34); tags, C_BNZ, C_FENCE and C_SET_CSR are extensions.
 
-#include "npu/isa/table_builder.h"
+#include "npu_core/isa/table_builder.h"
 
 namespace dllm::npu {
 namespace {

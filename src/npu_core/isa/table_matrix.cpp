@@ -1,6 +1,6 @@
 // Matrix instructions. Reference: PLENA ISA (opcodes 0x01-0x0C), DART Table 1.
 
-#include "npu/isa/table_builder.h"
+#include "npu_core/isa/table_builder.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,6 +1,6 @@
 // Scalar instructions. Reference: PLENA ISA (0x17-0x27); S_LI_FP and S_MV_FP are extensions.
 
-#include "npu/isa/table_builder.h"
+#include "npu_core/isa/table_builder.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,6 +1,6 @@
 // Vector and sampling instructions. Reference: PLENA ISA (0x0D-0x16, 0x31-0x37), the dLLM extension of d-PLENA/DART.
 
-#include "npu/isa/table_builder.h"
+#include "npu_core/isa/table_builder.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/machine/accumulator.h"
+#include "npu_core/machine/accumulator.h"
 
 namespace dllm::npu {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 
 #include <gtest/gtest.h>
 

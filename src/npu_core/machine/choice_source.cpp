@@ -1,4 +1,4 @@
-#include "npu/machine/choice_source.h"
+#include "npu_core/machine/choice_source.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "npu/machine/config.h"
+#include "npu_core/machine/config.h"
 
 #include <fmt/format.h>
 

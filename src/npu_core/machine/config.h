@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "dllm/error.h"
-#include "npu/device/smoothing.h"
-#include "npu/machine/arithmetic.h"
+#include "npu_core/device/smoothing.h"
+#include "npu_core/machine/arithmetic.h"
 #include "numerics/mx.h"
 
 namespace dllm::npu {

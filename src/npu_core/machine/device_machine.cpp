@@ -1,4 +1,4 @@
-#include "npu/machine/device_machine.h"
+#include "npu_core/machine/device_machine.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "npu/device/device.h"
-#include "npu/machine/config.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/config.h"
 
 namespace dllm::npu {
 

@@ -1,8 +1,8 @@
-#include "npu/machine/fixed_product.h"
+#include "npu_core/machine/fixed_product.h"
 
 #include <algorithm>
 
-#include "npu/machine/matrix_kernels.h"
+#include "npu_core/machine/matrix_kernels.h"
 
 namespace dllm::npu {
 namespace {

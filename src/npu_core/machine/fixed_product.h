@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/machine/accumulator.h"
+#include "npu_core/machine/accumulator.h"
 
 namespace dllm::npu {
 

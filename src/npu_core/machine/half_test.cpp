@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "npu/machine/testing/lab.h"
-#include "npu/machine/tiles.h"
+#include "npu_core/machine/testing/lab.h"
+#include "npu_core/machine/tiles.h"
 #include "numerics/packed.h"
 
 namespace dllm::npu {

@@ -1,4 +1,4 @@
-#include "npu/machine/hazard_monitor.h"
+#include "npu_core/machine/hazard_monitor.h"
 
 #include <fmt/format.h>
 

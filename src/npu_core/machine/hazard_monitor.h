@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "npu/assembler/hazards.h"
-#include "npu/machine/machine.h"
+#include "npu_core/assembler/hazards.h"
+#include "npu_core/machine/machine.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/machine/images.h"
+#include "npu_core/machine/images.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "dllm/error.h"
-#include "npu/machine/state.h"
+#include "npu_core/machine/state.h"
 
 namespace dllm::npu {
 

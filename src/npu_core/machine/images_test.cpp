@@ -1,8 +1,8 @@
-#include "npu/machine/images.h"
+#include "npu_core/machine/images.h"
 
 #include "format/npy.h"
-#include "npu/machine/device_machine.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

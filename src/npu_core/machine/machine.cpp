@@ -1,17 +1,18 @@
-#include "npu/machine/machine.h"
+#include "npu_core/machine/machine.h"
 
 #include <fmt/format.h>
 
 #include "base/try.h"
-#include "npu/machine/choice_source.h"
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/choice_source.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::npu {
 namespace {
 
 /// Traps a table entry without a function. Doing nothing would cost cycles and look right.
 Trap no_function(Op op) {
-  return {fmt::format("{} has no function in the machine", info(op).mnemonic), "src/npu/machine/semantics.h has them"};
+  return {fmt::format("{} has no function in the machine", info(op).mnemonic),
+          "src/npu_core/machine/semantics.h has them"};
 }
 
 }  // namespace

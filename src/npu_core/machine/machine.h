@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "dllm/error.h"
-#include "npu/assembler/program.h"
-#include "npu/machine/resolve.h"
-#include "npu/machine/state.h"
+#include "npu_core/assembler/program.h"
+#include "npu_core/machine/resolve.h"
+#include "npu_core/machine/state.h"
 
 namespace dllm::npu {
 

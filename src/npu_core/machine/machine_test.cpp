@@ -1,9 +1,9 @@
-#include "npu/machine/machine.h"
+#include "npu_core/machine/machine.h"
 
 #include <fmt/format.h>
 
-#include "npu/machine/hazard_monitor.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/hazard_monitor.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

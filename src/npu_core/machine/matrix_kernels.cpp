@@ -1,4 +1,4 @@
-#include "npu/machine/matrix_kernels.h"
+#include "npu_core/machine/matrix_kernels.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -1,4 +1,4 @@
-#include "npu/machine/matrix_operands.h"
+#include "npu_core/machine/matrix_operands.h"
 
 #include <algorithm>
 

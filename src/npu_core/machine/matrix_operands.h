@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "npu/machine/fixed_product.h"
-#include "npu/machine/resolve.h"
+#include "npu_core/machine/fixed_product.h"
+#include "npu_core/machine/resolve.h"
 
 namespace dllm::npu {
 

@@ -1,6 +1,6 @@
 // mm_rows: blocks of rows that are not full.
 
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

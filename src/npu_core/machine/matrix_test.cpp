@@ -1,9 +1,9 @@
-#include "npu/machine/matrix_unit.h"
+#include "npu_core/machine/matrix_unit.h"
 
 #include <fmt/format.h>
 
-#include "npu/machine/fixed_product.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/fixed_product.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,13 +1,13 @@
-#include "npu/machine/matrix_unit.h"
+#include "npu_core/machine/matrix_unit.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "npu/machine/matrix_kernels.h"
-#include "npu/machine/matrix_operands.h"
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/matrix_kernels.h"
+#include "npu_core/machine/matrix_operands.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,11 +1,11 @@
-// The kernels of src/npu/testdata, written in PLENA's style, against references in double precision.
+// The kernels of src/npu_core/testdata, written in PLENA's style, against references in double precision.
 
 #include <fstream>
 #include <sstream>
 
-#include "npu/assembler/hazards.h"
-#include "npu/machine/hazard_monitor.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/assembler/hazards.h"
+#include "npu_core/machine/hazard_monitor.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {
@@ -24,7 +24,7 @@ MachineConfig plena() {
 
 /// Runs a file of testdata; both the text and the run must be free of hazards.
 void run(Lab& lab, const std::string& name) {
-  std::ifstream file(std::string(DLLM_SOURCE_DIR) + "/src/npu/testdata/" + name);
+  std::ifstream file(std::string(DLLM_SOURCE_DIR) + "/src/npu_core/testdata/" + name);
   std::stringstream text;
   text << file.rdbuf();
   const auto program = assemble(text.str(), {.file = name});

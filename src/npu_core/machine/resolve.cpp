@@ -1,8 +1,8 @@
-#include "npu/machine/resolve.h"
+#include "npu_core/machine/resolve.h"
 
 #include <fmt/format.h>
 
-#include "npu/machine/tiles.h"
+#include "npu_core/machine/tiles.h"
 
 namespace dllm::npu {
 namespace {

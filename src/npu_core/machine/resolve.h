@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "npu/isa/encoding.h"
-#include "npu/machine/state.h"
+#include "npu_core/isa/encoding.h"
+#include "npu_core/machine/state.h"
 
 namespace dllm::npu {
 

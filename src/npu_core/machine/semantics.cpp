@@ -1,4 +1,4 @@
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::npu {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "npu/machine/resolve.h"
+#include "npu_core/machine/resolve.h"
 
 namespace dllm::npu {
 

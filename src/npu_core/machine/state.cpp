@@ -1,4 +1,4 @@
-#include "npu/machine/state.h"
+#include "npu_core/machine/state.h"
 
 #include <fmt/format.h>
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "npu/isa/csr.h"
-#include "npu/isa/isa.h"
-#include "npu/machine/accumulator.h"
-#include "npu/machine/arithmetic.h"
-#include "npu/machine/config.h"
-#include "npu/machine/lazy_array.h"
+#include "npu_core/isa/csr.h"
+#include "npu_core/isa/isa.h"
+#include "npu_core/machine/accumulator.h"
+#include "npu_core/machine/arithmetic.h"
+#include "npu_core/machine/config.h"
+#include "npu_core/machine/lazy_array.h"
 
 namespace dllm::npu {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "npu/machine/semantics.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/semantics.h"
+#include "npu_core/machine/testing/lab.h"
 
 // Runs every entry of the instruction table on the machine: each has a function, which changes exactly what the entry
 // says. An instruction without a function would otherwise cost its cycles and do nothing.

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "npu/machine/config.h"
+#include "npu_core/machine/config.h"
 
 namespace dllm::npu {
 

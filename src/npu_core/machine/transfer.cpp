@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/semantics.h"
 #include "numerics/packed.h"
 
 namespace dllm::npu {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/rng.h"
-#include "npu/machine/vector_unit.h"
+#include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
 namespace {

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "base/rng.h"
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

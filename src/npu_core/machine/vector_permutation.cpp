@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "npu/machine/vector_unit.h"
+#include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
 namespace {

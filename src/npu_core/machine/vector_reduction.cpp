@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "npu/machine/vector_unit.h"
+#include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
 namespace {

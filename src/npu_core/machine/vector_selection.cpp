@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "npu/machine/vector_unit.h"
+#include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
 namespace {

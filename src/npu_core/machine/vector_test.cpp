@@ -1,4 +1,4 @@
-#include "npu/machine/testing/lab.h"
+#include "npu_core/machine/testing/lab.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/machine/vector_unit.h"
+#include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
 namespace {

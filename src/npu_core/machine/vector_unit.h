@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::npu {
 

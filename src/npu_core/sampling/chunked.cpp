@@ -4,7 +4,7 @@
 //   gp7 predicted   gp8 mask row   gp9 source of the position   gp10 batch items   gp11 block   gp12 loops over vectors
 //   gp13 chunks   gp14 counts   gp15 steps; the count of positions is gp4, which lives in INT_MEM meanwhile
 
-#include "npu/sampling/emitter.h"
+#include "npu_core/sampling/emitter.h"
 
 namespace dllm::npu::sampling {
 namespace {

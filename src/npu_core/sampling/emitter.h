@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "npu/sampling/kernel.h"
+#include "npu_core/sampling/kernel.h"
 
 namespace dllm::npu::sampling {
 

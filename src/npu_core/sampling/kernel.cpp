@@ -1,4 +1,4 @@
-#include "npu/sampling/kernel.h"
+#include "npu_core/sampling/kernel.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/assembler/assembler.h"
-#include "npu/machine/device_machine.h"
-#include "npu/sampling/emitter.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/sampling/emitter.h"
 
 namespace dllm::npu {
 namespace {

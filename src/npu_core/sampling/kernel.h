@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu/assembler/program.h"
-#include "npu/device/device.h"
-#include "npu/machine/config.h"
+#include "npu_core/assembler/program.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/config.h"
 
 namespace dllm::npu {
 

@@ -20,8 +20,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "npu/machine/arithmetic.h"
-#include "npu/sampling/emitter.h"
+#include "npu_core/machine/arithmetic.h"
+#include "npu_core/sampling/emitter.h"
 
 namespace dllm::npu::sampling {
 namespace {

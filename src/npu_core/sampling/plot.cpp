@@ -1,4 +1,4 @@
-#include "npu/sampling/plot.h"
+#include "npu_core/sampling/plot.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 //   arg-max gp6 tokens   gp7 predicted   gp8 mask row   gp9 transfer row   gp10 distance to the scales   gp11 block
 //   gp12 loops over vectors   gp13 batch items   gp14 counts   gp15 steps
 
-#include "npu/sampling/emitter.h"
+#include "npu_core/sampling/emitter.h"
 
 namespace dllm::npu::sampling {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/sampling/reference.h"
+#include "npu_core/sampling/reference.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/machine/state.h"
-#include "npu/sampling/kernel.h"
+#include "npu_core/machine/state.h"
+#include "npu_core/sampling/kernel.h"
 
 namespace dllm::npu {
 

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "npu/analytic/sampling.h"
-#include "npu/machine/machine.h"
-#include "npu/sampling/kernel.h"
-#include "npu/sampling/reference.h"
-#include "npu/timing/simulator.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/sampling/closed_form.h"
+#include "npu_core/sampling/kernel.h"
+#include "npu_core/sampling/reference.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/timing/accounts.h"
+#include "npu_core/timing/accounts.h"
 
 #include <algorithm>
 #include <cassert>

@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "npu/timing/clock.h"
+#include "npu_core/timing/clock.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/timing/latency.h"
+#include "npu_core/timing/latency.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "npu/device/device.h"
-#include "npu/machine/machine.h"
-#include "npu/timing/clock.h"
-#include "npu/timing/options.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/timing/clock.h"
+#include "npu_core/timing/options.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/timing/memo.h"
+#include "npu_core/timing/memo.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "npu/timing/simulator.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 

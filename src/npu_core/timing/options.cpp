@@ -1,4 +1,4 @@
-#include "npu/timing/options.h"
+#include "npu_core/timing/options.h"
 
 #include <fmt/format.h>
 

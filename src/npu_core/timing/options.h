@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "dllm/error.h"
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "npu/timing/simulator.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/timing/perfetto.h"
+#include "npu_core/timing/perfetto.h"
 
 #include <fmt/format.h>
 

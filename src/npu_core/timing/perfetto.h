@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "npu/timing/simulator.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "npu/timing/clock.h"
+#include "npu_core/timing/clock.h"
 
 namespace dllm::npu {
 

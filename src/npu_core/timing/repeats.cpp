@@ -1,4 +1,4 @@
-#include "npu/timing/repeats.h"
+#include "npu_core/timing/repeats.h"
 
 #include <algorithm>
 #include <cmath>

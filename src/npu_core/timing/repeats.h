@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "npu/timing/report.h"
+#include "npu_core/timing/report.h"
 
 namespace dllm::npu {
 

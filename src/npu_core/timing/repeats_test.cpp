@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/fuzz_replay.h"
-#include "npu/assembler/assembler.h"
-#include "npu/machine/device_machine.h"
-#include "npu/timing/fuzz_entry.h"
-#include "npu/timing/memo.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/timing/fuzz_entry.h"
+#include "npu_core/timing/memo.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/timing/report.h"
+#include "npu_core/timing/report.h"
 
 #include <fmt/format.h>
 

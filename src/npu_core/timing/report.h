@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "npu/device/device.h"
-#include "npu/energy/energy.h"
-#include "npu/machine/machine.h"
-#include "npu/timing/accounts.h"
-#include "npu/timing/latency.h"
-#include "npu/timing/options.h"
+#include "npu_core/device/device.h"
+#include "npu_core/device/energy.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/timing/accounts.h"
+#include "npu_core/timing/latency.h"
+#include "npu_core/timing/options.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/timing/scoreboard.h"
+#include "npu_core/timing/scoreboard.h"
 
 #include <algorithm>
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstdint>
 
-#include "npu/machine/lazy_array.h"
-#include "npu/machine/resolve.h"
-#include "npu/timing/clock.h"
+#include "npu_core/machine/lazy_array.h"
+#include "npu_core/machine/resolve.h"
+#include "npu_core/timing/clock.h"
 
 namespace dllm::npu {
 

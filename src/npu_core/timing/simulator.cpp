@@ -1,4 +1,4 @@
-#include "npu/timing/simulator.h"
+#include "npu_core/timing/simulator.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cassert>
 
 #include "base/try.h"
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "npu/dram/memory_system.h"
-#include "npu/timing/repeats.h"
-#include "npu/timing/report.h"
-#include "npu/timing/transfers.h"
-#include "npu/timing/vector_unit.h"
+#include "npu_core/dram/memory_system.h"
+#include "npu_core/timing/repeats.h"
+#include "npu_core/timing/report.h"
+#include "npu_core/timing/transfers.h"
+#include "npu_core/timing/vector_unit.h"
 
 namespace dllm::npu {
 

@@ -4,10 +4,10 @@
 #include <random>
 #include <sstream>
 
-#include "npu/assembler/assembler.h"
-#include "npu/machine/device_machine.h"
-#include "npu/timing/ports.h"
-#include "npu/timing/simulator.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/timing/ports.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
 namespace {
@@ -19,7 +19,7 @@ Program program_of(const std::string& source) {
 }
 
 std::string testdata(const std::string& name) {
-  std::ifstream file(std::string(DLLM_SOURCE_DIR) + "/src/npu/testdata/" + name);
+  std::ifstream file(std::string(DLLM_SOURCE_DIR) + "/src/npu_core/testdata/" + name);
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

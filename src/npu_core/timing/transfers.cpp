@@ -1,4 +1,4 @@
-#include "npu/timing/transfers.h"
+#include "npu_core/timing/transfers.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,10 +6,10 @@
 #include <queue>
 #include <vector>
 
-#include "npu/dram/memory_system.h"
-#include "npu/timing/accounts.h"
-#include "npu/timing/ports.h"
-#include "npu/timing/scoreboard.h"
+#include "npu_core/dram/memory_system.h"
+#include "npu_core/timing/accounts.h"
+#include "npu_core/timing/ports.h"
+#include "npu_core/timing/scoreboard.h"
 
 namespace dllm::npu {
 

@@ -1,4 +1,4 @@
-#include "npu/timing/vector_unit.h"
+#include "npu_core/timing/vector_unit.h"
 
 #include <algorithm>
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "npu/timing/latency.h"
-#include "npu/timing/ports.h"
-#include "npu/timing/scoreboard.h"
+#include "npu_core/timing/latency.h"
+#include "npu_core/timing/ports.h"
+#include "npu_core/timing/scoreboard.h"
 
 namespace dllm::npu {
 

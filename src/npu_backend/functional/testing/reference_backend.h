@@ -1,8 +1,8 @@
 #pragma once
 
-#include "npu/backend/host_reduction.h"
-#include "npu/compiler/workload_step.h"
-#include "npu/reference/executor.h"
+#include "npu_backend/functional/batch_spec.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/testing/reference/executor.h"
 
 // The reference executor with the Backend interface, so that whole generations can be compared.
 

@@ -2,7 +2,7 @@
 #include <functional>
 #include <utility>
 
-#include "npu/reference/executor.h"
+#include "npu_compiler/testing/reference/executor.h"
 
 namespace dllm::npu::reference {
 namespace {

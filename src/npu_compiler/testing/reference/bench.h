@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "npu/compiler/split_step.h"
-#include "npu/compiler/testing/tiny_model.h"
-#include "npu/compiler/weights_image.h"
-#include "npu/machine/machine.h"
-#include "npu/reference/executor.h"
+#include "npu_compiler/compiler/split_step.h"
+#include "npu_compiler/compiler/testing/tiny_model.h"
+#include "npu_compiler/compiler/weights_image.h"
+#include "npu_compiler/testing/reference/executor.h"
+#include "npu_core/machine/machine.h"
 
 // Runs compiled programs on the functional machine and compares them with the reference executor.
 

@@ -1,10 +1,10 @@
-#include "npu/reference/executor.h"
+#include "npu_compiler/testing/reference/executor.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "graph/rope.h"
-#include "npu/compiler/stored_codes.h"
+#include "npu_compiler/compiler/stored_codes.h"
 #include "numerics/hadamard.h"
 #include "numerics/tensor_type.h"
 

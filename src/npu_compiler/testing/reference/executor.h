@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "model/weights.h"
-#include "npu/compiler/layout.h"
-#include "npu/compiler/step.h"
-#include "npu/reference/window_sum.h"
+#include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/step.h"
+#include "npu_compiler/testing/reference/window_sum.h"
 
 namespace dllm::npu::reference {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "npu/reference/executor.h"
+#include "npu_compiler/testing/reference/executor.h"
 
 namespace dllm::npu::reference {
 namespace {

@@ -1,4 +1,4 @@
-#include "npu/reference/window_sum.h"
+#include "npu_compiler/testing/reference/window_sum.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 #include "numerics/mx.h"
 
 // The matrix unit's arithmetic, implemented from its definition (docs/guide/npu.md, "Matrix unit") without the

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "npu/assembler/assembler.h"
-#include "npu/machine/machine.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/machine/machine.h"
 
 namespace dllm::npu::test {
 

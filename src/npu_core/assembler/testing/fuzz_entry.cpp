@@ -1,10 +1,10 @@
-#include "npu/assembler/fuzz_entry.h"
+#include "npu_core/assembler/fuzz_entry.h"
 
 #include <cstdlib>
 #include <string_view>
 
-#include "npu/assembler/assembler.h"
-#include "npu/assembler/hazards.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/assembler/hazards.h"
 
 namespace dllm::npu {
 namespace {

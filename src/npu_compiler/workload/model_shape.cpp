@@ -1,15 +1,15 @@
-#include "npu/analytic/workload.h"
+#include "npu_compiler/workload/model_shape.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/try.h"
 #include "model/shape.h"
-#include "npu/config/named_file.h"
-#include "npu/config/toml_table.h"
+#include "npu_compiler/workload/profiles.h"
+#include "npu_core/config/named_file.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {
@@ -123,108 +123,15 @@ Expected<ModelShape> load_model_shape(const std::string& name_or_path) {
       return shape;
     }
   for (const dllm::ModelShape& one : model_shapes()) names.emplace_back(one.name);
-  DLLM_TRY(const NamedText named, read_named(kFolder, "model shape", name_or_path, names));
+  DLLM_TRY(const NamedText named, read_named(compiler_profiles(), kFolder, "model shape", name_or_path, names));
   return parse_shape(named.text, named.file);
 }
 
-std::vector<std::string> model_shape_names() { return shipped_names(kFolder); }
+std::vector<std::string> model_shape_names() { return shipped_names(compiler_profiles(), kFolder); }
 
 bool is_model_shape(const std::string& name) {
   const std::vector<std::string> names = model_shape_names();
   return std::ranges::find(names, name) != names.end() || published_shape(name) != nullptr;
-}
-
-Expected<void> check(const Workload& w) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (w.batch < 1 || w.block < 1 || w.context < 1 || w.steps < 1 || w.batch > kMost || w.context > kMost ||
-      w.steps > kMost || w.batch * w.context > kMost)
-    return Error{ErrorCode::kUsage,
-                 fmt::format("batch {}, block {}, context {}, steps {}", w.batch, w.block, w.context, w.steps),
-                 "workload", "each at least 1; batch x context at most 16777216"};
-  if (w.block > w.context)
-    return Error{ErrorCode::kUsage, fmt::format("a block of {} in a context of {}", w.block, w.context), "workload",
-                 "the context counts all positions, the block included"};
-  if (w.suffix >= 0 && w.cache != CacheKind::kPrefix)
-    return Error{ErrorCode::kUsage, fmt::format("a suffix of {} with cache {}", w.suffix, cache_name(w.cache)),
-                 "workload", "only a prefix cache runs the positions after the block again"};
-  if (refine_rows(w) > w.context)
-    return Error{
-        ErrorCode::kUsage,
-        fmt::format("a block of {} and {} positions after it in a context of {}", w.block, w.suffix, w.context),
-        "workload", ""};
-  return {};
-}
-
-StepShape warm_shape(const Workload& w) { return {.rows = w.batch * w.context, .scored = w.batch * w.block}; }
-StepShape refine_shape(const Workload& w) { return {.rows = w.batch * refine_rows(w), .scored = w.batch * w.block}; }
-
-std::int64_t usual_suffix(std::int64_t block, std::int64_t context) {
-  return std::max<std::int64_t>(0, (context / 2 - block) / 2);
-}
-
-std::int64_t refine_rows(const Workload& w) {
-  switch (w.cache) {
-    case CacheKind::kNone:
-      return w.context;
-    case CacheKind::kPrefix:
-      return w.block + (w.suffix < 0 ? usual_suffix(w.block, w.context) : w.suffix);
-    case CacheKind::kDual:
-      break;
-  }
-  return w.block;
-}
-
-std::string_view cache_name(CacheKind kind) {
-  constexpr std::string_view kNames[] = {"none", "prefix", "dual"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::optional<CacheKind> cache_from_name(std::string_view name) {
-  for (const CacheKind kind : {CacheKind::kNone, CacheKind::kPrefix, CacheKind::kDual})
-    if (name == cache_name(kind)) return kind;
-  return std::nullopt;
-}
-
-StepLoad step_load(const Workload& w) {
-  return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head, .choices = w.choices};
-}
-
-Work work(const Device& device, const OperatorCost& cost) {
-  const double tiles = cost.matrix / device.array.tile_cycles;
-  const double vectors = cost.lane_ops / static_cast<double>(device.array.vlen);
-  const double instructions = 3 * tiles + 2 * vectors;
-  return {.macs = static_cast<double>(cost.macs),
-          .matrix_cycles = cost.matrix,
-          .lane_ops = cost.lane_ops,
-          .read_bytes = cost.read_bytes,
-          .write_bytes = cost.write_bytes,
-          .instructions = instructions,
-          .matrix_bytes_written = cost.read_bytes};
-}
-
-Expected<BlockCost> evaluate_block(const CostModel& model, const Graph& warm, const Graph& refine,
-                                   const Workload& workload, std::optional<double> scheduled, std::int64_t parts,
-                                   std::span<const std::int32_t> alike) {
-  DLLM_CHECK_OK(check(workload));
-  BlockCost block;
-  block.scheduled = scheduled;
-  DLLM_TRY(block.warm, model.evaluate(warm, step_load(workload), alike));
-  StepLoad refinement = step_load(workload);
-  refinement.parts = parts;
-  DLLM_TRY(block.refine, model.evaluate(refine, refinement, alike));
-  const Device& device = model.device();
-  block.warm_seconds = block.warm.seconds(device);
-  block.refine_seconds = scheduled ? *scheduled / (device.clock.ghz * 1e9) : block.refine.seconds(device);
-  block.warm_energy = step_energy(device, work(device, block.warm.total), block.warm_seconds);
-  block.refine_energy = step_energy(device, work(device, block.refine.total), block.refine_seconds);
-  const auto refinements = static_cast<double>(workload.steps - 1);
-  block.seconds = block.warm_seconds + refinements * block.refine_seconds;
-  block.joules = block.warm_energy.total() + refinements * block.refine_energy.total();
-  block.serial_seconds = (block.warm.total.serial + refinements * block.refine.total.serial) / (device.clock.ghz * 1e9);
-  const auto tokens = static_cast<double>(workload.batch * workload.block);
-  block.tokens_per_second = tokens / block.seconds;
-  block.tokens_per_joule = tokens / block.joules;
-  return block;
 }
 
 }  // namespace dllm::npu

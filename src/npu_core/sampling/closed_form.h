@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "npu/device/device.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

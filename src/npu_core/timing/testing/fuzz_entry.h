@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "npu/timing/memo.h"
+#include "npu_core/timing/memo.h"
 
 namespace dllm::npu {
 

@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "npu/device/device.h"
-#include "npu/dram/standard.h"
-#include "npu/dram/streams.h"
-#include "npu/runtime/program_file.h"
-#include "npu/sweep/spec.h"
+#include "npu_compiler/runtime/program_file.h"
+#include "npu_compiler/sweep/spec.h"
+#include "npu_core/device/device.h"
+#include "npu_core/dram/standard.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::npu {
 

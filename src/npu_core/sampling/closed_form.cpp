@@ -1,4 +1,4 @@
-#include "npu/analytic/sampling.h"
+#include "npu_core/sampling/closed_form.h"
 
 #include <algorithm>
 #include <cmath>
