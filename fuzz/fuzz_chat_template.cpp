@@ -1,7 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "text/fuzz_entry.h"
+#include "text/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::fuzz_chat_template(data, size);

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "eval/fuzz_entry.h"
+#include "eval/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::fuzz_eval_set(std::string_view(reinterpret_cast<const char*>(data), size));

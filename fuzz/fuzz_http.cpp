@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "serve/fuzz_entry.h"
+#include "serve/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::serve::fuzz_http(std::string_view(reinterpret_cast<const char*>(data), size));

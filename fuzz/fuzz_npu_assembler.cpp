@@ -1,4 +1,4 @@
-#include "npu_core/assembler/fuzz_entry.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::npu::fuzz_assembler(data, size);

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "format/fuzz_entry.h"
+#include "format/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::fuzz_npy(std::as_bytes(std::span(data, size)));

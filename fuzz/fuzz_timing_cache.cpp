@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "npu_core/timing/fuzz_entry.h"
+#include "npu_core/timing/testing/fuzz_entry.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dllm::npu::fuzz_timing_cache(std::string_view(reinterpret_cast<const char*>(data), size));

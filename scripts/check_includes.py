@@ -57,9 +57,9 @@ PRODUCTS = ("npu_core", "npu_compiler", "npu_backend")
 TEST_HEADERS = {"test_data.h"}
 
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
-JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/fuzz_entry.h",
+JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
                  "src/model/testing/hf_directory.h",
-                 "src/npu_compiler/sweep/fuzz_entry.h", "src/npu_core/timing/fuzz_entry.h", "src/npu_core/timing/memo.h",
+                 "src/npu_compiler/sweep/testing/fuzz_entry.h", "src/npu_core/timing/testing/fuzz_entry.h", "src/npu_core/timing/memo.h",
                  "src/serve/json.h"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "npu_core/assembler/fuzz_entry.h"
 #include "npu_core/assembler/hazards.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
 #include "npu_core/isa/csr.h"
 
 namespace dllm::npu {

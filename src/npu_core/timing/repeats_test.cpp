@@ -6,11 +6,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/machine/device_machine.h"
-#include "npu_core/timing/fuzz_entry.h"
 #include "npu_core/timing/memo.h"
+#include "npu_core/timing/testing/fuzz_entry.h"
 
 namespace dllm::npu {
 namespace {

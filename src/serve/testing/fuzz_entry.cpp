@@ -1,4 +1,4 @@
-#include "serve/fuzz_entry.h"
+#include "serve/testing/fuzz_entry.h"
 
 #include <sstream>
 

@@ -1,4 +1,4 @@
-#include "text/fuzz_entry.h"
+#include "text/testing/fuzz_entry.h"
 
 #include <algorithm>
 #include <cstdlib>

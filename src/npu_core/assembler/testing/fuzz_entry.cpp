@@ -1,4 +1,4 @@
-#include "npu_core/assembler/fuzz_entry.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
 
 #include <cstdlib>
 #include <string_view>
