@@ -1,4 +1,4 @@
-#include "engine/fuzz_entry.h"
+#include "engine/testing/fuzz_entry.h"
 #include "target.h"
 
 DLLM_FUZZ_TARGET(caches, [](std::string_view text) { dllm::fuzz_caches(dllm::fuzz::bytes_of(text)); })

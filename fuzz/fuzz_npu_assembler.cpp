@@ -1,4 +1,4 @@
-#include "npu/assembler/fuzz_entry.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
 #include "target.h"
 
 DLLM_FUZZ_TARGET(npu_assembler, [](std::string_view text) {

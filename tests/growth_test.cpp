@@ -13,18 +13,18 @@
 #include <string>
 
 #include "../fuzz/families.h"
-#include "app/fuzz_entry.h"
-#include "constrain/fuzz_entry.h"
-#include "engine/fuzz_entry.h"
-#include "engine/recording_fuzz.h"
-#include "eval/fuzz_entry.h"
-#include "format/fuzz_entry.h"
-#include "model/fuzz_entry.h"
-#include "npu/assembler/fuzz_entry.h"
-#include "npu/sweep/fuzz_entry.h"
-#include "npu/timing/fuzz_entry.h"
-#include "serve/fuzz_entry.h"
-#include "text/fuzz_entry.h"
+#include "app/testing/fuzz_entry.h"
+#include "constrain/testing/fuzz_entry.h"
+#include "engine/testing/fuzz_entry.h"
+#include "engine/testing/recording_fuzz.h"
+#include "eval/testing/fuzz_entry.h"
+#include "format/testing/fuzz_entry.h"
+#include "model/testing/fuzz_entry.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
+#include "npu_compiler/sweep/testing/fuzz_entry.h"
+#include "npu_core/timing/testing/fuzz_entry.h"
+#include "serve/testing/fuzz_entry.h"
+#include "text/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {

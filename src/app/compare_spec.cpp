@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/try.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::app {
 namespace {

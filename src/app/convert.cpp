@@ -15,8 +15,8 @@
 #include "app/cli/write_report.h"
 #include "base/log.h"
 #include "base/try.h"
-#include "engine/device_tiles.h"
 #include "model/source.h"
+#include "npu_compiler/compiler/device_tiles.h"
 #include "quant/calibrated.h"
 
 namespace dllm::app {

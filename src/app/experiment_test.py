@@ -53,7 +53,7 @@ class Experiments(CliCase):
     def test_experiments_continue_where_they_ended(self):
         out = self.dir / "continued"
         shape = self.dir / "shape.toml"
-        source = (ROOT / "src/npu/profiles/models/llada-8b.toml").read_text()
+        source = (ROOT / "src/npu_compiler/profiles/models/llada-8b.toml").read_text()
         shape.write_text(source)
         given = ("experiment", "gemm-stairs", "--out", out, "--shape", shape)
         files = [out / f"gemm-stairs.{ending}" for ending in ("csv", "json", "svg", "md")]

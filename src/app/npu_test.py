@@ -144,7 +144,7 @@ class Npu(CliCase):
         self.assertIn("M_MM 0, gp3, gp0 <MRAM@0:1x64x4 <VRAM@0:1x4x64", (self.dir / "trace.txt").read_text())
 
     def test_timing(self):
-        gemm = SOURCE / "src/npu/testdata/gemm.asm"
+        gemm = SOURCE / "src/npu_core/testdata/gemm.asm"
         formats = ["--number-format", "weight=mxint8:32:ocp", "--number-format", "matrix_input=mxint8:32:ocp"]
         run = json.loads(self.ok("npu", "run", gemm, *formats, "--timing", "-o", "json").stdout)["timing"]
         trace = self.dir / "trace.json"

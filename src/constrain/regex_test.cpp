@@ -7,9 +7,9 @@
 #include <regex>
 #include <string>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "constrain/dfa.h"
-#include "constrain/fuzz_entry.h"
+#include "constrain/testing/fuzz_entry.h"
 #include "text/utf8.h"
 
 namespace dllm::constrain {

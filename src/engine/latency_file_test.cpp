@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fuzz_replay.h"
-#include "engine/fuzz_entry.h"
+#include "base/testing/fuzz_replay.h"
+#include "engine/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <sstream>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "serve/errors.h"
 #include "serve/formats.h"
-#include "serve/fuzz_entry.h"
 #include "serve/json.h"
+#include "serve/testing/fuzz_entry.h"
 #include "serve/tool_forms.h"
 
 namespace dllm::serve {

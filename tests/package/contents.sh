@@ -18,6 +18,11 @@ bash -n "$prefix/share/bash-completion/completions/dllm"
 others=$(nm -DC --defined-only "$lib/libdllm.so" | awk '{$1 = $2 = ""; print}' |
   grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions)::|^ *dllm::(options_info|to_text)' || true)
 [ -z "$others" ] || fail "exported: $others"
+# Bodies of fuzz targets and reference implementations are libraries for tests (folders called testing/).
+for file in "$prefix/bin/dllm" "$lib/libdllm.so"; do
+  testing=$(nm -C --defined-only "$file" 2>/dev/null | grep -E '(^|[ :])fuzz_|npu::reference::|dllm::[a-z:]*test::' || true)
+  [ -z "$testing" ] || fail "$file has what only tests need: $testing"
+done
 # Without -q: grep would end at the first match, and objdump, still writing, by a signal.
 objdump -p "$lib/libdllm.so" | grep "SONAME *libdllm.so.${version%.*}\$" >/dev/null ||
   fail "the name of the library is another"
