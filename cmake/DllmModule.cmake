@@ -22,7 +22,30 @@ set(DLLM_OPTIONS -ffp-contract=off)
 # GCC 12). Beginning at 512 MB, a unit of 24 sources takes 1.2 GB instead of 0.8 to 1.0.
 set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 
+# Hardening, as distributions have it, for program, library and Python module: checked buffers (FORTIFY, stack protector),
+# probed stack frames, marked targets of indirect jumps (CET, BTI), tables of the linker that are read-only after start-up.
+# tests/hardening_test.py reads it back from the files. docs/lab/hardening.md has its cost. Sanitizers check more, and
+# FORTIFY needs an optimised build.
+set(DLLM_HARDENING "")
+set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+if(NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
+  set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+  list(APPEND DLLM_HARDENING -fstack-protector-strong -fstack-clash-protection
+       $<${optimised}:-U_FORTIFY_SOURCE> $<${optimised}:-D_FORTIFY_SOURCE=3>)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+    list(APPEND DLLM_HARDENING -fcf-protection=full)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    list(APPEND DLLM_HARDENING -mbranch-protection=standard)
+  endif()
+endif()
+
+function(dllm_harden target)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${DLLM_HARDENING}>")
+  target_link_options(${target} PRIVATE ${DLLM_LINK_HARDENING})
+endfunction()
+
 function(dllm_configure_target target)
+  dllm_harden(${target})
   target_compile_options(${target} PRIVATE ${DLLM_WARNINGS} ${DLLM_OPTIONS} ${DLLM_HEAP})
   if(DLLM_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
