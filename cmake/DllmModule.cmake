@@ -210,11 +210,11 @@ function(dllm_product name)
   endforeach()
 endfunction()
 
-#   dllm_part(isa [COLD] SOURCES encoding.cpp ... TESTS isa_test.cpp ... [OPTIONS ...] LIBS ... TEST_LIBS ...)
+#   dllm_part(isa [COLD] SOURCES encoding.cpp ... TESTS isa_test.cpp ... [ALONE ...] [OPTIONS ...] LIBS ... TEST_LIBS ...)
 #
 # COLD as in dllm_module: it runs once per program, not once per simulated instruction or point of a sweep.
 function(dllm_part name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;OPTIONS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;ALONE;OPTIONS;LIBS;TEST_LIBS" ${ARGN})
   if(ARG_COLD)
     list(APPEND ARG_OPTIONS ${DLLM_COLD})
   endif()
@@ -222,7 +222,7 @@ function(dllm_part name)
   dllm_sources(${library} SOURCES ${ARG_SOURCES} OPTIONS ${ARG_OPTIONS})
   target_link_libraries(${library} PUBLIC ${ARG_LIBS})
   if(DLLM_TESTS AND ARG_TESTS)
-    dllm_test(dllm_npu_${name}_test SOURCES ${ARG_TESTS} LIBS ${library} ${ARG_TEST_LIBS})
+    dllm_test(dllm_npu_${name}_test SOURCES ${ARG_TESTS} ALONE ${ARG_ALONE} LIBS ${library} ${ARG_TEST_LIBS})
   endif()
 endfunction()
 

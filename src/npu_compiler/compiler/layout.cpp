@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "base/try.h"
-#include "npu/compiler/kv_factors.h"
+#include "npu_compiler/compiler/kv_factors.h"
 
 namespace dllm::npu {
 namespace {
