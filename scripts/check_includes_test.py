@@ -104,7 +104,8 @@ class Parts(unittest.TestCase):
 class Products(unittest.TestCase):
     def errors(self, file: str, text: str) -> list[str]:
         """What is wrong with a file of these lines, if it were in the tree."""
-        parts = {name: {part: set() for part in checked.product_parts(name)} for name in checked.PRODUCTS}
+        parts: dict[str, dict[str, set[str]]] = {
+            name: {part: set() for part in checked.product_parts(name)} for name in checked.PRODUCTS}
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(checked, "ROOT", pathlib.Path(folder)):
             path = checked.ROOT / file
             path.parent.mkdir(parents=True)
