@@ -27,10 +27,18 @@ constexpr std::int32_t kMostLength = 100'000;
 constexpr std::size_t kMostProperties = 512;
 constexpr int kMostNesting = 64;
 
-/// Keywords that say nothing about which values are valid, or that are read only where a $ref names them.
-constexpr std::string_view kAnnotations[] = {"title",    "description", "default",     "examples",
-                                             "$schema",  "$id",         "$comment",    "deprecated",
-                                             "readOnly", "writeOnly",   "definitions", "$defs"};
+/// Keywords that decide which values are valid (JSON Schema 2020-12 and earlier drafts, and OpenAPI's `nullable`). What
+/// is none of them is an annotation or an extension, which the standard tells a reader to ignore.
+constexpr std::string_view kAssertions[] = {
+    "$ref",          "$dynamicRef",           "$recursiveRef",    "type",         "enum",
+    "const",         "anyOf",                 "oneOf",            "allOf",        "not",
+    "if",            "then",                  "else",             "dependencies", "dependentRequired",
+    "format",        "dependentSchemas",      "multipleOf",       "minimum",      "maximum",
+    "minLength",     "exclusiveMinimum",      "exclusiveMaximum", "maxLength",    "pattern",
+    "items",         "prefixItems",           "additionalItems",  "minItems",     "maxItems",
+    "uniqueItems",   "contains",              "minContains",      "maxContains",  "unevaluatedItems",
+    "properties",    "patternProperties",     "propertyNames",    "required",     "additionalProperties",
+    "minProperties", "unevaluatedProperties", "maxProperties",    "nullable"};
 
 class SchemaReader {
  public:
@@ -49,7 +57,8 @@ class SchemaReader {
     if (node.json.contains("$ref")) return reference(node);
     if (node.json.contains("const")) {
       DLLM_CHECK_OK(only(node, {"const", "type"}));
-      DLLM_CHECK_OK(node.check_type(node.json["const"], "const"));
+      DLLM_TRY(const bool fits, node.allows_type_of(node.json["const"]));
+      if (!fits) return node.at("const").bad("the value is not of the type that \"type\" names: nothing is valid");
       return json_value(node.json["const"]);
     }
     if (node.json.contains("enum")) return enumeration(node);
@@ -58,10 +67,10 @@ class SchemaReader {
     return typed(node);
   }
 
-  /// An error for the first keyword that is none of these.
+  /// An error for the first assertion that is none of these.
   Expected<void> only(const SchemaNode& node, const std::set<std::string_view>& known) const {
     for (const auto& [key, value] : node.json.items())
-      if (!known.contains(key) && std::ranges::count(kAnnotations, key) == 0)
+      if (!known.contains(key) && std::ranges::count(kAssertions, key) > 0)
         return node.at(key).bad("the keyword is not supported here", "docs/guide/structure.md lists those that are");
     return {};
   }
@@ -86,10 +95,12 @@ class SchemaReader {
     const Json& values = node.json["enum"];
     if (!values.is_array() || values.empty()) return node.at("enum").bad("it must be a list of values");
     std::vector<PatternPtr> ways;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      DLLM_CHECK_OK(node.check_type(values[i], fmt::format("enum[{}]", i)));
-      ways.push_back(json_value(values[i]));
+    for (const Json& value : values) {
+      DLLM_TRY(const bool fits, node.allows_type_of(value));
+      if (fits) ways.push_back(json_value(value));
     }
+    if (ways.empty())
+      return node.at("enum").bad("no value is of the type that \"type\" names: nothing is valid");
     return either(std::move(ways));
   }
 
@@ -110,9 +121,11 @@ class SchemaReader {
   }
 
   Expected<PatternPtr> typed(const SchemaNode& node) {
-    DLLM_CHECK_OK(only(node, keywords_of({"string", "integer", "array", "object"})));
+    DLLM_CHECK_OK(only(node, kTyped));
     DLLM_TRY(const std::vector<std::string> types, node.types());
-    DLLM_CHECK_OK(only(node, keywords_of(types)));
+    // A bound on numbers holds for integers only: as an expression it is no short one for fractions.
+    if (std::ranges::count(types, "number") > 0)
+      DLLM_CHECK_OK(only(node, without_number_bounds()));
     std::vector<PatternPtr> ways;
     for (const std::string& type : types) {
       DLLM_TRY(PatternPtr way, of_type(node, type));
@@ -121,14 +134,14 @@ class SchemaReader {
     return either(std::move(ways));
   }
 
-  static std::set<std::string_view> keywords_of(const std::vector<std::string>& types) {
-    std::set<std::string_view> known = {"type"};
-    for (const std::string& type : types) {
-      if (type == "string") known.insert({"minLength", "maxLength", "pattern"});
-      if (type == "integer") known.insert({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"});
-      if (type == "array") known.insert({"items", "minItems", "maxItems"});
-      if (type == "object") known.insert({"properties", "required", "additionalProperties"});
-    }
+  /// Those that a schema with types may have. Each speaks of one type, and says nothing of values of the others.
+  static inline const std::set<std::string_view> kTyped = {
+      "type",     "minLength", "maxLength", "pattern",    "minimum",  "maximum",             "exclusiveMinimum", "exclusiveMaximum",
+      "items", "minItems",  "maxItems",  "properties", "required", "additionalProperties"};
+
+  static std::set<std::string_view> without_number_bounds() {
+    std::set<std::string_view> known = kTyped;
+    for (const char* bound : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) known.erase(bound);
     return known;
   }
 
@@ -168,14 +181,8 @@ class SchemaReader {
   }
 
   static Expected<PatternPtr> integer(const SchemaNode& node) {
-    std::int64_t limit = 1;
-    for (std::int32_t i = 0; i < kMostDigits; ++i) limit *= 10;
-    DLLM_TRY(auto low, node.integer("minimum", -limit + 1, limit - 1));
-    DLLM_TRY(auto high, node.integer("maximum", -limit + 1, limit - 1));
-    DLLM_TRY(const auto above, node.integer("exclusiveMinimum", -limit, limit - 2));
-    DLLM_TRY(const auto below, node.integer("exclusiveMaximum", -limit + 2, limit));
-    if (above) low = std::max(low.value_or(*above + 1), *above + 1);
-    if (below) high = std::min(high.value_or(*below - 1), *below - 1);
+    DLLM_TRY(const auto low, node.least_integer());
+    DLLM_TRY(const auto high, node.greatest_integer());
     if (low && high && *low > *high) return node.bad("no integer is within the bounds");
     return json_integer(low, high);
   }

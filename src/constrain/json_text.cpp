@@ -1,6 +1,7 @@
 #include "constrain/json_text.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -56,31 +57,55 @@ PatternPtr escaped_chars(const CharSet& set) {
 
 PatternPtr digits(std::int32_t least, std::int32_t most) { return repeat(one_of({'0', '9'}), least, most); }
 
-/// Decimal numbers of the same length, from `low` to `high`.
-PatternPtr same_length(std::string_view low, std::string_view high) {
-  if (low.empty()) return sequence({});
-  const std::string_view low_rest = low.substr(1), high_rest = high.substr(1);
-  const auto rest = static_cast<std::int32_t>(low_rest.size());
-  const auto digit = [](char c) { return static_cast<char32_t>(static_cast<unsigned char>(c)); };
-  if (low[0] == high[0]) return sequence({one_of({digit(low[0]), digit(low[0])}), same_length(low_rest, high_rest)});
-  const std::string nines(low_rest.size(), '9'), zeros(low_rest.size(), '0');
-  std::vector<PatternPtr> ways = {sequence({one_of({digit(low[0]), digit(low[0])}), same_length(low_rest, nines)}),
-                                  sequence({one_of({digit(high[0]), digit(high[0])}), same_length(zeros, high_rest)})};
-  if (high[0] - low[0] > 1)
-    ways.push_back(sequence({one_of({digit(low[0]) + 1, digit(high[0]) - 1}), digits(rest, rest)}));
-  return either(std::move(ways));
+PatternPtr digit(char first, char last) {
+  return one_of({static_cast<unsigned char>(first), static_cast<unsigned char>(last)});
 }
 
-/// Numbers from `low` to `high` >= `low` >= 0.
-PatternPtr natural_range(std::int64_t low, std::int64_t high) {
-  std::vector<PatternPtr> ways;
-  for (std::int64_t first = low;;) {
-    const std::string text = std::to_string(first);
-    const std::int64_t last = std::min<std::int64_t>(high, std::stoll(std::string(text.size(), '9')));
-    ways.push_back(same_length(text, std::to_string(last)));
-    if (last == high) return either(std::move(ways));
-    first = last + 1;
+/// Decimal numbers between bounds, in states that grow with the digits of the bounds: a number's tail is free, bounded
+/// from one side, or from both while it equals both bounds. Free tails are one chain, which all numbers share.
+class DecimalRange {
+ public:
+  /// Numbers from `low` to `high` >= `low`.
+  PatternPtr between(std::uint64_t low, std::uint64_t high) {
+    std::vector<PatternPtr> ways;
+    const std::string first = std::to_string(low), last = std::to_string(high);
+    for (std::size_t size = first.size(); size <= last.size(); ++size) {
+      // The numbers of `size` digits: those of the shorter or longer bound are all there are.
+      const std::string from = size == first.size() ? first : "1" + std::string(size - 1, '0');
+      const std::string to = size == last.size() ? last : std::string(size, '9');
+      ways.push_back(same_length(from, to));
+    }
+    return either(std::move(ways));
   }
+
+ private:
+  PatternPtr same_length(std::string_view low, std::string_view high) {
+    const std::size_t rest = low.size() - 1;
+    if (low.find_first_not_of('0') == low.npos && high.find_first_not_of('9') == high.npos) return free(low.size());
+    if (rest == 0) return digit(low[0], high[0]);
+    if (low[0] == high[0])
+      return sequence({digit(low[0], low[0]), same_length(low.substr(1), high.substr(1))});
+    std::vector<PatternPtr> ways;
+    const std::string zeros(rest, '0'), nines(rest, '9');
+    char first = low[0], last = high[0];
+    if (low.substr(1) != zeros) ways.push_back(sequence({digit(first, first), same_length(low.substr(1), nines)})), ++first;
+    if (high.substr(1) != nines) ways.push_back(sequence({digit(last, last), same_length(zeros, high.substr(1))})), --last;
+    if (first <= last) ways.push_back(sequence({digit(first, last), free(rest)}));
+    return either(std::move(ways));
+  }
+
+  /// So many digits.
+  PatternPtr free(std::size_t count) {
+    while (free_.size() <= count) free_.push_back(sequence({digit('0', '9'), free_.back()}));
+    return free_[count];
+  }
+
+  std::vector<PatternPtr> free_ = {sequence({})};
+};
+
+/// |value|, also of the smallest one.
+std::uint64_t magnitude(std::int64_t value) {
+  return value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
 }
 
 PatternPtr object_of(const PatternPtr& value) {
@@ -108,11 +133,15 @@ PatternPtr json_integer(std::optional<std::int64_t> minimum, std::optional<std::
         {maybe(literal("-")), either({literal("0"), sequence({one_of({'1', '9'}), digits(0, kMostDigits - 1)})})});
   std::int64_t most = 1;
   for (std::int32_t i = 0; i < kMostDigits; ++i) most *= 10;
-  const std::int64_t low = minimum.value_or(-most + 1), high = maximum.value_or(most - 1);
-  std::vector<PatternPtr> ways;
+  // The side that is left open reaches as far as a double is exact, or as the other one needs.
+  constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t low = minimum.value_or(*maximum > -most ? -most + 1 : -kAll - 1);
+  const std::int64_t high = maximum.value_or(*minimum < most ? most - 1 : kAll);
   if (low > high) return either({});
-  if (high >= 0) ways.push_back(natural_range(std::max<std::int64_t>(low, 0), high));
-  if (low < 0) ways.push_back(sequence({literal("-"), natural_range(-std::min<std::int64_t>(high, -1), -low)}));
+  std::vector<PatternPtr> ways;
+  DecimalRange range;
+  if (high >= 0) ways.push_back(range.between(low < 0 ? 0 : magnitude(low), magnitude(high)));
+  if (low < 0) ways.push_back(sequence({literal("-"), range.between(high < 0 ? magnitude(high) : 1, magnitude(low))}));
   return either(std::move(ways));
 }
 

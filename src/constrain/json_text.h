@@ -19,7 +19,7 @@ PatternPtr json_colon();
 PatternPtr json_string(std::int32_t least = 0, std::int32_t most = Pattern::kUnbounded);
 /// A string whose content, unescaped, matches.
 PatternPtr json_string_of(const PatternPtr& content);
-/// Integers within the bounds, both included; absent: of up to kMostDigits digits.
+/// Integers within the bounds, both included; a bound that is absent: of up to kMostDigits digits, or as the other one.
 PatternPtr json_integer(std::optional<std::int64_t> minimum = {}, std::optional<std::int64_t> maximum = {});
 PatternPtr json_number();
 PatternPtr json_boolean();

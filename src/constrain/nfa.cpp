@@ -1,5 +1,8 @@
 #include "constrain/nfa.h"
 
+#include <functional>
+#include <unordered_map>
+
 namespace dllm::constrain {
 namespace {
 
@@ -95,7 +98,12 @@ class NfaBuilder {
   std::int32_t most_;
   bool full_ = false;
   Nfa nfa_;
-  std::map<std::pair<const Pattern*, std::int32_t>, std::int32_t> known_;
+  struct PairHash {
+    std::size_t operator()(const std::pair<const Pattern*, std::int32_t>& key) const {
+      return std::hash<const Pattern*>()(key.first) * 31 + static_cast<std::size_t>(key.second) * 0x9E3779B97F4A7C15U;
+    }
+  };
+  std::unordered_map<std::pair<const Pattern*, std::int32_t>, std::int32_t, PairHash> known_;
 };
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/nearest.h"
+#include "base/percent.h"
 #include "base/try.h"
 
 namespace dllm::constrain {
@@ -15,7 +17,8 @@ constexpr std::string_view kTypes[] = {"string", "integer", "number", "boolean",
 
 bool has_type(const nlohmann::ordered_json& value, std::string_view type) {
   if (type == "string") return value.is_string();
-  if (type == "integer") return value.is_number_integer();
+  if (type == "integer")  // 1.0 is one (JSON Schema 2020-12, section 4.2.2)
+    return value.is_number_integer() || (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
   if (type == "null") return value.is_null();
@@ -23,7 +26,51 @@ bool has_type(const nlohmann::ordered_json& value, std::string_view type) {
   return value.is_object();
 }
 
+/// The integer next to a bound, on the allowed side: its ceiling if `sign` is 1, its floor if it is -1, and the integer
+/// beyond where the bound itself is excluded. nullopt: it is beyond 64 bits.
+std::optional<std::int64_t> next_integer(const nlohmann::ordered_json& bound, int sign, bool excluded) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (bound.is_number_float()) {
+    const double value = bound.get<double>();
+    const double whole = sign > 0 ? std::ceil(value) : std::floor(value);
+    const double next = excluded && whole == value ? whole + sign : whole;
+    // 2^63 is exact in a double, the largest integer of 64 bits is not.
+    if (next >= 0x1p63) return sign > 0 ? std::nullopt : std::optional(Limits::max());
+    if (next < -0x1p63) return sign < 0 ? std::nullopt : std::optional(Limits::min());
+    return static_cast<std::int64_t>(next);
+  }
+  if (bound.is_number_unsigned() && bound.get<std::uint64_t>() > static_cast<std::uint64_t>(Limits::max()))
+    return sign > 0 ? std::nullopt : std::optional(Limits::max());
+  const auto value = bound.get<std::int64_t>();
+  if (!excluded) return value;
+  if (value == (sign > 0 ? Limits::max() : Limits::min())) return std::nullopt;
+  return value + sign;
+}
+
+/// The tightest of two bounds: `sign` 1: lower ones.
+Expected<std::optional<std::int64_t>> tightest(const SchemaNode& node, const char* included, const char* excluded,
+                                               int sign) {
+  std::optional<std::int64_t> result;
+  for (const char* key : {included, excluded}) {
+    if (!node.json.contains(key)) continue;
+    const SchemaNode own = node.at(key);
+    if (!own.json.is_number()) return own.bad("it must be a number");
+    const auto bound = next_integer(own.json, sign, key == excluded);
+    if (!bound) return own.bad("no integer of 64 bits is within the bound");
+    result = !result ? *bound : sign > 0 ? std::max(*result, *bound) : std::min(*result, *bound);
+  }
+  return result;
+}
+
 }  // namespace
+
+Expected<std::optional<std::int64_t>> SchemaNode::least_integer() const {
+  return tightest(*this, "minimum", "exclusiveMinimum", 1);
+}
+
+Expected<std::optional<std::int64_t>> SchemaNode::greatest_integer() const {
+  return tightest(*this, "maximum", "exclusiveMaximum", -1);
+}
 
 SchemaNode SchemaNode::at(const std::string& key) const { return {json.at(key), path + "." + key}; }
 
@@ -68,19 +115,20 @@ Expected<std::vector<std::string>> SchemaNode::types() const {
   return names;
 }
 
-Expected<void> SchemaNode::check_type(const nlohmann::ordered_json& value, std::string_view place) const {
-  if (!json.contains("type")) return {};
+Expected<bool> SchemaNode::allows_type_of(const nlohmann::ordered_json& value) const {
+  if (!json.contains("type")) return true;
   DLLM_TRY(const auto names, types());
-  if (std::ranges::any_of(names, [&](const std::string& name) { return has_type(value, name); })) return {};
-  return Error{ErrorCode::kUsage, "the value is not of the type that \"type\" names", fmt::format("{}.{}", path, place),
-               ""};
+  return std::ranges::any_of(names, [&](const std::string& name) { return has_type(value, name); });
 }
 
 Expected<SchemaNode> SchemaNode::resolve(const nlohmann::ordered_json& root) const {
   const SchemaNode own = at("$ref");
   if (!own.json.is_string() || !own.json.get_ref<const std::string&>().starts_with("#"))
     return own.bad("only references within the schema are supported", "write \"#/$defs/NAME\"");
-  const std::string name = own.json.get<std::string>();
+  // A reference is a URI (RFC 6901, section 6): its fragment is percent-encoded.
+  const auto decoded = percent_decoded(own.json.get_ref<const std::string&>());
+  if (!decoded) return own.bad("a percent sign must begin a byte in hexadecimal", "write %25 for it");
+  const std::string& name = *decoded;
   if (name == "#") return SchemaNode{root, "$"};
   std::string trail = "$";
   const nlohmann::ordered_json* place = &root;

@@ -130,6 +130,23 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
   return {};
 }
 
+std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  for (std::list<Known>* list : {&recent_, &refused_})
+    if (const auto known = std::ranges::find(*list, key, &Known::key); known != list->end()) {
+      list->splice(list->begin(), *list, known);
+      return known->automaton;
+    }
+  return std::nullopt;
+}
+
+void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton) {
+  const std::lock_guard lock(mutex_);
+  std::list<Known>& list = automaton ? recent_ : refused_;
+  list.push_front({std::move(key), automaton});
+  if (list.size() > kMostKnown) list.pop_back();
+}
+
 Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
                                          const Tokenizer* tokenizer) {
   if (!is_constrained(resolved)) return ConstraintPtr();
@@ -138,25 +155,14 @@ Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const 
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
   const std::string key = fmt::format("{} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex,
                                       resolved.json_schema, resolved.tool_calls);
-  ConstraintPtr found;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find(recent_, key, &Known::key);
-    if (known != recent_.end()) {
-      recent_.splice(recent_.begin(), recent_, known);
-      found = known->automaton;
-    }
-  }
+  auto found = recall(key);
   if (!found) {
-    auto built = build(resolved, desc, *tokenizer);
-    if (!built) return at_flag(std::move(built).error(), flag_of(resolved));
-    found = *std::move(built);
-    const std::lock_guard lock(mutex_);
-    recent_.push_front({key, found});
-    if (recent_.size() > kMostKnown) recent_.pop_back();
+    found = build(resolved, desc, *tokenizer);
+    keep(key, *found);
   }
-  DLLM_CHECK_OK(check_fits(resolved, *found, most_tokens(desc, resolved)));
-  return found;
+  if (!*found) return at_flag(std::move(*found).error(), flag_of(resolved));
+  DLLM_CHECK_OK(check_fits(resolved, ***found, most_tokens(desc, resolved)));
+  return **found;
 }
 
 }  // namespace dllm

@@ -3,6 +3,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "constrain/token_automaton.h"
@@ -45,12 +46,17 @@ class Constraints {
   Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer);
 
  private:
+  /// Of an answer's structure: its automaton, or why there is none.
   struct Known {
     std::string key;
-    ConstraintPtr automaton;
+    Expected<ConstraintPtr> automaton;
   };
+  std::optional<Expected<ConstraintPtr>> recall(const std::string& key);
+  void keep(std::string key, const Expected<ConstraintPtr>& automaton);
+
   std::mutex mutex_;
-  std::list<Known> recent_;  ///< latest first
+  /// Latest first. Apart, so that refusals, which anyone can make, never displace what answers need.
+  std::list<Known> recent_, refused_;
 };
 
 }  // namespace dllm

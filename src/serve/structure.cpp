@@ -35,24 +35,36 @@ Expected<void> set_regex(std::string regex, const std::string& field, GenerateOp
   return {};
 }
 
-/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name.
+Expected<void> no_more(const Fields& fields, const std::string& place, const char* hint) {
+  for (const std::string& rest : fields.rest())
+    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, hint};
+  return {};
+}
+
+/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name. {"type": "json_object"} may
+/// have a schema too (llama.cpp's form). A schema next to another type would be meant and not hold: an error.
 Expected<void> read_format(const Json& format, const std::string& field, const char* inner, GenerateOptions& options) {
   if (!format.is_object()) return wrong_type(field, "an object");
   Fields own(format);
   DLLM_TRY(const auto type, own.text("type"));
-  if (type == "text") return {};
-  if (type == "json_object") return set_schema({{"type", "object"}}, field, options);
+  if (type == "text") return no_more(own, field, "give \"type\": \"json_schema\" for a structure");
+  if (type == "json_object") {
+    const Json any = {{"type", "object"}};
+    const Json* schema = own.find("schema");
+    DLLM_CHECK_OK(no_more(own, field, "leave it out, or give \"type\": \"json_schema\""));
+    return set_schema(schema == nullptr ? any : *schema, schema == nullptr ? field : field + ".schema", options);
+  }
   if (type != "json_schema") return wrong_type(field + ".type", "\"text\", \"json_object\" or \"json_schema\"");
   const std::string place = inner == nullptr ? field : field + "." + inner;
   const Json* holder = inner == nullptr ? &format : own.find(inner);
+  if (inner != nullptr) DLLM_CHECK_OK(no_more(own, field, "leave it out"));
   if (holder == nullptr || !holder->is_object()) return wrong_type(place, "an object with a \"schema\"");
   Fields fields(*holder);
   const Json* schema = fields.find("schema");
   if (schema == nullptr) return wrong_type(place + ".schema", "given");
   // A schema always holds here, so `strict` changes nothing.
   for (const char* known : {"type", "name", "description", "strict"}) fields.find(known);
-  for (const std::string& rest : fields.rest())
-    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, "leave it out"};
+  DLLM_CHECK_OK(no_more(fields, place, "leave it out"));
   return set_schema(*schema, place + ".schema", options);
 }
 
@@ -63,9 +75,7 @@ Expected<void> read_text_field(const Json& text, GenerateOptions& options) {
   if (const Json* format = own.find("format")) DLLM_CHECK_OK(read_format(*format, "text.format", nullptr, options));
   DLLM_TRY(const auto verbosity, own.text("verbosity"));
   if (verbosity && verbosity != "medium") return wrong_type("text.verbosity", "\"medium\"");
-  for (const std::string& rest : own.rest())
-    return Error{ErrorCode::kUsage, "there is no such field", "text." + rest, "leave it out"};
-  return {};
+  return no_more(own, "text", "leave it out");
 }
 
 /// The texts as alternatives of an expression.
