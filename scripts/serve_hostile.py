@@ -6,7 +6,10 @@
 Requests are HTTP, JSON and UTF-8 with random damage, bodies and numbers beyond the limits, connections that are reset,
 clients that send a byte now and then or never read, among ordinary requests. Meanwhile a client asks the same question
 again and again and watches the steps of its answers. At the end come 300 streams at once, most of them waiting, and
-SIGTERM while answers are being computed. The figures are printed as one line of JSON; a failure is exit status 1.
+SIGTERM while answers are being computed. Then a second server gets bodies of megabytes with hundreds of thousands of
+keys, and schemas that are dear to compile, while another client asks /health; it must answer within --health ms (99 of
+100 times), and SIGTERM in the midst of them must end the server within --drain seconds. The figures are printed as one
+line of JSON; a failure is exit status 1.
 """
 
 import argparse
@@ -26,6 +29,8 @@ import tempfile
 import threading
 import time
 from typing import Any
+
+import serve_large
 
 ASKED = "Ben has 12 pens. Ben gets 3 more. How many pens does Ben have now?"
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": ASKED}], "max_tokens": 32,
@@ -203,7 +208,7 @@ class Attack:
             return
         self.kinds[kind] += 1
         connection.sendall(data)
-        # A client that sends no more counts as gone; one that waits in vain, for a request that damage made longer, goes.
+        # One that waits in vain, for a request that damage made longer, goes.
         if self.rng.random() < 0.2:
             connection.shutdown(socket.SHUT_WR)
         else:
@@ -314,6 +319,9 @@ def main():
     parser.add_argument("--requests", type=int, default=100000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--attackers", type=int, default=2)
+    parser.add_argument("--large-seconds", type=float, default=20, help="of large bodies")
+    parser.add_argument("--health", type=float, default=100, help="ms within which 99 of 100 /health are answered")
+    parser.add_argument("--drain", type=float, default=5, help="s within which a server with large bodies ends")
     parser.add_argument("-m", "--model")
     args = parser.parse_args()
     server = Server(args.dllm, *(["-m", args.model] if args.model else []))
@@ -346,7 +354,13 @@ def main():
               "warm_mb": round(warm, 1), "growth_mb": round(growth, 1), "steps_alone": figures(calm.gaps),
               "steps_meanwhile": figures(storm.gaps), "same_answer": len(calm.hashes | storm.hashes) == 1,
               "idle_streams": streams, "sigterm": end}
+    result["large"], more = serve_large.large_bodies(
+        lambda *flags: Server(args.dllm, *flags, *(["-m", args.model] if args.model else [])), args.seed,
+        args.large_seconds)
+    failures.extend(more)
     print(json.dumps(result))
+    if result["large"]["health"]["p99_ms"] > args.health or result["large"]["drain_s"] > args.drain:
+        failures.append("large bodies delay /health or the end")
     if growth > 20:
         failures.append(f"memory grew by {growth:.1f} MB")
     if not result["same_answer"]:

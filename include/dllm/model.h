@@ -179,6 +179,7 @@ class LanguageModel {
 
  private:
   friend class Scheduler;
+  friend class ModelFiles;
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

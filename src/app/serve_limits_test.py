@@ -66,7 +66,7 @@ class Refusals(ServeCase):
         self.assertEqual(self.server.get("/v1/chat/completions").status, 405)
 
     def raw(self, data, half_close=True):
-        """Everything that a connection returns. A client that closes its half is considered disconnected."""
+        """Everything that a connection returns."""
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=600) as link:
             try:
                 link.sendall(data)

@@ -34,6 +34,12 @@ class Model {
   const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
   const Weights& weights() const { return weights_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return source_.files; }
+  /// These and those of the adapters.
+  std::vector<std::shared_ptr<const MappedFile>> all_files() const {
+    std::vector<std::shared_ptr<const MappedFile>> all = files();
+    for (const Adapter& adapter : adapters_) all.insert(all.end(), adapter.files.begin(), adapter.files.end());
+    return all;
+  }
   /// As ModelSource::check().
   Expected<void> check() const;
   /// Null if the file has none, or none that this build reads (reported when the model was loaded).

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,31 +25,42 @@
 namespace dllm::serve {
 
 class Api;
+struct Call;
+using CallPtr = std::shared_ptr<Call>;
+
+/// Answers the call now or later; a returned error is sent as the answer.
+using RouteHandler = Expected<void> (*)(const CallPtr& call);
 
 /// One HTTP request that is being answered.
 struct Call {
   Api& api;
   std::shared_ptr<Exchange> exchange;
-  std::string id;     ///< request id, sent in X-Request-Id and logged
-  std::string trace;  ///< of `traceparent`; empty: none
-  std::string route;  ///< path of the route, or "other"
+  std::string id;        ///< request id, sent in X-Request-Id and logged
+  std::string trace;     ///< of `traceparent`; empty: none
+  std::string route;     ///< path of the route, or "other"
+  std::string client{};  ///< whose turn it is in queues: a key's number, or an address
+  RouteHandler handler = nullptr;
   Dialect dialect = Dialect::kOpenAi;
   Json body{};
   HttpHeaders headers{};  ///< of every answer
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::shared_ptr<void> seat{};  ///< counts the call among its client's
+  std::stop_source stop{};       ///< the client has gone: nobody waits for the answer
 
+  bool gone() const { return stop.stop_requested(); }
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   void reply(HttpResponse response, const Json& facts = {});
   void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
-  void fail(const ApiError& error);
-  void fail(const Error& error) { fail(api_error(error)); }
-  /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end.
+  /// `logged`: what the log says instead, if the client may not know it all.
+  void fail(const ApiError& error, const std::string& logged = "");
+  void fail(const Error& error) { fail(api_error(error), error.message()); }
+  /// Whether the request need not be worked on any more: its client has gone, or its time is over, which is then
+  /// answered.
+  bool is_over();
+  /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end. The status is
+  /// 499 if the client has gone, as nginx has it.
   void log(int status, const Json& facts) const;
 };
-using CallPtr = std::shared_ptr<Call>;
-
-/// Answers the call now or later; a returned error is sent as the answer.
-using RouteHandler = Expected<void> (*)(const CallPtr& call);
 
 struct Route {
   std::string_view method, path;
@@ -61,7 +74,14 @@ class Api {
  public:
   Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log);
 
-  /// Answers any request, in any thread.
+  /// Begins with a request, in the thread of the connections, and answers it if that takes no work: refusals, and all
+  /// requests without a body (/health, /metrics, the page). Null: it is answered. Otherwise read() comes next.
+  CallPtr begin(const std::shared_ptr<Exchange>& exchange);
+  /// Parses the request's body. False: it is answered.
+  bool read(const CallPtr& call);
+  /// Answers a request that was read.
+  void answer(const CallPtr& call);
+  /// All of it at once.
   void handle(const std::shared_ptr<Exchange>& exchange);
   void write_log(const Json& line);
 
@@ -82,18 +102,23 @@ class Api {
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
-  std::atomic<std::int32_t> scoring{0};  ///< unfinished requests to /v1/score and /v1/choose
+  std::function<std::optional<ApiError>()> unfit{};  ///< why the model cannot answer now; null: it always can
+  std::atomic<std::int32_t> scoring{0};              ///< unfinished requests to /v1/score and /v1/choose
 
  private:
-  std::optional<ApiError> admit(const Call& call, const Route* route);
+  std::optional<ApiError> admit(Call& call, const Route* route);
+  bool seat(Call& call);
   bool local_host(std::string_view host) const;
-  bool has_key(const HttpRequest& request) const;
+  std::optional<std::size_t> key_of(const HttpRequest& request) const;
+  void run(const CallPtr& call, const std::function<Expected<void>()>& work);
   bool origin_listed(std::string_view origin) const;
 
   std::vector<std::string> names_;
   std::size_t longest_token_ = 1;  ///< bytes
   std::int64_t created_ = 0;
   std::mutex log_mutex_;
+  std::mutex clients_mutex_;
+  std::map<std::string, int> unanswered_;  ///< requests with bodies, by client
   std::ostream& log_;
 };
 

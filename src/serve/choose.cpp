@@ -2,7 +2,6 @@
 // between the rounds of generations.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <memory>
 
 #include "base/try.h"
@@ -28,13 +27,10 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
   void post() {
     call_->api.scheduler.post([self = shared_from_this()] { self->pass(); });
   }
-  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
 
  private:
   void pass() {
-    if (*abandoned) return call_->log(499, {{"error", "the client has gone"}});
-    if (call_->seconds() > call_->api.options.request_seconds)
-      return call_->fail({ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
+    if (call_->is_over()) return;
     const auto log = call_->api.model.answer_log_prob(prompt_, answers_[next_], choice_canvas(answers_));
     if (!log) return call_->fail(log.error());
     scores_[next_++].log_probability = *log;
@@ -89,7 +85,6 @@ Expected<void> choose(const CallPtr& call) {
   if (api.scoring >= api.options.scheduling.queue + 1)
     return Error{ErrorCode::kResource, "too many texts are being scored", std::string(kQueueFull), "try again later"};
   const auto job = std::make_shared<ChooseJob>(call, std::move(prompt), std::move(texts), std::move(answers));
-  call->exchange->on_abandoned([gone = job->abandoned] { *gone = true; });
   job->post();
   return {};
 }

@@ -19,6 +19,7 @@ enum class LogForm { kText, kJson, kNone };
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  ///< 0: any
+  std::string socket{};       ///< path of a Unix socket, listened on instead; empty: none
   HttpLimits http{};
   SchedulerOptions scheduling{};
   /// Positions that one request may generate; absent: the context's length.
@@ -34,8 +35,8 @@ struct ServerOptions {
 };
 
 /// Serves the model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal
-/// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address),
-/// kUsage (options).
+/// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address; the
+/// model's file has changed), kUsage (options), kResource.
 Expected<void> serve(const LanguageModel& model, const ServerOptions& options, std::ostream& log,
                      const std::function<void(std::uint16_t)>& on_ready = {});
 

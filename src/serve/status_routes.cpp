@@ -1,4 +1,6 @@
 // The server's state: /health, /v1/models, /metrics, /props, /slots.
+#include <filesystem>
+
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/trace.h"
@@ -6,8 +8,11 @@
 
 namespace dllm::serve {
 Expected<void> health(const CallPtr& call) {
+  const auto unfit = call->api.unfit ? call->api.unfit() : std::nullopt;
   if (call->api.draining)
     call->fail(ApiError{503, "the server is shutting down", "", ""});
+  else if (unfit)
+    call->fail(*unfit);
   else
     call->reply({{"status", "ok"}});
   return {};
@@ -44,7 +49,8 @@ Expected<void> props(const CallPtr& call) {
                {"total_slots", api.scheduler.options().parallel},
                {"queue", api.scheduler.options().queue},
                {"prefix_cache_bytes", api.scheduler.options().prefix_bytes},
-               {"model_path", api.options.model_path},
+               {"model_path", std::filesystem::path(api.options.model_path).filename().string()},  // no folder
+
                {"model_alias", api.name()},
                {"n_ctx", api.model.context_length()},
                {"chat_template", api.model.chat_template()},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/try.h"
@@ -11,6 +12,7 @@ namespace dllm::serve {
 namespace {
 
 constexpr std::size_t kMostAlternatives = 1024;
+constexpr std::size_t kLongestSchema = 256U << 10U;  ///< bytes; each choice of a request keeps a copy
 
 Expected<void> set_schema(const Json& schema, const std::string& field, GenerateOptions& options) {
   if (options.json_schema || options.regex)
@@ -21,6 +23,8 @@ Expected<void> set_schema(const Json& schema, const std::string& field, Generate
     return error;
   }
   options.json_schema = dump(schema);
+  if (options.json_schema->size() > kLongestSchema)
+    return Error{ErrorCode::kUsage, fmt::format("the schema has more than {} bytes", kLongestSchema), field, ""};
   return {};
 }
 
@@ -80,6 +84,13 @@ std::string alternatives(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+bool may_compile(const Json& body) {
+  constexpr std::string_view kFields[] = {"response_format", "text",          "json_schema", "guided_json", "regex",
+                                          "guided_regex",    "guided_choice", "tools",       "functions",   "format",
+                                          "output_config",   "output_format", "json-schema"};
+  return std::ranges::any_of(kFields, [&](std::string_view field) { return body.contains(field); });
+}
+
 Expected<void> read_structure(Fields& fields, GenerateOptions& options) {
   if (const Json* format = fields.find("response_format"))
     DLLM_CHECK_OK(read_format(*format, "response_format", "json_schema", options));
@@ -91,8 +102,7 @@ Expected<void> read_structure(Fields& fields, GenerateOptions& options) {
       DLLM_CHECK_OK(set_schema(*schema, key, options));
       continue;
     }
-    auto parsed = Json::parse(schema->get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded()) return wrong_type(key, "a JSON Schema");
+    DLLM_TRY(const Json parsed, parse_text(schema->get_ref<const std::string&>(), "the schema", key));
     DLLM_CHECK_OK(set_schema(parsed, key, options));
   }
   DLLM_TRY(auto regex, fields.text("guided_regex"));

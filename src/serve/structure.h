@@ -11,4 +11,7 @@ namespace dllm::serve {
 /// ("response_format.json_schema.schema.properties.age.format").
 Expected<void> read_structure(Fields& fields, GenerateOptions& options);
 
+/// Whether reading the request may compile a structure, which takes longer than everything else before generation.
+bool may_compile(const Json& body);
+
 }  // namespace dllm::serve
