@@ -30,6 +30,8 @@ import threading
 import time
 from typing import Any
 
+import serve_large
+
 ASKED = "Ben has 12 pens. Ben gets 3 more. How many pens does Ben have now?"
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": ASKED}], "max_tokens": 32,
                             "algorithm": "low-confidence", "exact_length": True}
@@ -422,7 +424,9 @@ def main():
               "warm_mb": round(warm, 1), "growth_mb": round(growth, 1), "steps_alone": figures(calm.gaps),
               "steps_meanwhile": figures(storm.gaps), "same_answer": len(calm.hashes | storm.hashes) == 1,
               "idle_streams": streams, "sigterm": end}
-    result["large"], more = large_bodies(args.dllm, args.seed, args.large_seconds, ["-m", args.model] if args.model else [])
+    result["large"], more = serve_large.large_bodies(
+        lambda *flags: Server(args.dllm, *flags, *(["-m", args.model] if args.model else [])), args.seed,
+        args.large_seconds)
     failures.extend(more)
     print(json.dumps(result))
     if result["large"]["health"]["p99_ms"] > args.health or result["large"]["drain_s"] > args.drain:

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/file_descriptor.h"
 #include "base/hash.h"
 #include "base/system_error.h"
@@ -150,21 +151,17 @@ std::int64_t MappedFile::modified() const {
 }
 
 std::optional<std::uint64_t> MappedFile::digest(const std::stop_token& stop) const {
-  std::uint64_t lanes[4] = {1, 2, 3, 4};  // independent, so that their multiplications overlap
-  std::vector<std::uint64_t> words((std::size_t{1} << 20) / sizeof(std::uint64_t));
+  Checksum sum;
+  std::vector<std::byte> bytes(std::size_t{1} << 20);
   for (off_t at = 0; at < static_cast<off_t>(bytes_.size());) {
     if (stop.stop_requested()) return std::nullopt;
-    std::ranges::fill(words, 0);
-    const auto size = ::pread(fd_, words.data(), words.size() * sizeof(std::uint64_t), at);
+    const auto size = ::pread(fd_, bytes.data(), bytes.size(), at);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return std::nullopt;
-    for (std::size_t i = 0; i < words.size(); i += 4)
-      for (std::size_t lane = 0; lane < 4; ++lane) lanes[lane] = mix64(lanes[lane], words[i + lane]);
+    sum.add(std::span(bytes).first(static_cast<std::size_t>(size)));
     at += size;
   }
-  std::uint64_t all = bytes_.size();
-  for (const std::uint64_t lane : lanes) all = mix64(all, lane);
-  return all;
+  return sum.value();
 }
 
 bool MappedFile::replaced() const {

@@ -77,7 +77,7 @@ class HttpServer {
   struct Options {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  ///< 0: any
-    std::string socket;         ///< path of a Unix socket to listen on instead; empty: none
+    std::string socket{};       ///< path of a Unix socket to listen on instead; empty: none
     HttpLimits limits{};
     Handler handler{};
     Refusal refusal{};

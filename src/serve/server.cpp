@@ -64,6 +64,33 @@ class Alarm {
   std::jthread thread_;
 };
 
+/// Why the server ends; the first reason counts. Thread-safe.
+class Failure {
+ public:
+  void set(Error error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+  Expected<void> result() {
+    const std::lock_guard lock(mutex_);
+    if (error_) return *error_;
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Error> error_;
+};
+
+std::unique_ptr<FileWatch> watch_files(Api& api, std::function<void()> lost) {
+  const auto log = [&api](const std::string& event, const std::string& path) {
+    Json line = {{"event", event}};
+    if (!path.empty()) line["file"] = path;
+    api.write_log(line);
+  };
+  return std::make_unique<FileWatch>(ModelFiles(api.model), log, std::move(lost));
+}
+
 constexpr double kNotice = 2;  ///< seconds between the failure of /health and the end
 
 HttpResponse refusal(Api& api, int status, std::string message) {
@@ -99,33 +126,22 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, s
   Api shared(model, *scheduler, options, log);
   shared.connections = [&] { return server->connections(); };
   api = &shared;
-  std::mutex failing;
-  std::optional<Error> failure;
-  const auto fail = [&](Error error) {
-    const std::lock_guard lock(failing);
-    if (!failure) failure = std::move(error);
-  };
+  Failure failure;
   std::unique_ptr<Alarm> end;
-  auto watch = std::make_unique<FileWatch>(
-      ModelFiles(model),
-      [&](const std::string& event, const std::string& path) {
-        Json line = {{"event", event}};
-        if (!path.empty()) line["file"] = path;
-        shared.write_log(line);
-      },
-      [&] {
-        fail({ErrorCode::kIo, "the model's file has changed while it was served", options.model_path,
-              "to replace a model, write a new file and rename it, then start the server again"});
-        // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
-        end = std::make_unique<Alarm>(kNotice, [&] { http->abort(); });
-      });
+  const auto lost = [&] {
+    failure.set({ErrorCode::kIo, "the model's file has changed while it was served", options.model_path,
+                 "to replace a model, write a new file and rename it, then start the server again"});
+    // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
+    end = std::make_unique<Alarm>(kNotice, [&] { http->abort(); });
+  };
+  auto watch = watch_files(shared, lost);
   shared.unfit = [&] { return watch->unfit(); };
   {
     std::jthread rounds([&](const std::stop_token& stop) {
       try {
         scheduler->run(stop);
       } catch (const std::bad_alloc&) {
-        fail({ErrorCode::kResource, "out of memory", "", "fewer requests at once (--parallel) may fit"});
+        failure.set({ErrorCode::kResource, "out of memory", "", "fewer requests at once (--parallel) may fit"});
         http->abort();
       }
     });
@@ -140,8 +156,7 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, s
   end.reset();
   // Cancelled requests send their answers through the server and the settings, so these are destroyed last.
   scheduler.reset();
-  if (failure) return *failure;
-  return {};
+  return failure.result();
 }
 
 }  // namespace dllm::serve

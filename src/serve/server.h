@@ -19,7 +19,7 @@ enum class LogForm { kText, kJson, kNone };
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  ///< 0: any
-  std::string socket;         ///< path of a Unix socket, listened on instead; empty: none
+  std::string socket{};       ///< path of a Unix socket, listened on instead; empty: none
   HttpLimits http{};
   SchedulerOptions scheduling{};
   /// Positions that one request may generate; absent: the context's length.
