@@ -38,6 +38,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.token = None           # required, if set
         self.blobs = True           # the list includes sizes and digests
         self.faults = []
+        self.sent = 0               # bytes of bodies that are too long
         self.requests = []          # (method, path, headers)
         self.elsewhere = None       # another hub, to which files are redirected
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -103,6 +104,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
             siblings.append(entry)
         return self.reply(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
 
+    def too_much(self, fault, data):
+        """More than the list announced: with a length, or in chunks until the client leaves (at most 100 times)."""
+        self.send_response(200)
+        if fault == "longer":
+            self.send_header("Content-Length", str(100 * len(data)))
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for _ in range(100):
+                self.wfile.write(data if fault == "longer" else b"%x\r\n" % len(data) + data + b"\r\n")
+                self.server.sent += len(data)
+        except OSError:
+            pass
+
     def file(self, path, data):
         hub = self.server
         fault = hub.faults.pop(0) if hub.faults and self.command == "GET" else None
@@ -121,6 +138,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.reply(416)
         first += fault == "other range"
         part = data[first:]
+        if fault in ("endless", "longer"):
+            return self.too_much(fault, data)
         self.send_response(206 if first else 200)
         if first:
             self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
@@ -252,6 +271,30 @@ class Pull(HubCase):
         half = len(self.gguf) // 2
         self.assertEqual([r[2].get("Range") for r in self.hub.gets()],
                          [None, f"bytes={half}-", f"bytes={half}-", f"bytes={half + (len(self.gguf) - half) // 2}-"])
+
+    def test_bodies_longer_than_announced(self):
+        for fault in ("endless", "longer"):
+            self.hub.faults, self.hub.sent = [fault] * 20, 0
+            self.assertIn("more than the", self.refused(5, "org/tiny:F32"))
+            self.assertEqual(len(self.hub.faults), 19, "it is not tried again")
+            self.assertLess(self.hub.sent, 30 * len(self.gguf), "the transfer stops soon after the announced size")
+            self.assertEqual(list((self.folder / "blobs").iterdir()), [])
+        self.hub.faults = []
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+
+    def test_a_blob_of_another_size_is_fetched_again(self):
+        self.pull("org/tiny:F32")
+        blob = self.folder / "blobs" / self.sha
+        os.truncate(blob, 1000)
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+
+    def test_without_a_network(self):
+        """No hub, no cache: one line, and no series of attempts."""
+        message = self.refused(3, "org/tiny:F32", HF_ENDPOINT="http://127.0.0.1:9")
+        self.assertIn("the hub cannot be reached", message)
+        self.assertIn("network", message)
 
     def test_wrong_bytes(self):
         self.hub.faults = ["wrong bytes"]
