@@ -48,11 +48,12 @@ Expected<MarkedText> ChatTemplate::render_marked(const std::vector<ChatMessage>&
   return render_marked(variables);
 }
 
-Expected<MarkedText> ChatTemplate::render_marked(const nlohmann::ordered_json& variables) const {
+Expected<MarkedText> ChatTemplate::render_marked(const nlohmann::ordered_json& variables,
+                                                 std::int64_t max_steps) const {
   if (!variables.is_object()) {
     return Error{ErrorCode::kUsage, "the variables of a chat template are not a JSON object", "", ""};
   }
-  jinja::Runtime runtime{jinja::Limits{}};
+  jinja::Runtime runtime{jinja::Limits{.steps = max_steps}};
   DLLM_TRY(jinja::ScopePtr globals, runtime.make_scope(nullptr));
   for (const auto& [name, json] : variables.items()) {
     auto value = jinja::from_json(json, /*content=*/!name.ends_with("_token"));
