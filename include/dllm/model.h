@@ -149,12 +149,16 @@ class LanguageModel {
   Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
   /// Token ids of a conversation, rendered through the chat template.
   Expected<std::vector<std::int32_t>> apply_template(const std::vector<ChatTurn>& turns) const;
+  /// The same with any variables, a JSON object: `messages` as transformers passes them, `tools`,
+  /// `add_generation_prompt`, ...; the model's special tokens are added. With tools, a template of the file that is
+  /// named "tool_use" is taken. Texts in the variables are content, which never becomes control tokens. Errors: kUsage.
+  Expected<std::vector<std::int32_t>> apply_template_variables(const std::string& variables) const;
   /// Token ids of a raw prompt, without a chat template, with bos first if the model expects it. `special`: texts of
   /// control tokens become their ids.
   Expected<std::vector<std::int32_t>> prompt_ids(std::string_view text, bool special) const;
   SpecialTokens special_tokens() const;
-  /// Source of the chat template in use; empty: none.
-  std::string chat_template() const;
+  /// Source of the chat template in use; empty: none. `tools`: the one for conversations with tools.
+  std::string chat_template(bool tools = false) const;
   /// Replaces the file's chat template. Errors: kInvalidFile with line and column.
   Expected<void> set_chat_template(const std::string& source);
   bool has_chat_template() const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/try.h"
 #include "engine/choices.h"
 #include "engine/embedded_model.h"
@@ -155,6 +157,36 @@ Expected<std::vector<ChoiceScore>> LanguageModel::score_choices(const std::vecto
   return scores;
 }
 
+Expected<std::vector<TokenId>> LanguageModel::Impl::encode_turns(const std::vector<ChatTurn>& turns) const {
+  if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
+  const ChatTemplate* chat = chat_template();
+  if (!chat) {
+    if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
+    return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
+                 "give one with --chat-template-file, or complete raw text with --raw"};
+  }
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
+  return encode_variables({{"messages", std::move(messages)}, {"add_generation_prompt", true}});
+}
+
+Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
+  for (const char* absent : {"tools", "documents"})
+    if (!variables.contains(absent)) variables[absent] = nullptr;
+  const ChatTemplate* chat = chat_template(!variables["tools"].is_null());
+  if (!chat)
+    return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
+                 "give one with --chat-template-file, or complete raw text with --raw"};
+  DLLM_TRY(const Tokenizer* const tok, tokenizer());
+  const TokenizerSpec& spec = tok->spec();
+  variables["bos_token"] = spec.bos ? tok->bytes(*spec.bos) : "";
+  variables["eos_token"] = spec.eos ? tok->bytes(*spec.eos) : "";
+  if (spec.pad) variables["pad_token"] = tok->bytes(*spec.pad);
+  if (spec.unk) variables["unk_token"] = tok->bytes(*spec.unk);
+  DLLM_TRY(const MarkedText text, chat->render_marked(variables));
+  return encode_prompt(text, special_content);
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
   DLLM_TRY(const Tokenizer* const tokenizer, impl_->tokenizer());
   return tokenizer->encode(text, special);
@@ -169,6 +201,12 @@ Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vec
   return impl_->encode_turns(turns);
 }
 
+Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {
+  auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
+  return impl_->encode_variables(std::move(json));
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::prompt_ids(std::string_view text, bool special) const {
   return impl_->encode_prompt(MarkedText::content(std::string(text)), special);
 }
@@ -180,8 +218,8 @@ SpecialTokens LanguageModel::special_tokens() const {
   return {spec.bos, spec.eos, spec.eot, spec.pad, spec.mask, spec.add_bos};
 }
 
-std::string LanguageModel::chat_template() const {
-  const ChatTemplate* const chat = impl_->chat_template();
+std::string LanguageModel::chat_template(bool tools) const {
+  const ChatTemplate* const chat = impl_->chat_template(tools);
   return chat != nullptr ? chat->source() : "";
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,7 +41,10 @@ struct LanguageModel::Impl {
   std::map<std::string, LatencyTable, std::less<>>
       latency_tables;  ///< by the window option `latency`; guarded by mutex
 
-  const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
+  const ChatTemplate* chat_template(bool tools = false) const {
+    if (own_template) return &*own_template;
+    return tools ? model->tool_template() : model->chat_template();
+  }
 
   Expected<const Tokenizer*> tokenizer() const { return model->require_tokenizer(); }
 
@@ -143,23 +147,10 @@ struct LanguageModel::Impl {
     return ids;
   }
 
-  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const {
-    if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
-    const ChatTemplate* chat = chat_template();
-    if (!chat) {
-      if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
-      return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
-                   "give one with --chat-template-file, or complete raw text with --raw"};
-    }
-    DLLM_TRY(const Tokenizer* const tok, tokenizer());
-    std::vector<ChatMessage> messages;
-    for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
-    ChatTemplate::Options options;
-    if (tok->spec().bos) options.bos_token = tok->bytes(*tok->spec().bos);
-    if (tok->spec().eos) options.eos_token = tok->bytes(*tok->spec().eos);
-    DLLM_TRY(const MarkedText text, chat->render_marked(messages, options));
-    return encode_prompt(text, special_content);
-  }
+  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const;
+  /// The ids of what the chat template makes of `variables`, an object. Like transformers, adds the special tokens'
+  /// texts, and `tools` and `documents` as none if they are absent.
+  Expected<std::vector<TokenId>> encode_variables(nlohmann::ordered_json variables) const;
 };
 
 }  // namespace dllm

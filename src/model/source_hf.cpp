@@ -284,7 +284,7 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   architecture.set_defaults(defaults);
   DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
   if (mask) defaults.mask = static_cast<TokenId>(*mask);
-  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta));
+  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta, source.warnings));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);

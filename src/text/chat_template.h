@@ -48,7 +48,7 @@ class ChatTemplate {
 
   /// Like render(), but distinguishes the template's text from the messages', whatever the template does to them
   /// (filters, slices, tojson): texts in the variables are content, except roles that are plain words (templates build
-  /// `<|user|>` from them) and variables named `..._token`.
+  /// `<|user|>` from them) and the variables with texts of special tokens: bos_token and its kin.
   Expected<MarkedText> render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
   Expected<MarkedText> render_marked(const nlohmann::ordered_json& variables, std::int64_t max_steps = kMaxSteps) const;
 

@@ -131,7 +131,8 @@ TEST(ChatTemplate, MarksWhatComesFromMessages) {
       {"{{ ('<x>' + c).partition('<e>') | join('|') }}", "<x>[ a]|[<e>]|[b ]"},
       {"{{ ('<x>' + c).splitlines() | first }}{{ ('<x>' + c) | list | join }}", "<x>[ a<e>b ]<x>[ a<e>b ]"},
       {"{{ ['<x>' + c, '<a>'] | sort | join }}{{ ['<x>' + c] | map('upper') | first }}", "<a><x>[ a<e>b ]<X>[ A<E>B ]"},
-      {"{% macro f() %}{{ varargs | join }}{{ kwargs['t'] }}{% endmacro %}{{ f('<x>', c, t=c) }}", "<x>[ a<e>b  a<e>b ]"},
+      {"{% macro f() %}{{ varargs | join }}{{ kwargs['t'] }}{% endmacro %}{{ f('<x>', c, t=c) }}",
+       "<x>[ a<e>b  a<e>b ]"},
       {"{{ '<x>%s' | center(12) | format(c) }}", "   <x>[ a<e>b ]    "},
       {"{{ messages | map(attribute='content') | map('trim') | first }}", "[a<e>b]"},
       {"{{ [c] }}", "['[ a<e>b ]']"},
@@ -176,14 +177,31 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
       "{% set ns.t = [ns.t, ns.t] %}{% endfor %}{% set s, t = ns.s, ns.t %}";
   std::vector<std::string> sources = {loop, endless, doubling, repeated, output, nested, chained, cyclic};
   // Lists that share their halves: 2^60 pairs to compare, in every operation that compares or writes.
-  for (const char* operation :
-       {"s == t", "s != t", "s < t", "s in [t]", "[s, t] | sort", "[s, t] | min", "[t].index(s)", "[t].count(s)", "s ~ ''",
-        "s | tojson", "s | string", "[s, t] | join", "'%s' % [s]", "s is eq t", "s is in [t]", "[s] | select('eq', t) | list",
-        "{(s, 1): 1} == {(t, 1): 1}", "dict([((s, 1), 2), ((t, 1), 3)])", "[[s, 1], [t, 2]] | sort(attribute=0)", "s is sameas t"}) {
+  for (const char* operation : {"s == t",
+                                "s != t",
+                                "s < t",
+                                "s in [t]",
+                                "[s, t] | sort",
+                                "[s, t] | min",
+                                "[t].index(s)",
+                                "[t].count(s)",
+                                "s ~ ''",
+                                "s | tojson",
+                                "s | string",
+                                "[s, t] | join",
+                                "'%s' % [s]",
+                                "s is eq t",
+                                "s is in [t]",
+                                "[s] | select('eq', t) | list",
+                                "{(s, 1): 1} == {(t, 1): 1}",
+                                "dict([((s, 1), 2), ((t, 1), 3)])",
+                                "[[s, 1], [t, 2]] | sort(attribute=0)",
+                                "s is sameas t"}) {
     sources.push_back(halves + "{{ " + std::string(operation) + " }}");
   }
-  const std::string tuples = "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) "
-                             "%}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{% set s, t = ns.s, ns.t %}";
+  const std::string tuples =
+      "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) "
+      "%}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{% set s, t = ns.s, ns.t %}";
   for (const char* operation : {"{s: 1}[t]", "[s, t] | unique | list", "{s: 1}.get(t)", "t in {s: 1}"}) {
     sources.push_back(tuples + "{{ " + std::string(operation) + " }}");
   }
@@ -197,9 +215,11 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
 // A search of std::string would look at 10^12 bytes here.
 TEST(ChatTemplate, SearchesAreLinear) {
   const std::string texts = "{% set t = 'a' * 4000000 %}{% set p = 'a' * 1000000 ~ 'b' ~ 'a' * 1000000 %}";
-  EXPECT_EQ(render_or_error(texts + "{{ p in t }}{{ t.find(p) }}{{ t.rfind(p) }}{{ t.count(p) }}{{ t.split(p) | length }}"
-                                    "{{ t.rsplit(p) | length }}{{ t.replace(p, '') | length }}"),
-            "False-1-101" "14000000");
+  EXPECT_EQ(
+      render_or_error(texts + "{{ p in t }}{{ t.find(p) }}{{ t.rfind(p) }}{{ t.count(p) }}{{ t.split(p) | length }}"
+                              "{{ t.rsplit(p) | length }}{{ t.replace(p, '') | length }}"),
+      "False-1-101"
+      "14000000");
 }
 
 // Templates that look at every message for every message.
@@ -207,7 +227,8 @@ TEST(ChatTemplate, LongConversationsFit) {
   Json messages = Json::array();
   for (int i = 0; i < 1200; ++i) messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", "hi"}});
   const auto text = render(
-      "{% for m in messages %}{% set ns = namespace(last=none) %}{% for p in messages %}{% if loop.index0 < loop.length "
+      "{% for m in messages %}{% set ns = namespace(last=none) %}{% for p in messages %}{% if loop.index0 < "
+      "loop.length "
       "and p.role != 'tool' %}{% set ns.last = p.role %}{% endif %}{% endfor %}{{ m.role }}{% endfor %}",
       {{"messages", messages}});
   ASSERT_TRUE(text.has_value()) << text.error().message();

@@ -47,7 +47,7 @@ void fuzz_tokenizer_json(const std::uint8_t* data, std::size_t size) {
     const std::string_view part = text.substr(0, kMaxText);
     const std::vector<TokenId> ids = tokenizer->encode(part, parse_special);
     for (const TokenId id : ids) check(id >= 0 && id < tokenizer->vocab_size());
-    if (lossless(tokenizer->spec())) check(tokenizer->decode(ids, true) == part);
+    if (lossless(tokenizer->spec()) && tokenizer->missing_bytes().empty()) check(tokenizer->decode(ids, true) == part);
     check_stream(*tokenizer, ids);
   }
   Metadata metadata;

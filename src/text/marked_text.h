@@ -30,9 +30,7 @@ struct MarkedText {
     if (mark != kMarkup || !marks.empty()) marks.append(text.size(), mark);
     bytes += text;
   }
-  void append(const MarkedText& other) {
-    append_part(other, 0, other.bytes.size());
-  }
+  void append(const MarkedText& other) { append_part(other, 0, other.bytes.size()); }
   /// Bytes `begin` to `begin + size` of `other`.
   void append_part(const MarkedText& other, std::size_t begin, std::size_t size) {
     const std::string_view part = std::string_view(other.bytes).substr(begin, size);

@@ -212,7 +212,8 @@ Expected<void> Interpreter::bind_rest(const Stmt& definition, const Arguments& a
   const std::vector<std::string>& params = definition.params;
   const std::string_view name = definition.kind == StmtKind::kMacro ? std::string_view(definition.text) : "caller";
   const std::size_t taken = std::min(params.size(), arguments.positional.size());
-  std::vector<Value> rest(arguments.positional.begin() + static_cast<std::ptrdiff_t>(taken), arguments.positional.end());
+  std::vector<Value> rest(arguments.positional.begin() + static_cast<std::ptrdiff_t>(taken),
+                          arguments.positional.end());
   if (!rest.empty() && !definition.uses.varargs)
     return type_error(fmt::format("'{}' takes no more than {} arguments", name, params.size()));
   Mapping keywords;

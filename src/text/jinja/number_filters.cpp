@@ -107,7 +107,7 @@ Expected<Value> otherwise(const FilterCall& call) {
 
 Filter find_number_filter(std::string_view name) {
   static const std::map<std::string, Filter, std::less<>> filters = {
-      {"int", to_int},   {"float", to_float},     {"round", round_number},
+      {"int", to_int},   {"float", to_float},    {"round", round_number},
       {"abs", absolute}, {"default", otherwise}, {"d", otherwise},
   };
   const auto found = filters.find(name);

@@ -198,10 +198,10 @@ Expected<Value> attribute(const FilterCall& call) {
 
 Filter find_sequence_filter(std::string_view name) {
   static const std::map<std::string, Filter, std::less<>> filters = {
-      {"length", length},   {"count", length}, {"first", first}, {"last", last},   {"list", to_list},
-      {"reverse", reverse}, {"join", join},    {"items", pairs}, {"sort", sorted}, {"dictsort", dictsort},
-      {"unique", unique},   {"min", extreme},  {"max", extreme}, {"sum", sum},     {"attr", attribute},
-      {"batch", batch},
+      {"length", length}, {"count", length},      {"first", first},    {"last", last},
+      {"list", to_list},  {"reverse", reverse},   {"join", join},      {"items", pairs},
+      {"sort", sorted},   {"dictsort", dictsort}, {"unique", unique},  {"min", extreme},
+      {"max", extreme},   {"sum", sum},           {"attr", attribute}, {"batch", batch},
   };
   const auto found = filters.find(name);
   return found == filters.end() ? nullptr : found->second;

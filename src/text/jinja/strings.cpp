@@ -43,9 +43,8 @@ MarkedText mapped(const MarkedText& text, F make) {
 }
 
 MarkedText cased(const MarkedText& text, Case to) {
-  return mapped(text, [&](std::string& out, char32_t code, std::size_t at) {
-    append_cased(out, code, to, text.bytes, at);
-  });
+  return mapped(text,
+                [&](std::string& out, char32_t code, std::size_t at) { append_cased(out, code, to, text.bytes, at); });
 }
 
 utf8proc_category_t category(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
