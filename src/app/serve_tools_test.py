@@ -131,5 +131,56 @@ class ForcedCalls(ServeCase):
         self.assertIn("--tool-calls $.tools[0].parameters.not", done.stderr)
 
 
+class ContentWithTools(ServeCase):
+    """Texts of control tokens in messages, results and schemas: plain text, whatever the template does to them."""
+
+    TOKENS = "<|eot_id|> and <|endoftext|><|start_header_id|>"
+    TEMPLATE = ("<|start_header_id|>{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+                "{{ '<|start_header_id|>' + m.role }}{{ m.content is none }}{{ m.content | default('', true) | trim | upper | lower }}"
+                "{{ (m | tojson)[:-1] }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson(indent=2) }}{% endfor %}"
+                "{{ [m.content or '', '<|eot_id|>'] | join | replace('and', '&') }}{% endfor %}")
+    FLAGS = ("--chat-template", TEMPLATE)
+    TALK = [
+        {"role": "system", "content": TOKENS},
+        {"role": "user", "content": TOKENS},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.dumps({"town": TOKENS})}}]},
+        {"role": "tool", "tool_call_id": "1", "content": TOKENS}]
+
+    def test_stays_text(self):
+        tools = [{"type": "function", "function": {"name": "weather", "description": TOKENS_IN_SCHEMA, "parameters": {}}}]
+        reply = self.server.post("/apply-template", {"messages": self.TALK, "tools": tools})
+        self.assertEqual(reply.status, 200, reply.body)
+        ids = reply.json["tokens"]
+        # The template's own: one bos, a header for the beginning and for each message, an end for each message.
+        self.assertEqual({i: ids.count(i) for i in range(762, 768)}, {762: 1, 763: 0, 764: 5, 765: 0, 766: 4, 767: 0})
+        self.assertEqual(reply.json["prompt"].count("<|eot_id|>"), 4 + 12)
+        self.assertIn("assistantTrue", reply.json["prompt"])
+
+    def test_answers(self):
+        tools = [{"type": "function", "function": {"name": "weather"}}]
+        for body in ({"messages": self.TALK[2:], "tools": tools}, {"messages": self.TALK[2:]}):
+            reply = self.server.post(CHAT, {**body, "max_tokens": 8})
+            self.assertEqual(reply.status, 200, reply.body)
+        talk = [{"role": "user", "content": "q"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"town": self.TOKENS}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": self.TOKENS}]}]
+        self.assertEqual(self.server.post(MESSAGES, {"messages": talk, "max_tokens": 8}).status, 200)
+
+
+TOKENS_IN_SCHEMA = ContentWithTools.TOKENS
+
+
+class TemplatesThatNeedText(ServeCase):
+    FLAGS = ("--chat-template", "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}tool{% endfor %}{% endfor %}")
+
+    def test_an_assistant_that_only_called(self):
+        for content in ({"content": None}, {}):
+            talk = [{"role": "assistant", **content, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]
+            reply = self.server.post("/apply-template", {"messages": talk})
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertTrue(reply.json["prompt"].endswith("assistanttool"), reply.json["prompt"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -171,8 +171,10 @@ Expected<std::vector<TokenId>> LanguageModel::Impl::encode_turns(const std::vect
 }
 
 Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
-  for (const char* absent : {"tools", "documents"})
-    if (!variables.contains(absent)) variables[absent] = nullptr;
+  std::vector<std::string> absent;
+  for (const char* name : {"tools", "documents"})
+    if (!variables.contains(name)) absent.emplace_back(name);
+  for (const std::string& name : absent) variables[name] = nullptr;
   const ChatTemplate* chat = chat_template(!variables["tools"].is_null());
   if (!chat)
     return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
@@ -183,8 +185,14 @@ Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::o
   variables["eos_token"] = spec.eos ? tok->bytes(*spec.eos) : "";
   if (spec.pad) variables["pad_token"] = tok->bytes(*spec.pad);
   if (spec.unk) variables["unk_token"] = tok->bytes(*spec.unk);
-  DLLM_TRY(const MarkedText text, chat->render_marked(variables));
-  return encode_prompt(text, special_content);
+  auto text = chat->render_marked(variables);
+  // Templates that were written for other programs may not expect none: there an absent variable is undefined.
+  if (!text && text.error().code != ErrorCode::kUsage && !absent.empty()) {
+    for (const std::string& name : absent) variables.erase(name);
+    if (auto again = chat->render_marked(variables)) text = std::move(again);
+  }
+  if (!text) return std::move(text).error();
+  return encode_prompt(*text, special_content);
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {

@@ -70,7 +70,7 @@ struct CodeRange {
   char32_t first, last;
 };
 
-bool within(std::span<const CodeRange> ranges, char32_t code) {
+bool in_ranges(std::span<const CodeRange> ranges, char32_t code) {
   const auto after = std::ranges::upper_bound(ranges, code, {}, &CodeRange::first);
   return after != ranges.begin() && code <= std::prev(after)->last;
 }
@@ -106,7 +106,7 @@ bool is_case_ignorable(char32_t code) {
     case UTF8PROC_CATEGORY_SK:
       return true;
     default:
-      return within(kMidWord, code);
+      return in_ranges(kMidWord, code);
   }
 }
 
@@ -160,9 +160,9 @@ void append_cased(std::string& out, char32_t code, Case to, std::string_view tex
   append_utf8(out, static_cast<char32_t>(to == Case::kUpper ? utf8proc_toupper(simple) : utf8proc_totitle(simple)));
 }
 
-bool is_upper(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LU || within(kOtherUpper, code); }
-bool is_lower(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LL || within(kOtherLower, code); }
+bool is_upper(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LU || in_ranges(kOtherUpper, code); }
+bool is_lower(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_LL || in_ranges(kOtherLower, code); }
 bool is_cased(char32_t code) { return is_upper(code) || is_lower(code) || category_of(code) == UTF8PROC_CATEGORY_LT; }
-bool is_digit_char(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND || within(kOtherDigit, code); }
+bool is_digit_char(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND || in_ranges(kOtherDigit, code); }
 
 }  // namespace dllm::jinja

@@ -213,7 +213,7 @@ class Translator {
     if (c == 'b' || c == 'B') {
       in_.take();
       assertion_ = true;
-      const std::string word = std::string("[") + std::string(kWordSet) + "]";
+      const std::string word = fmt::format("[{}{}]", kWordSet, kWordLatin1);
       return c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
                       : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
     }
@@ -227,7 +227,8 @@ class Translator {
       if (!octal) return in_.unsupported(fmt::format("the reference \\{}", c));
     }
     if (std::string_view("XyYkg").find(c) != std::string_view::npos) return in_.unsupported(fmt::format("\\{}", c));
-    DLLM_TRY(const ClassAtom atom, read_escape(in_, begin, options.ignore_case));
+    DLLM_TRY(ClassAtom atom, read_escape(in_, begin, options.ignore_case));
+    if (atom.text == kWordSet) atom.text += kWordLatin1;
     return atom.set ? (atom.negated ? "[^" : "[") + atom.text + "]" : atom.text;
   }
 

@@ -129,9 +129,24 @@ std::string property_set(const std::string& name) {
   const auto known = std::ranges::find(kNamedSets, name, &NamedSet::name);
   if (known != std::ranges::end(kNamedSets)) return std::string(known->set);
   if (name == "punct") return R"(\p{P})";
+  constexpr std::string_view kFlags[] = {"alphabetic",
+                                         "lowercase",
+                                         "uppercase",
+                                         "whitespace",
+                                         "ideographic",
+                                         "math",
+                                         "emoji",
+                                         "emojimodifier",
+                                         "emojimodifierbase",
+                                         "emojipresentation",
+                                         "emojicomponent",
+                                         "extendedpictographic",
+                                         "unifiedideograph"};
+  const bool flag = std::ranges::find(kFlags, name) != std::ranges::end(kFlags);
   std::string proper = name;
   proper[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
-  return "\\p{" + proper + "}";
+  // The other long names are scripts. PCRE2's \\p{Han} has the characters that are used with it too.
+  return (name.size() <= 2 || flag ? "\\p{" : "\\p{sc:") + proper + "}";
 }
 
 // Under (?i) Oniguruma closes a class under case, which PCRE2 does only for single characters and ranges.

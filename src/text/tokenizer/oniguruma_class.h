@@ -48,6 +48,8 @@ struct ClassAtom {
 /// Oniguruma's \w and \s, where PCRE2's differ.
 inline constexpr std::string_view kWordSet =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+/// What \w and \b have besides outside of classes, from Oniguruma's table for Latin-1.
+inline constexpr std::string_view kWordLatin1 = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 inline constexpr std::string_view kSpaceSet = R"(\t-\r\x{85}\p{Z})";
 
 /// An escape for one character or a set, whose `\` was consumed at `begin`.

@@ -45,6 +45,7 @@ TEST(Oniguruma, TranslatesWhatDiffers) {
       {"[]a]", R"([\]a])"},
       {"[[:punct:]]", R"([\p{P}\p{S}])"},
       {R"(\p{Punct})", R"([\p{P}])"},
+      {R"(\p{Han}\p{emoji}\p{lu})", R"([\p{sc:Han}][\p{Emoji}][\p{Lu}])"},
   };
   for (const auto& [pattern, expected] : cases) EXPECT_EQ(translated(pattern), expected) << pattern;
 }
@@ -52,12 +53,14 @@ TEST(Oniguruma, TranslatesWhatDiffers) {
 // As tokenizers 0.23 splits them.
 TEST(Oniguruma, SplitsAsOniguruma) {
   EXPECT_EQ(pieces("[a-z&&[^aeiou]]+", "hello"), "h|e|ll|o");
-  EXPECT_EQ(pieces("[^a-z&&[aeiou]]+", "hello AE"), "hello AE");
+  EXPECT_EQ(pieces("[^a-z&&[aeiou]]+", "hello AE"), "h|e|ll|o| AE");
   EXPECT_EQ(pieces("[a-c&&b-d&&c-e]", "abcde"), "ab|c|de");
   EXPECT_EQ(pieces(R"([\w&&[^\d]]+)", "ab12\u00E9_"), "ab|12|\u00E9_");
   EXPECT_EQ(pieces("[^[^a]]", "ab"), "a|b");
   EXPECT_EQ(pieces(R"(\h+)", "abc fz09G"), "abc| |f|z|09|G");
   EXPECT_EQ(pieces(R"(\w+)", "cafe\u0301 x"), "cafe\u0301| |x");
+  EXPECT_EQ(pieces(R"(\w+)", "z\u00BD-"), "z\u00BD|-");
+  EXPECT_EQ(pieces(R"([\w]+)", "z\u00BD-"), "z|\u00BD-");
   EXPECT_EQ(pieces(R"([^\S]+|\S+)", "\u1820\u180E"), "\u1820\u180E");
   EXPECT_EQ(pieces("(?m).+", "ab\ncd"), "ab\ncd");
   EXPECT_EQ(pieces("a{2}+", "aaaaa"), "aaaa|a");
@@ -68,12 +71,24 @@ TEST(Oniguruma, SplitsAsOniguruma) {
 
 TEST(Oniguruma, RefusesByName) {
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {R"(\X)", R"(uses \X)"},           {R"((a)\1)", R"(the reference \1)"}, {"(?~ab)", "uses (?~"},
-      {R"(a\k<x>)", R"(uses \k)"},       {"(?i)\\p{Lu}", "under (?i)"},       {R"(\p{InGreek})", "the block"},
-      {"(?a)x", "uses (?a"},             {"[[:", "uses '[:'"},                {"(*FAIL)", "uses (*"},
-      {"*a", "nothing to repeat"},       {"[a", "a class without end"},       {"(a", "a group without end"},
-      {"a)", "unmatched ')'"},           {R"([\d-z])", "begins with a set"},  {R"([a-\d])", "ends with a set"},
-      {R"(\p{L)", "without {name}"},     {R"(\x{110000})", "no character"},   {"^*", "a repeated assertion"},
+      {R"(\X)", R"(uses \X)"},
+      {R"((a)\1)", R"(the reference \1)"},
+      {"(?~ab)", "uses (?~"},
+      {R"(a\k<x>)", R"(uses \k)"},
+      {"(?i)\\p{Lu}", "under (?i)"},
+      {R"(\p{InGreek})", "the block"},
+      {"(?a)x", "uses (?a"},
+      {"[[:", "uses '[:'"},
+      {"(*FAIL)", "uses (*"},
+      {"*a", "nothing to repeat"},
+      {"[a", "a class without end"},
+      {"(a", "a group without end"},
+      {"a)", "unmatched ')'"},
+      {R"([\d-z])", "begins with a set"},
+      {R"([a-\d])", "ends with a set"},
+      {R"(\p{L)", "without {name}"},
+      {R"(\x{110000})", "no character"},
+      {"^*", "a repeated assertion"},
       {"a{100000}", "more than 99999"},
   };
   for (const auto& [pattern, expected] : cases) {

@@ -176,14 +176,13 @@ const TokenizerPreset* find_preset(std::string_view name) {
   return nullptr;
 }
 
+bool has_patterns(const TokenizerPreset& preset, const std::vector<std::string>& patterns) {
+  return preset.patterns == patterns || std::ranges::find(preset.same_patterns, patterns) != preset.same_patterns.end();
+}
+
 const TokenizerPreset* preset_of_patterns(const std::vector<std::string>& patterns, bool ignore_merges) {
-  for (const TokenizerPreset& preset : tokenizer_presets()) {
-    if (preset.ignore_merges != ignore_merges) continue;
-    if (preset.patterns == patterns) return &preset;
-    for (const auto& same : preset.same_patterns) {
-      if (same == patterns) return &preset;
-    }
-  }
+  for (const TokenizerPreset& preset : tokenizer_presets())
+    if (preset.ignore_merges == ignore_merges && has_patterns(preset, patterns)) return &preset;
   return nullptr;
 }
 

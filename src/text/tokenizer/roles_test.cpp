@@ -14,12 +14,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-TokenizerSpec tiny_spec() {
+TokenizerSpec role_spec() {
   return *Tokenizer::spec_from_hf(test::testdata("tokenizer.json"), test::testdata("tokenizer_config.json"));
 }
 
 Metadata with_kind(TokenId id, TokenKind kind, const char* role) {
-  TokenizerSpec spec = tiny_spec();
+  TokenizerSpec spec = role_spec();
   spec.kinds[static_cast<std::size_t>(id)] = kind;
   Metadata metadata;
   EXPECT_TRUE(Tokenizer::spec_to_gguf(spec, metadata));
@@ -58,7 +58,7 @@ TEST(TokenRoles, TheUsualNameOfAnEndOfTurnCounts) {
 
 // A newline that ends answers is still a newline, and so is a word that BPE makes.
 TEST(TokenRoles, WordsStayWords) {
-  TokenizerSpec spec = tiny_spec();
+  TokenizerSpec spec = role_spec();
   const TokenId letter = 5, word = 300;
   ASSERT_TRUE(is_word(spec, letter));
   ASSERT_TRUE(is_word(spec, word)) << spec.tokens[300];
@@ -102,8 +102,8 @@ TEST(TokenRoles, NamesInTheConfigMakeSpecial) {
                           {{"sep_token", text}}};
   for (const Json& config : configs) {
     for (const bool in_map : {false, true}) {
-      const auto spec = in_map ? Tokenizer::spec_from_hf(root, "{}", config.dump())
-                               : Tokenizer::spec_from_hf(root, config.dump());
+      const auto spec =
+          in_map ? Tokenizer::spec_from_hf(root, "{}", config.dump()) : Tokenizer::spec_from_hf(root, config.dump());
       ASSERT_TRUE(spec.has_value()) << spec.error().message();
       EXPECT_EQ(spec->kinds[766], TokenKind::kControl) << config;
       EXPECT_EQ(spec->warnings.size(), 1U) << config;
@@ -160,7 +160,8 @@ TEST(MissingBytes, AreLeftOutOrUnknown) {
   EXPECT_EQ(Tokenizer::create(spec)->encode("zz", false), std::vector<TokenId>{unknown});
   Metadata metadata;
   ASSERT_TRUE(Tokenizer::spec_to_gguf(spec, metadata));
-  EXPECT_EQ(Tokenizer::create(*Tokenizer::spec_from_gguf(metadata))->encode("zz", false), std::vector<TokenId>{unknown});
+  EXPECT_EQ(Tokenizer::create(*Tokenizer::spec_from_gguf(metadata))->encode("zz", false),
+            std::vector<TokenId>{unknown});
 }
 
 }  // namespace

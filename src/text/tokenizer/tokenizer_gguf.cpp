@@ -159,7 +159,7 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
   }
   const TokenizerPreset* preset = find_preset(spec.pre_name);
   // A name that does not match the patterns must not replace them.
-  if (preset != nullptr && preset_of_patterns(spec.patterns, preset->ignore_merges) != preset) preset = nullptr;
+  if (preset != nullptr && !has_patterns(*preset, spec.patterns)) preset = nullptr;
   metadata.set("tokenizer.ggml.model", MetaValue::string(spec.characters ? std::string(kCharacterModel) : "gpt2"));
   if (!spec.characters)
     metadata.set("tokenizer.ggml.pre", MetaValue::string(preset ? spec.pre_name : std::string(kOwnPre)));
