@@ -216,7 +216,7 @@ class Chat final : public Verb {
   static Expected<bool> said(Expected<void> result) {
     if (result) return true;
     Error error = std::move(result).error();
-    if (error.code == ErrorCode::kUsage && error.hint.find("--predict") != std::string::npos)
+    if (error.code == ErrorCode::kUsage && error.hint.find("shorten the prompt") != std::string::npos)
       error.hint = "the conversation is kept; /clear begins a new one";
     return error;
   }

@@ -321,7 +321,7 @@ class Models(HubCase):
         self.assertEqual(folder, str(self.cache / "models--org--checkpoint" / "snapshots" / COMMIT))
         self.assertEqual(sorted(os.listdir(folder)), sorted(p.name for p in checkpoint.iterdir()))
         self.ok("convert", folder, "-o", self.dir / "checkpoint.gguf")
-        self.ok("run", "-hf", "org/checkpoint", "-n", "8", "--raw", "hello", **self.environment())
+        self.ok("run", "-hf", "org/checkpoint", "--canvas-length", "8", "--raw", "hello", **self.environment())
 
     def test_other_programs_flags_are_no_cry_for_help(self):
         for args in (("inspect", "-hf", "x"), ("run", "-vh", "x"), ("tokenize", "-zh")):

@@ -216,7 +216,7 @@ class Mapped(Safety):
         """A conversation whose model changes between two messages."""
         model = self.box / "m.gguf"
         shutil.copy(self.model, model)
-        chat = self.start("chat", "-m", model, "-n", "8", "--exact-length", stdin=subprocess.PIPE)
+        chat = self.start("chat", "-m", model, "--canvas-length", "8", "--exact-length", stdin=subprocess.PIPE)
         chat.stdin.write(b"he he\n/stats\n")
         chat.stdin.flush()
         ready, _, _ = select.select([chat.stdout], [], [], WAIT)
@@ -258,7 +258,7 @@ class Resources(Safety):
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
             # 127: the dynamic loader finds no room for the libraries
-            self.limited((0, 4, 127), "run", "-m", self.model, "--raw", "-n", "4", "-t", "100", "he",
+            self.limited((0, 4, 127), "run", "-m", self.model, "--raw", "--canvas-length", "4", "-t", "100", "he",
                          preexec_fn=tight)
 
     def test_threads(self):
@@ -309,7 +309,7 @@ class Inputs(Safety):
         for value in (258, 97, 0xffffffff, 100000):
             wrong = self.box / f"{value}.gguf"
             wrong.write_bytes(content[:at] + value.to_bytes(4, "little") + content[at + 4:])
-            line = self.limited(3, "run", "-m", wrong, "-n", "4", "he")
+            line = self.limited(3, "run", "-m", wrong, "--canvas-length", "4", "he")
             self.assertIn("mask", line)
             self.assertNotIn("-1", line)
 
@@ -365,9 +365,9 @@ class RunCode(Safety):
     def test_what_is_missing_is_said(self):
         items = self.box / "items.jsonl"
         items.write_text(self.ITEM)
-        self.assertIn("--run-code", self.fails(2, "eval", items, "-n", "16"))
+        self.assertIn("--run-code", self.fails(2, "eval", items, "--canvas-length", "16"))
         forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\""
-        inside = ["unshare", "-Ur", "sh", "-c", forbid, "sh", DLLM, "eval", str(items), "-n", "16"]
+        inside = ["unshare", "-Ur", "sh", "-c", forbid, "sh", DLLM, "eval", str(items), "--canvas-length", "16"]
         probe = subprocess.run(inside[:4] + [forbid, "sh", "true"], check=False, capture_output=True)
         if probe.returncode != 0:
             self.skipTest("no user namespaces to forbid them in")

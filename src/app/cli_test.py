@@ -56,7 +56,7 @@ class Usage(CliCase):
                               (("--algorithm", "threshold", "--visible-threshold", "0.3"), "revision"),
                               (("--window", "block", "--lookahead-masks", "8"), "lookahead"),
                               (("--settle", "1"), "dual"), (("--suffix-near", "8"), "near")):
-            message = self.fails(2, "run", "-n", "16", *words, "x")
+            message = self.fails(2, "run", "--canvas-length", "16", *words, "x")
             self.assertIn(words[-2], message)
             self.assertIn("does not read it", message)
             self.assertIn(reader, message)
@@ -66,7 +66,7 @@ class Usage(CliCase):
 
     def test_presets(self):
         for name in ("fast", "balanced", "exact"):
-            self.ok("run", "-n", "16", "--preset", name, "Solve 17+4.")
+            self.ok("run", "--canvas-length", "16", "--preset", name, "Solve 17+4.")
         answer = json.loads(self.ok("run", "-n", "16", "--preset", "fast", "--algorithm", "threshold", "-o", "json",
                                     "Solve 17+4.").stdout)
         options = answer["config"]["options"]
@@ -110,7 +110,7 @@ class Usage(CliCase):
 
 class Run(CliCase):
     def test_answer_and_streams(self):
-        result = self.ok("run", "Solve 17+4.", "-n", "32")
+        result = self.ok("run", "Solve 17+4.", "--canvas-length", "32")
         self.assertEqual(result.stdout, "21\n")
         self.assertRegex(result.stderr, r"^answer \d+ tokens, [\d.]+ tok/s · canvas \d+ tokens, [\d.]+ tok/s · "
                                         r"[\d.]+ ms/step · NFE \d+ · seed 0 · #[0-9a-f]{16}\n$")
@@ -142,7 +142,7 @@ class Run(CliCase):
 
     def test_steps_as_lines(self):
         lines = [json.loads(line) for line in
-                 self.ok("run", "Solve 17+4.", "-n", "32", "-o", "jsonl", "--algorithm", "low-confidence",
+                 self.ok("run", "Solve 17+4.", "--canvas-length", "32", "-o", "jsonl", "--algorithm", "low-confidence",
                          "--exact-length").stdout.splitlines()]
         steps, result = lines[:-1], lines[-1]
         self.assertEqual(result["type"], "result")
@@ -201,7 +201,7 @@ class Run(CliCase):
         path.write_text("Solve 17+4.\n")
         for args, stdin in ((["-p", "Solve 17+4."], b""), (["Solve", "17+4."], b""), (["-f", path], b""),
                             ([], b"Solve 17+4.\n"), (["-"], b"Solve 17+4."), (["--prompt=Solve 17+4."], b"")):
-            self.assertEqual(self.ok("run", "-n", "32", *args, stdin=stdin).stdout, "21\n", args)
+            self.assertEqual(self.ok("run", "--canvas-length", "32", *args, stdin=stdin).stdout, "21\n", args)
         self.fails(3, "run", "-f", self.dir / "missing.txt")
 
     def test_json(self):
@@ -285,8 +285,8 @@ class Run(CliCase):
         self.assertEqual(len(outputs), 1)
 
     def test_raw_and_templates(self):
-        raw = json.loads(self.ok("run", "-no-cnv", "-p", "17+4=", "-n", "8", "-o", "json").stdout)
-        chat = json.loads(self.ok("run", "-p", "17+4=", "-n", "8", "-o", "json").stdout)
+        raw = json.loads(self.ok("run", "-no-cnv", "-p", "17+4=", "--canvas-length", "8", "-o", "json").stdout)
+        chat = json.loads(self.ok("run", "-p", "17+4=", "--canvas-length", "8", "-o", "json").stdout)
         self.assertLess(len(raw["prompt_ids"]), len(chat["prompt_ids"]))
         path = self.dir / "t.jinja"
         path.write_text("{{ messages[0]['content'] }}")
@@ -294,16 +294,16 @@ class Run(CliCase):
         self.assertEqual(given["prompt_ids"], raw["prompt_ids"])
         self.fails(3, "run", "x", "--chat-template", "{% if %}")
         self.fails(2, "run", "x", "--raw", "-sys", "be kind")
-        self.ok("run", "x", "-n", "8", "-sys", "be kind")
+        self.ok("run", "x", "--canvas-length", "8", "-sys", "be kind")
 
     def test_isa(self):
         listing = self.ok("run", "--isa", "list").stdout
         self.assertIn("scalar", listing)
         self.assertIn("(default)", listing)
-        self.assertEqual(self.ok("run", "--isa", "scalar", "Solve 17+4.", "-n", "32").stdout, "21\n")
+        self.assertEqual(self.ok("run", "--isa", "scalar", "Solve 17+4.", "--canvas-length", "32").stdout, "21\n")
 
     def test_visual_without_a_terminal(self):
-        result = self.ok("run", "Solve 17+4.", "-n", "32", "--visual", "--algorithm", "low-confidence")
+        result = self.ok("run", "Solve 17+4.", "--canvas-length", "32", "--visual", "--algorithm", "low-confidence")
         self.assertEqual(result.stdout, "21\n")
         self.assertIn("░", result.stderr)
         self.assertNotIn("\x1b", result.stderr)
@@ -344,7 +344,7 @@ class Chat(CliCase):
     def test_piped(self):
         saved = self.dir / "chat.json"
         script = f'Solve 17+4.\n/stats\n/system be kind\n"""Max: 12\n16 3 1"""\n/save {saved}\n/clear\n/nonsense\n/quit\nno\n'
-        result = run("chat", "-n", "32", stdin=script.encode())
+        result = run("chat", "--canvas-length", "32", stdin=script.encode())
         self.assertEqual(result.returncode, 2)  # /nonsense
         lines = result.stdout.splitlines()
         self.assertEqual(lines[0], "21")
@@ -355,7 +355,7 @@ class Chat(CliCase):
 
     def test_full_contexts_forget_the_oldest_turns(self):
         script = "".join(f"Solve 1{i}+4.\n" for i in range(4)) + "/stats\n"
-        result = run("chat", "-n", "32", "-c", "110", stdin=script.encode())
+        result = run("chat", "--canvas-length", "32", "-c", "110", stdin=script.encode())
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(len(result.stdout.splitlines()), 4)
         self.assertRegex(result.stderr, r"\(the context is full: the first \d turns are forgotten")
@@ -363,7 +363,7 @@ class Chat(CliCase):
 
     def test_set_and_retry(self):
         script = "/retry\nSolve 17+4.\n/retry\n/set temp 0.5\n/set\n/retry\n/set nonsense 1\n/set temp hot\n/set temp\n"
-        result = run("chat", "-n", "32", stdin=script.encode())
+        result = run("chat", "--canvas-length", "32", stdin=script.encode())
         self.assertEqual(result.returncode, 2)
         self.assertEqual(len(result.stdout.splitlines()), 3)
         for words in ("no message to answer again", "the same answer", "temp 0.5", "nonsense", "hot", "a value is missing",
@@ -372,7 +372,7 @@ class Chat(CliCase):
 
     def test_context_overflow_keeps_the_conversation(self):
         script = "Solve 17+4.\n" + "word " * 2000 + "\n/stats\n"
-        result = run("chat", "-n", "32", stdin=script.encode())
+        result = run("chat", "--canvas-length", "32", stdin=script.encode())
         self.assertEqual(result.returncode, 2)
         self.assertIn("context", result.stderr)
         self.assertIn("session: 2 turns", result.stderr)

@@ -146,8 +146,8 @@ class NpuCompile(CliCase):
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 
     def test_text_from_compiled_programs(self):
-        cpu = self.ok("run", "-n", 32, "Reverse: a b c").stdout
-        npu = self.ok("run", "-n", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
+        cpu = self.ok("run", "--canvas-length", 32, "Reverse: a b c").stdout
+        npu = self.ok("run", "--canvas-length", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
         self.assertEqual(npu, cpu)
         machine = self.ok("run", "-n", 32, "--backend", "npu", "--npu-values", "machine", *DEVICE, *EIGHT_BITS,
                           "Reverse: a b c").stdout
@@ -167,7 +167,7 @@ class NpuCompile(CliCase):
 
     def test_answers_in_virtual_time(self):
         """A phone answers with the text of the model, and its clock adds up."""
-        arguments = ("run", "-n", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c")
+        arguments = ("run", "--canvas-length", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c")
         answer = self.ok(*arguments, "-o", "json")
         self.assertIn("mobile-sm8750, virtual time: prompt ", answer.stderr)
         result = json.loads(answer.stdout)

@@ -13,7 +13,7 @@ from serve_case import QUESTION, Server, ServeCase
 
 class Answers(ServeCase):
     def test_chat(self):
-        alone = json.loads(run("run", "-o", "json", "-n", "64", QUESTION[0]["content"]).stdout)
+        alone = json.loads(run("run", "-o", "json", "--canvas-length", "64", QUESTION[0]["content"]).stdout)
         reply = self.server.post("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 64}).json
         self.assertEqual(reply["object"], "chat.completion")
         choice = reply["choices"][0]

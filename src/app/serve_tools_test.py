@@ -124,7 +124,7 @@ class ForcedCalls(ServeCase):
 
     def test_the_command_line(self):
         calls = {"tools": [{"name": "weather", "parameters": WEATHER}]}
-        text = run("run", "-n", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
+        text = run("run", "--canvas-length", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
         self.assertRegex(text, r'^<tool_call>\n?\{"name": ?"weather", ?"arguments": ?\{.*\}\}\n?</tool_call>\n$')
         done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
         self.assertEqual(done.returncode, 2)

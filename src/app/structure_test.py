@@ -31,13 +31,13 @@ class Verb(CliCase):
         self.assertNotIn("regex", json.loads(self.ok("run", "-o", "json", QUESTION).stdout)["config"]["options"])
 
     def test_schemas_as_text_and_file(self):
-        text = self.ok("run", "-n", "48", QUESTION, "--json-schema", json.dumps(SCHEMA)).stdout
+        text = self.ok("run", "--canvas-length", "48", QUESTION, "--json-schema", json.dumps(SCHEMA)).stdout
         answer = json.loads(text)
         self.assertIn(answer["unit"], ("apples", "pens"))
         self.assertIsInstance(answer["answer"], int)
         path = self.dir / "schema.json"
         path.write_text(json.dumps(SCHEMA))
-        self.assertEqual(self.ok("run", "-n", "48", QUESTION, "-jf", path).stdout, text)
+        self.assertEqual(self.ok("run", "--canvas-length", "48", QUESTION, "-jf", path).stdout, text)
 
     def test_choices(self):
         flags = ("choose", "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?")

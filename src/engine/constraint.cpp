@@ -13,6 +13,7 @@
 #include "constrain/json_schema.h"
 #include "constrain/regex.h"
 #include "constrain/tool_calls.h"
+#include "engine/answer_length.h"
 #include "engine/method.h"
 
 namespace dllm {
@@ -54,22 +55,6 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
 }
 
-/// An answer of this length must be able to hold an accepted text.
-Expected<void> check_length(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton) {
-  constrain::PathFinder finder(automaton);
-  if (finder.fits(resolved.length)) return {};
-  const auto fewest = finder.fewest_tokens(kLongestSearch);
-  if (!fewest)
-    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
-  if (*fewest <= resolved.length)
-    return Error{ErrorCode::kUsage,
-                 fmt::format("no such text has exactly {} tokens, and none ends an answer before", resolved.length),
-                 std::string(flag_of(resolved)), ""};
-  return Error{ErrorCode::kUsage,
-               fmt::format("such a text needs at least {} tokens, and the answer has {}", *fewest, resolved.length),
-               "--predict", fmt::format("give at least {}", *fewest)};
-}
-
 /// Options that would choose other tokens than the constraint's.
 Expected<void> check_options(const ResolvedOptions& resolved) {
   const auto refuse = [](const char* what, const char* flag) {
@@ -88,7 +73,6 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
   if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
   if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
   if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");
-  if (resolved.suffix.name == "grow") return refuse("a constraint is for an answer of one length", "--suffix");
   if (resolved.compat) return refuse("no reference implementation has constraints", "--compat");
   return {};
 }
@@ -99,12 +83,35 @@ Error constraint_error(const ResolvedOptions& resolved, std::string what) {
   return {ErrorCode::kUsage, std::move(what), std::string(flag_of(resolved)), "leave the option out"};
 }
 
+bool fits(const constrain::TokenAutomaton& automaton, std::int32_t tokens) {
+  return constrain::PathFinder(automaton).fits(tokens);
+}
+
+Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton,
+                          std::int32_t tokens) {
+  constrain::PathFinder finder(automaton);
+  if (finder.fits(tokens)) return {};
+  const auto fewest = finder.fewest_tokens(kLongestSearch);
+  if (!fewest)
+    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
+  if (*fewest <= tokens)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("no such text has exactly {} tokens, and none ends an answer before", tokens),
+                 std::string(flag_of(resolved)), ""};
+  const std::string what = fmt::format("such a text needs at least {} tokens, and ", *fewest);
+  if (tokens == resolved.length)
+    return Error{ErrorCode::kUsage, what + fmt::format("the canvas has {}", tokens), "--canvas-length",
+                 fmt::format("give at least {}", *fewest)};
+  return Error{ErrorCode::kUsage, what + fmt::format("the context leaves {}", tokens), "--ctx-size",
+               "shorten the prompt"};
+}
+
 Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, const ConstraintPtr& automaton,
-                                             bool replayed) {
+                                             std::int32_t tokens, bool replayed) {
   if (!is_constrained(resolved)) return ConstraintConfig();
   if (replayed) return constraint_error(resolved, "a replay commits what was recorded, not what is accepted");
   if (!automaton) return constraint_error(resolved, "answers are not constrained here");
-  return ConstraintConfig{automaton, resolved.length};
+  return ConstraintConfig{automaton, tokens};
 }
 
 Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc& desc) {
@@ -152,7 +159,7 @@ Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const 
     recent_.push_front({key, found});
     if (recent_.size() > kMostKnown) recent_.pop_back();
   }
-  DLLM_CHECK_OK(check_length(resolved, *found));
+  DLLM_CHECK_OK(check_fits(resolved, *found, most_tokens(desc, resolved)));
   return found;
 }
 

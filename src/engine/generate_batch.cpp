@@ -40,7 +40,7 @@ class Batch {
   /// One pass; finished sequences leave first.
   Expected<void> round() {
     const auto start = std::chrono::steady_clock::now();
-    std::vector<SequenceStep> steps = gather();
+    DLLM_TRY(const std::vector<SequenceStep> steps, gather());
     if (steps.empty()) return {};
     DLLM_TRY(const auto scores, backend_.forward(steps));
     for (Active& one : active_) {
@@ -58,11 +58,13 @@ class Batch {
   }
 
  private:
-  std::vector<SequenceStep> gather() {
+  Expected<std::vector<SequenceStep>> gather() {
     std::vector<SequenceStep> steps;
     std::vector<Active> staying;
     for (Active& one : active_) {
-      const auto mine = one.sequence->prepare();
+      const auto prepared = one.sequence->prepare();
+      if (!prepared) return with_index(prepared.error(), one.index);
+      const std::span<const SequenceStep> mine = *prepared;
       if (mine.empty()) {
         answers_[one.index] = one.sequence->finish(/*cancelled=*/false, one.seconds);
         if (on_answer_ && !on_answer_(one.index, answers_[one.index])) ended_ = true;

@@ -215,7 +215,12 @@ std::vector<SequenceStep> Scheduler::Impl::gather() {
   std::vector<SchedulerJob> staying;
   do {
     for (SchedulerJob& job : running) {
-      const auto mine = job.sequence->prepare();
+      const auto prepared = (std::lock_guard(model.mutex), job.sequence->prepare());  // it may ask for memory
+      if (!prepared) {
+        end(job, prepared.error());
+        continue;
+      }
+      const std::span<const SequenceStep> mine = *prepared;
       if (mine.empty()) {
         finish(job, /*cancelled=*/false);
         continue;
