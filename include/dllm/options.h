@@ -37,9 +37,9 @@ struct MethodChoice {
 struct GenerateOptions {
   std::string preset = {};  ///< a named set of options (presets()), overridden by those given here; empty: none
 
-  std::optional<std::int32_t> length = {};        ///< the canvas: masks after the prompt
-  /// Tokens of the answer at most; -1: all that the context leaves; absent: the canvas's. Never changes the words before
-  /// it is reached (docs/guide/decoding.md). With exact_length and without length, it is the canvas.
+  std::optional<std::int32_t> length = {};  ///< the canvas: masks after the prompt
+  /// Tokens of the answer at most; -1: all that the context leaves; absent: the canvas's. Never changes the words
+  /// before it is reached (docs/guide/decoding.md). With exact_length and without length, it is the canvas.
   std::optional<std::int32_t> max_tokens = {};
   std::optional<std::int32_t> block_length = {};  ///< positions decoded together
   std::optional<std::string> block_origin = {};   ///< prompt-end or absolute

@@ -77,14 +77,14 @@ class Usage(CliCase):
         self.assertIn("did you mean run", self.fails(2, "rnu"))
         self.assertIn("dllm run", self.fails(2, "what is 2+2?"))
         self.assertIn("did you mean --steps?", self.fails(2, "run", "--stpes", "3", "x"))
-        self.assertIn("outside", self.fails(2, "run", "-n", "-1", "x"))
+        self.assertIn("outside", self.fails(2, "run", "-n", "-2", "x"))
         self.assertIn("did you mean 'threshold'", self.fails(2, "run", "--algorithm", "treshold", "x"))
         self.assertIn("there is no text", self.fails(2, "run"))
         self.assertIn("given twice", self.fails(2, "run", "-p", "a", "b"))
         self.assertIn("DLLM_ARG_COMPAT", self.fails(2, "run", "x", DLLM_ARG_COMPAT="perhaps"))
         self.assertIn("DLLM_ARG_PREDICT", self.fails(2, "run", "x", DLLM_ARG_PREDICT="many"))
         self.fails(2, "run", "--isa", "mmx", "x")
-        self.fails(2, "run", "-n", "1000000", "x")  # longer than the context
+        self.fails(2, "run", "--canvas-length", "1000000", "x")  # longer than the context
 
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):
@@ -138,7 +138,9 @@ class Run(CliCase):
 
     def test_context_bound(self):
         self.ok("run", "Solve 17+4.", "-c", "128")
-        self.assertIn("context of 70", self.fails(2, "run", "Solve 17+4.", "-c", "70"))
+        self.assertEqual(self.ok("run", "Solve 17+4.", "-c", "70").stdout, "21\n", "a shorter canvas")
+        self.assertIn("context of 70", self.fails(2, "run", "Solve 17+4.", "-c", "70", "--canvas-length", "64"))
+        self.assertIn("context of 10", self.fails(2, "run", "Solve 17+4.", "-c", "10"))
 
     def test_steps_as_lines(self):
         lines = [json.loads(line) for line in
@@ -205,7 +207,7 @@ class Run(CliCase):
         self.fails(3, "run", "-f", self.dir / "missing.txt")
 
     def test_json(self):
-        result = self.ok("run", "Solve 17+4.", "--max-tokens", "32", "-o", "json", "--seed", "5")
+        result = self.ok("run", "Solve 17+4.", "--canvas-length", "32", "-o", "json", "--seed", "5")
         answer = json.loads(result.stdout)
         self.assertEqual(answer["text"], "21")
         self.assertEqual(len(answer["ids"]), 32)
@@ -217,7 +219,7 @@ class Run(CliCase):
         self.assertEqual(config["options"]["length"], 32)
         self.assertEqual(config["options"]["seed"], 5)
         self.assertNotEqual(config["options"]["algorithm"], "", "resolved")
-        self.assertIn("run 'Solve 17+4.' --max-tokens 32", config["command"])
+        self.assertIn("run 'Solve 17+4.' --canvas-length 32", config["command"])
         self.assertTrue(config["model"]["embedded"])
         for key in ("version", "host", "load"):
             self.assertIn(key, config)
@@ -268,7 +270,7 @@ class Run(CliCase):
         options = json.loads(self.ok(*args, DLLM_ARG_PREDICT="16", DLLM_ARG_EXACT_LENGTH="on").stdout)["config"]["options"]
         self.assertEqual((options["length"], options["exact_length"]), (16, True))
         options = json.loads(self.ok(*args, "-n", "24", DLLM_ARG_PREDICT="16").stdout)["config"]["options"]
-        self.assertEqual(options["length"], 24)
+        self.assertEqual(options["max_tokens"], 24)
 
     def test_every_method(self):
         for algorithm in ("low-confidence random threshold factor origin maskgit-plus topk-margin entropy margin "

@@ -104,7 +104,7 @@ class ForcedCalls(ServeCase):
         refused("tool_choice", "there are no tools", tools=[])
         refused("temperature", "nothing is drawn", temperature=0.5)
         refused("algorithm", "may commit or revise other tokens", algorithm="revision")
-        refused("length", "needs at least", max_tokens=4)
+        refused("length", "needs at least", length=4, max_tokens=None)
         refused("tools", "a structure calls no tools", regex="a")
         refused("tools", "a structure calls no tools", response_format={"type": "json_object"})
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}

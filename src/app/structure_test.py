@@ -57,7 +57,8 @@ class Verb(CliCase):
         for schema, place in (({"type": "integer", "multipleOf": 2}, "$.multipleOf"), ([], "$"), ({"$ref": "#"}, "$.$ref")):
             self.assertIn("--json-schema " + place + ":", self.fails(2, "run", "x", "--json-schema", json.dumps(schema)))
         self.assertIn("--regex byte 2", self.fails(2, "run", "x", "--regex", "(a"))
-        self.assertIn("needs at least", self.fails(2, "run", "-n", "3", "x", "--json-schema", json.dumps(SCHEMA)))
+        self.assertIn("needs at least", self.fails(2, "run", "--canvas-length", "3", "x", "--json-schema",
+                                                     json.dumps(SCHEMA)))
         self.assertIn("--temperature", self.fails(2, "run", "x", "--regex", "a", "--temp", "1"))
         self.assertIn("--regex", self.fails(2, "infill", "a[[2]]", "--regex", "a"))
         self.assertIn("constrained", self.fails(2, "bench", "generate", "--regex", "a"))
@@ -143,7 +144,7 @@ class Server(ServeCase):
         self.refused(400, CHAT, {**ASKED, "regex": "a", "temperature": 1}, "temperature")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
         self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
-        self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "max_tokens": 1}, "length")
+        self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "length": 1, "max_tokens": None}, "length")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "revision"}, "algorithm")
         self.refused(400, CHAT, {"messages": ASKED["messages"], "template": ["x", {"mask": 2}], "regex": "a"}, "regex")
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}

@@ -92,17 +92,13 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
       length.room = std::min(length.room, left);
   length.canvas = resolved.own_length ? std::min(resolved.length, length.room) : resolved.length;
   const bool constrained = is_constrained(resolved);
-  const bool goes_on = given.suffix.empty() && given.form.empty() && !resolved.compat &&
-                       (!constrained || can_end(desc, resolved));
-  Position bound = resolved.max_tokens < 0 ? length.room : std::min(resolved.max_tokens, length.room);
-  length.grows = goes_on && resolved.max_tokens != 0;
-  if (resolved.max_tokens == 0) {
-    bound = length.canvas;
-    if (goes_on && resolved.own_length && given.constraint != nullptr && !fits(*given.constraint, length.canvas)) {
-      length.grows = true;
-      bound = length.room;
-    }
-  }
+  const bool goes_on =
+      given.suffix.empty() && given.form.empty() && !resolved.compat && (!constrained || can_end(desc, resolved));
+  const bool open = resolved.max_tokens < 0 || (resolved.max_tokens == 0 && constrained && resolved.own_length);
+  const Position bound = open                       ? length.room
+                         : resolved.max_tokens == 0 ? length.canvas
+                                                    : std::min(resolved.max_tokens, length.room);
+  length.grows = goes_on && (open || resolved.max_tokens != 0);
   length.most = length.grows ? bound : std::min(bound, length.canvas);
   length.language = length.grows ? length.room : length.canvas;
   // What was checked without the prompt may not fit behind it.

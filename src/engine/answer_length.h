@@ -22,18 +22,19 @@ struct Given {
 /// How long an answer may become. The canvas is how many masks the model sees; it reads their number as the length of
 /// the answer, so the number changes the words. The bound, `max_tokens`, does not:
 ///
-/// - The canvas is `length`, else the model's own length, which shrinks to what the context leaves. A `length` that does
+/// - The canvas is `length`, else the model's own length, which shrinks to what the context leaves. A `length` that
+/// does
 ///   not fit is an error.
 /// - Below the canvas, the bound cuts the answer. The canvas is the same, and so are the words.
 /// - Above it, an answer that fills the canvas without an end goes on with another canvas after it, as if the answer so
-///   far were part of the prompt, until it ends or is cut. Each canvas has the length of the first one, whatever is left
-///   of the bound, and is only cut by the context.
+///   far were part of the prompt, until it ends or is cut. Each canvas has the length of the first one, whatever is
+///   left of the bound, and is only cut by the context.
 /// - Without a bound, the canvas is the bound.
 /// - A bound above what the context leaves is lowered to it; -1 is all of that.
 ///
-/// Answers that cannot go on: those with given text, and under --compat. A constrained answer goes on where its text
-/// asks for more tokens. With a bound, its text may take what the context leaves, so that the bound changes no word of it
-/// either; without one, it is completed within the canvas, unless the model's own canvas cannot hold such a text.
+/// Answers that cannot go on: those with given text, and under --compat. The text of a constrained answer may take what
+/// the context leaves, so that no bound changes a word of it either. It is completed within the canvas if that is given
+/// and no bound is.
 struct AnswerLength {
   Position canvas = 0;    ///< positions of the first canvas
   Position most = 0;      ///< tokens at which the answer is cut
@@ -51,8 +52,8 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
 /// tokens).
 Expected<void> take_bound_as_canvas(GenerateOptions& options);
 
-/// Whether `--suffix grow` can find the length of the answer. Masks are inserted unless some part of the method remembers
-/// positions: an option of `resolved` says so afterwards. Errors: kUsage.
+/// Whether `--suffix grow` can find the length of the answer. Masks are inserted unless some part of the method
+/// remembers positions: an option of `resolved` says so afterwards. Errors: kUsage.
 Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, const Decoder& decoder,
                             ResolvedOptions& resolved);
 

@@ -172,7 +172,8 @@ const std::vector<Way>& ways() {
       {"draft-edit", {{"algorithm", "draft-edit"}}},
       {"credit", {{"algorithm", "credit"}, {"cache", "prefix"}}},
       {"hierarchical-remask", {{"algorithm", "hierarchical-remask"}}},
-      {"levenshtein", {{"algorithm", "levenshtein"}, {"delete_token", std::int64_t{5}}, {"insert_token", std::int64_t{6}}}},
+      {"levenshtein",
+       {{"algorithm", "levenshtein"}, {"delete_token", std::int64_t{5}}, {"insert_token", std::int64_t{6}}}},
       {"whole", {{"window", "whole"}, {"algorithm", "entropy"}}},
       {"sliding", {{"window", "sliding"}, {"cache", "vicinity"}}},
       {"pipeline", {{"window", "pipeline"}}},
@@ -337,7 +338,7 @@ TEST(AnswerLength, StructuresAreCutOrGoOn) {
   const auto refused = embedded().generate(kQuestion, options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, "--canvas-length");
-  // The model's own canvas is no instruction: it is continued for a text that it cannot hold.
+  // The model's own canvas is no instruction: text goes on after it.
   options = {};
   options.regex = std::string(120, 'z');
   const auto longer = embedded().generate("Copy: z", options);

@@ -83,10 +83,6 @@ Error constraint_error(const ResolvedOptions& resolved, std::string what) {
   return {ErrorCode::kUsage, std::move(what), std::string(flag_of(resolved)), "leave the option out"};
 }
 
-bool fits(const constrain::TokenAutomaton& automaton, std::int32_t tokens) {
-  return constrain::PathFinder(automaton).fits(tokens);
-}
-
 Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton,
                           std::int32_t tokens) {
   constrain::PathFinder finder(automaton);

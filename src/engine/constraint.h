@@ -24,8 +24,8 @@ inline bool is_constrained(const ResolvedOptions& resolved) {
 /// An error about the option that asks for it.
 Error constraint_error(const ResolvedOptions& resolved, std::string what);
 
-/// What the loop needs. `tokens`: AnswerLength::language. `replayed`: the answer is a recorded one. Errors: kUsage, if a constraint is asked for and
-/// `automaton` is null, or the answer is replayed.
+/// What the loop needs. `tokens`: AnswerLength::language. `replayed`: the answer is a recorded one. Errors: kUsage, if
+/// a constraint is asked for and `automaton` is null, or the answer is replayed.
 Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, const ConstraintPtr& automaton,
                                              std::int32_t tokens, bool replayed);
 
@@ -33,9 +33,7 @@ Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, co
 /// what cannot be combined with it.
 Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc& desc);
 
-/// Whether an answer of so many tokens can hold an accepted text.
-bool fits(const constrain::TokenAutomaton& automaton, std::int32_t tokens);
-/// ... as an error: kUsage, with the fewest tokens that can.
+/// Whether an answer of so many tokens can hold an accepted text. Errors: kUsage, with the fewest tokens that can.
 Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton,
                           std::int32_t tokens);
 

@@ -59,7 +59,8 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
                  fmt::format("'{}' changed tokens in a way that a recording does not hold", resolved.decoder.name),
                  "--algorithm", "record a method that inserts and deletes none, without --compat"};
   if (resolved.suffix.name == "grow")
-    return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix", "give --canvas-length, or --suffix full"};
+    return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix",
+                 "give --canvas-length, or --suffix full"};
   if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
     return Error{
         ErrorCode::kUsage,

@@ -130,7 +130,7 @@ class Sequence {
   bool extended_ = false;  ///< there were some
   DenoiseCounters before_;
   std::optional<Position> earlier_stop_;  ///< under --exact-length
-  std::int32_t pass_ = 0;      ///< index of the forward pass being made (the first of a guided pair)
+  std::int32_t pass_ = 0;                 ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;
 };
 

@@ -142,8 +142,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
   for (std::size_t i = 0; i < suffix.size(); ++i)
     canvas.apply({.position = begin + filled + static_cast<Position>(i), .token = suffix[i]});
   for (std::size_t i = 0; i < given.form.size(); ++i)
-    if (given.form[i] != -1)
-      canvas.apply({.position = begin + static_cast<Position>(i), .token = given.form[i]});
+    if (given.form[i] != -1) canvas.apply({.position = begin + static_cast<Position>(i), .token = given.form[i]});
   sequence->stop_texts_ = resolved.stop;
   sequence->form_ = given.form;
   sequence->constraint_ = given.constraint;

@@ -243,7 +243,8 @@ TEST(Json, DeepAndDamagedBodiesAreRefused) {
 }
 
 TEST(Errors, OptionsAreNamedByTheirFields) {
-  EXPECT_EQ(in_fields("give --top-p, not --temp (see -n, --canvas-length)"), "give top_p, not temperature (see max_tokens, length)");
+  EXPECT_EQ(in_fields("give --top-p, not --temp (see -n, --canvas-length)"),
+            "give top_p, not temperature (see max_tokens, length)");
   EXPECT_EQ(in_fields("a well-known --unknown thing - yes"), "a well-known --unknown thing - yes");
   EXPECT_EQ(api_error({ErrorCode::kUsage, "x", "--threshold", ""}).param, "threshold");
   EXPECT_EQ(api_error({ErrorCode::kResource, "x", "queue", ""}).status, 429);
