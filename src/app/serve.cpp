@@ -117,7 +117,7 @@ class Serve final : public Verb {
     constexpr const char* kContext = "what the context holds";
     flags.add({.names = {"--max-request-tokens"},
                .value = "N",
-               .help = "tokens that one request may generate",
+               .help = "tokens that one request may generate; a larger max_tokens is lowered to it",
                .default_text = kContext,
                .apply = into(server_.max_tokens, 1, 1 << 20, kContext),
                .rare = true});
