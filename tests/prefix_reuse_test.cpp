@@ -131,7 +131,7 @@ TEST_P(PrefixReuse, AnswersAreThoseOfRequestsAlone) {
 // The next canvas starts from the rows that the one before it has left.
 TEST_P(PrefixReuse, AnswersThatGoOnAfterTheirCanvas) {
   for (const auto& method : methods())
-    for (const std::size_t turn : {0, 1}) {
+    for (const std::size_t turn : {std::size_t{0}, std::size_t{1}}) {
       SCOPED_TRACE(::testing::Message() << turn << " of method " << (method.empty() ? "" : method.front().second));
       const Asked asked = conversation(method)[turn];
       GenerateOptions given = options(asked);
@@ -143,12 +143,9 @@ TEST_P(PrefixReuse, AnswersThatGoOnAfterTheirCanvas) {
         given.max_tokens = bound;
         const auto cut = model_.generate_ids(asked.prompt, given);
         ASSERT_TRUE(cut) << cut.error().message();
-        const auto size = static_cast<std::ptrdiff_t>(std::min<std::size_t>(whole->ids.size(), bound));
-        EXPECT_TRUE(std::equal(cut->ids.begin(),
-                               cut->ids.begin() + std::min<std::ptrdiff_t>(size, whole->stats.answer_tokens),
-                               whole->ids.begin()))
-            << "bound " << bound;
-        EXPECT_EQ(cut->stats.answer_tokens, std::min(whole->stats.answer_tokens, bound));
+        const std::int32_t tokens = std::min(whole->stats.answer_tokens, bound);
+        EXPECT_TRUE(std::equal(cut->ids.begin(), cut->ids.begin() + tokens, whole->ids.begin())) << "bound " << bound;
+        EXPECT_EQ(cut->stats.answer_tokens, tokens);
       }
       // Each canvas is an answer to all that is before it.
       Prompt prompt = asked.prompt;
