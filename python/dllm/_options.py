@@ -152,7 +152,7 @@ class Options(TypedDict, total=False):
     latency: str | None
     #: tokens before the window are scored with the mask in their place
     leave_one_out: bool | None
-    #: maximum length of the answer: the canvas after the prompt
+    #: length of the canvas: masks after the prompt, which the model reads as the length of the answer
     length: int | None
     #: add to the logits of tokens: ID+BIAS or ID-BIAS, separated by commas; -inf: never
     logit_bias: str | None
@@ -166,6 +166,9 @@ class Options(TypedDict, total=False):
     max_post_steps: int | None
     #: maximum number of token changes per position
     max_revisions: int | None
+    #: maximum length of the answer; -1: as the context allows. It cuts the answer, or lets it go on after the
+    #: canvas, and changes no word before
+    max_tokens: int | None
     #: widest window, drafts included
     max_window: int | None
     #: steps from the launch until its results are merged

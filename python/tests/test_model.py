@@ -46,6 +46,17 @@ class ModelTest(unittest.TestCase):
         self.assertGreater(len(drawn), 1)
         self.assertTrue(self.model.generate("3+4=", length=16, temperature=None, stop=["7"]).finish)
 
+    def test_canvas_and_bound_are_two_numbers(self):
+        question = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"
+        own = self.model.generate(question)
+        self.assertEqual(self.model.generate(question, max_tokens=32000).hash, own.hash)
+        cut = self.model.generate(question, max_tokens=5)
+        self.assertEqual((cut.finish, cut.ids), ("length", own.ids[:5]))
+        longer = self.model.generate(question, length=8, max_tokens=200)
+        self.assertEqual((longer.finish, longer.ids[:8]), ("stop", self.model.generate(question, length=8).ids))
+        with self.assertRaises(dllm.UsageError):
+            self.model.generate(question, max_tokens=0)
+
     def test_wrong_options_are_errors_with_hints(self):
         with self.assertRaises(dllm.UsageError) as raised:
             self.model.generate("3+4=", treshold=0.5)

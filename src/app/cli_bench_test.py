@@ -376,7 +376,8 @@ class Replay(CliCase):
                                                         self.recording("exact")))
         self.assertIn("--mode", self.fails(2, "bench", "generate", *QUICK, "--replay", file))
         self.assertIn("--draft-confidence",
-                      self.fails(2, "eval", items, "-m", path, "-n", "16", "--draft-confidence", "0.5", "--record", file))
+                      self.fails(2, "eval", items, "-m", path, "--canvas-length", "16", "--draft-confidence", "0.5",
+                                 "--record", file))
 
     def test_against_autoregression(self):
         records = self.bench("--against-autoregression", "-p", "64", "-n", "64", "--tokens-per-pass", "2,8",

@@ -37,7 +37,8 @@ class Eval(CliCase):
         self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
 
     def test_batches_answer_the_same(self):
-        one, three = (json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--batch", n).stdout)
+        one, three = (json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--batch",
+                                         n).stdout)
                       for n in (1, 3))
         for a, b in zip(one["records"], three["records"]):
             self.assertEqual((a["text"], a["hash"], a["nfe"]), (b["text"], b["hash"], b["nfe"]))
@@ -45,7 +46,8 @@ class Eval(CliCase):
     def test_choice_of_items(self):
         report = json.loads(self.ok("eval", self.items, "--canvas-length", "16", "-o", "json", "--limit", "1").stdout)
         self.assertEqual(report["all"]["items"], 1)
-        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--task", "minmax").stdout)
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "16", "-o", "json", "--task",
+                                    "minmax").stdout)
         self.assertEqual(list(report["tasks"]), ["minmax"])
         self.assertIn("did you mean 'minmax'", self.fails(2, "eval", self.items, "--task", "minimax"))
 
@@ -121,7 +123,8 @@ class Eval(CliCase):
         self.assertEqual(list(report["tasks"]), ["gsm8k"])
         self.assertEqual(report["all"]["items"], 1)
         self.assertIn("'question' is not a field", self.fails(3, "eval", path, "--format", "exact"))
-        report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--format", "number").stdout)
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--format",
+                                    "number").stdout)
         self.assertEqual(report["all"]["correct"], 2)
         path.write_text('{"prompt":"def f():\\n","entry_point":"f","canonical_solution":"","test":""}\n')
         self.assertIn("--run-code", self.fails(2, "eval", path, "--canvas-length", "32"))
