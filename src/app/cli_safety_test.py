@@ -3,7 +3,6 @@
     python3 cli_safety_test.py PATH/TO/dllm [unittest arguments]
 """
 
-import mmap
 import os
 import pty
 import re
@@ -18,7 +17,7 @@ import time
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment
+from cli_case import DLLM, CliCase, clean_environment, sanitized
 
 WAIT = 120  # seconds for what should take one, on a busy machine
 
@@ -29,11 +28,6 @@ def wait_for(condition, what):
         if time.monotonic() > end:
             raise AssertionError("timeout: " + what)
         time.sleep(0.01)
-
-
-def sanitized():
-    with open(DLLM, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
-        return any(program.find(name) >= 0 for name in (b"__asan_init", b"__tsan_init"))
 
 
 class Safety(CliCase):

@@ -5,10 +5,12 @@
 
 import json
 import pathlib
+import resource
 import struct
+import subprocess
 import unittest
 
-from cli_case import CliCase, run
+from cli_case import DLLM, CliCase, run, sanitized
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -22,6 +24,26 @@ def read_npy(path, code="f"):
     data = path.read_bytes()
     start = 10 + struct.unpack("<H", data[8:10])[0]
     return list(struct.unpack(f"<{(len(data) - start) // 4}{code}", data[start:]))
+
+
+class AddressSpace(CliCase):
+    """Where address space is limited, a simulated device takes what its program uses, not its 32 GB."""
+
+    def limited(self, *args):
+        def tight():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+        result = subprocess.run([DLLM, *map(str, args)], capture_output=True, text=True, timeout=120, check=False,
+                                preexec_fn=tight)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
+    def test_a_gigabyte_is_enough(self):
+        self.limited("npu", "step", "--model", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
+                     "--timing-cache", "off")
+        self.limited("npu", "run", SOURCE / "src/npu/testdata/silu.asm", "--device", "dart-2048", "--timing")
+        self.limited("npu", "sampling", "--check")
 
 
 class Npu(CliCase):

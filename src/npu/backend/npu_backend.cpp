@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <new>
 
 #include "base/free_ranges.h"
 #include "base/try.h"
@@ -226,6 +227,15 @@ Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFa
   DLLM_TRY(ModelLayout layout, make_layout(graph, weights, config, positions));
   DLLM_CHECK_OK(check_tiles(layout, weights));
   DLLM_TRY(Machine machine, Machine::create(config));
+  // Caches keep pointers, and steps work at the memory's end.
+  try {
+    machine.state().reach_hbm(config.hbm_bytes);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource,
+                 fmt::format("{} bytes of the simulated device's memory do not fit into the address space",
+                             config.hbm_bytes),
+                 "npu backend", "raise the limit (ulimit -v), or simulate a device with fewer stacks"};
+  }
   write_weights(graph, layout, weights, machine.state().hbm.data());
   return std::unique_ptr<NpuBackend>(new NpuBackend(
       std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(layout), std::move(machine), options)));

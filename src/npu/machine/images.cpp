@@ -43,6 +43,14 @@ std::byte* memory_of(MachineState& state, Space space) {
   }
 }
 
+/// A copy of a piece of HBM; what nothing has accessed yet is zero.
+std::vector<std::byte> hbm_bytes(const MachineState& state, std::uint64_t address, std::uint64_t count) {
+  std::vector<std::byte> bytes(count);
+  const std::uint64_t known = std::min<std::uint64_t>(count, state.hbm.size() - std::min(address, state.hbm.size()));
+  if (known > 0) std::memcpy(bytes.data(), state.hbm.data() + address, known);
+  return bytes;
+}
+
 /// Whether [address, address + count) is inside a memory of `size`.
 Expected<void> check_range(std::string_view what, std::uint64_t address, std::uint64_t count, std::uint64_t size) {
   if (address <= size && count <= size - address) return {};
@@ -73,12 +81,14 @@ Expected<void> load_array(MachineState& state, const ImageSpec& spec, const NpyA
     std::vector<std::uint16_t> codes(n);
     std::vector<std::uint8_t> scales(format.scale_bytes(n));
     mx_quantize(format, values.data(), n, codes.data(), scales.data());
-    mx_pack(format.bits(), codes.data(), n, state.hbm.data() + spec.address);
     const std::uint64_t scale_address = spec.address + spec.scales.value_or(format.element_bytes(n));
+    state.reach_hbm(std::max(spec.address + format.element_bytes(n), scale_address + scales.size()));
+    mx_pack(format.bits(), codes.data(), n, state.hbm.data() + spec.address);
     if (!scales.empty()) std::memcpy(state.hbm.data() + scale_address, scales.data(), scales.size());
     return {};
   }
   DLLM_CHECK_OK(check_range(name_of(spec.space), spec.address, n, space_size(state.config, spec.space)));
+  if (spec.space == Space::kHbm) state.reach_hbm(spec.address + n);
   for (std::size_t i = 0; i < n; ++i) {
     const double value = array.values[i];
     if (spec.space == Space::kVram || spec.space == Space::kFpMem) {
@@ -156,6 +166,7 @@ Expected<void> load_image(MachineState& state, const ImageSpec& spec, std::strin
     return usage(fmt::format("{} bytes are not a whole number of words of {} bytes", bytes.size(), unit));
   DLLM_CHECK_OK(
       check_range(name_of(spec.space), spec.address, bytes.size() / unit, space_size(state.config, spec.space)));
+  if (spec.space == Space::kHbm) state.reach_hbm(spec.address + bytes.size());
   if (!bytes.empty()) std::memcpy(memory_of(state, spec.space) + spec.address * unit, bytes.data(), bytes.size());
   return {};
 }
@@ -169,19 +180,23 @@ Expected<ImageValues> read_image(const MachineState& state, const ImageSpec& spe
     std::vector<std::uint16_t> codes(spec.count);
     std::vector<std::uint8_t> scales(format.scale_bytes(spec.count));
     values.real.resize(spec.count);
-    mx_unpack(format.bits(), state.hbm.data() + spec.address, spec.count, codes.data());
-    const std::uint64_t scale_address = spec.address + spec.scales.value_or(format.element_bytes(spec.count));
-    if (!scales.empty()) std::memcpy(scales.data(), state.hbm.data() + scale_address, scales.size());
+    const std::uint64_t element_bytes = format.element_bytes(spec.count);
+    mx_unpack(format.bits(), hbm_bytes(state, spec.address, element_bytes).data(), spec.count, codes.data());
+    const auto stored = hbm_bytes(state, spec.address + spec.scales.value_or(element_bytes), scales.size());
+    if (!scales.empty()) std::memcpy(scales.data(), stored.data(), scales.size());
     mx_dequantize(format, codes.data(), scales.data(), spec.count, values.real.data());
     return values;
   }
   DLLM_CHECK_OK(check_range(name_of(spec.space), spec.address, spec.count, space_size(state.config, spec.space)));
   values.is_integer = spec.space == Space::kIntMem || spec.space == Space::kHbm;
+  if (spec.space == Space::kHbm) {
+    for (const std::byte byte : hbm_bytes(state, spec.address, spec.count))
+      values.integers.push_back(static_cast<std::uint32_t>(byte));
+    return values;
+  }
   for (std::uint64_t i = spec.address; i < spec.address + spec.count; ++i) {
     if (spec.space == Space::kIntMem)
       values.integers.push_back(state.int_mem[i]);
-    else if (spec.space == Space::kHbm)
-      values.integers.push_back(static_cast<std::uint32_t>(state.hbm[i]));
     else
       values.real.push_back(
           lane_to_f32(state.config.lanes, spec.space == Space::kVram ? state.vram[i] : state.fp_mem[i]));

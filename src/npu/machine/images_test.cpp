@@ -45,6 +45,31 @@ TEST(Images, ThereAndBack) {
   EXPECT_EQ(lab.get_tensor(100, 512, format, 64), test::through(format, x));
 }
 
+/// Devices have tens of gigabytes of HBM. Only the beginning up to the last byte that was accessed exists here.
+TEST(Images, HbmExistsAsFarAsItIsAccessed) {
+  MachineConfig config = Lab::small();
+  config.hbm_bytes = std::uint64_t{1} << 36;
+  Lab lab(config);
+  constexpr std::uint64_t kFar = std::uint64_t{200} << 20;
+  EXPECT_LT(lab.state().hbm.size(), kFar);
+  EXPECT_EQ(read_image(lab.state(), spec("hbm@209715200:2"))->integers, (std::vector<std::uint32_t>{0, 0}));
+  EXPECT_LT(lab.state().hbm.size(), kFar) << "reading for a dump";
+  ASSERT_TRUE(load_image(lab.state(), spec("hbm@64"), npy_of(std::vector<std::uint32_t>{7, 8}), "x.npy"));
+  ASSERT_TRUE(load_image(lab.state(), spec("vram@0"), npy_of(std::vector<float>(32, 1.5f)), "x.npy"));
+  lab.run(test::set("gp1", 0) + test::set("gp2", static_cast<std::uint32_t>(kFar)) +
+          "C_SET_ADDR_REG a1, gp0, gp2\n" + test::set("gp3", 1024) +
+          "C_SET_SCALE_REG gp3\nH_STORE_V gp0, gp0, a1, 0, 0\n" + test::set("gp4", 32) +
+          "H_PREFETCH_V gp4, gp0, a1, 0, 0\n");
+  EXPECT_EQ(read_image(lab.state(), spec("vram@32:32"))->real, std::vector<float>(32, 1.5f));
+  EXPECT_EQ(read_image(lab.state(), spec("hbm@64:2"))->integers, (std::vector<std::uint32_t>{7, 8})) << "it has moved";
+  EXPECT_GT(lab.state().hbm.size(), kFar);
+  EXPECT_LT(lab.state().hbm.size(), 2 * kFar);
+  ASSERT_TRUE(load_image(lab.state(), spec("hbm@419430400+536870912:mxint8:8"), npy_of(std::vector<float>(8, 3)), "x"));
+  EXPECT_EQ(read_image(lab.state(), spec("hbm@419430400+536870912:8:mxint8:8"))->real, std::vector<float>(8, 3));
+  ASSERT_TRUE(load_image(lab.state(), spec("hbm@1073741824"), "raw", "x.bin"));
+  EXPECT_EQ(read_image(lab.state(), spec("hbm@1073741826:2"))->integers, (std::vector<std::uint32_t>{'w', 0}));
+}
+
 TEST(Images, WhatDoesNotFit) {
   Lab lab(Lab::small());
   const auto floats = npy_of(test::normals(64, 9));

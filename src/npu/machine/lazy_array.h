@@ -36,6 +36,19 @@ class LazyArray {
     if (data_ != nullptr) ::munmap(data_, size_ * sizeof(T));
   }
 
+  /// Makes it at least `size` long; pointers into it are then void. Throws std::bad_alloc.
+  void grow(std::size_t size) {
+    if (size <= size_) return;
+    if (data_ == nullptr) {
+      *this = LazyArray(size);
+      return;
+    }
+    void* memory = ::mremap(data_, size_ * sizeof(T), size * sizeof(T), MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    data_ = static_cast<T*>(memory);
+    size_ = size;
+  }
+
   T* data() { return data_; }
   const T* data() const { return data_; }
   std::size_t size() const { return size_; }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <new>
+
 #include "base/try.h"
 #include "npu/machine/choice_source.h"
 #include "npu/machine/semantics.h"
@@ -16,9 +19,14 @@ Trap no_function(Op op) {
 
 }  // namespace
 
-Expected<Machine> Machine::create(const MachineConfig& config) {
+Expected<Machine> Machine::create(const MachineConfig& config, Memories memories) {
   DLLM_CHECK_OK(config.validate());
-  return Machine(config);
+  try {
+    return Machine(config, memories);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "the memories of the simulated device do not fit into the address space",
+                 "npu machine", "raise the limit (ulimit -v), or simulate a device with smaller SRAM"};
+  }
 }
 
 Expected<RunResult> Machine::run(const Program& program, const RunOptions& options) {
@@ -27,6 +35,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
   Trap trap;
   ChoiceSource choices(program.choices);
   state_.loops.clear();
+  assert(memories_ == Memories::kAll || !options.data);
   for (std::uint32_t index = 0; index < program.size();) {
     const Instruction& instruction = program.code[index];
     const InstructionInfo& row = info(instruction.op);
@@ -131,7 +140,11 @@ bool Machine::execute(const Instruction& instruction, const InstructionInfo& row
     trap = no_function(instruction.op);
     return false;
   }
-  return (!data && row.unit != Unit::kScalarInt) || function(state_, instruction, accesses, trap);
+  if (!data && row.unit != Unit::kScalarInt) return true;
+  for (int i = 0; i < accesses.count; ++i)
+    if (const MemoryRange& range = accesses[i]; range.space == Space::kHbm && range.runs() > 0)
+      state_.reach_hbm(range.end());
+  return function(state_, instruction, accesses, trap);
 }
 
 }  // namespace dllm::npu

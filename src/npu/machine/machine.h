@@ -31,7 +31,7 @@ struct RunOptions {
   std::uint64_t max_instructions = std::uint64_t{1} << 36;  ///< longer programs are trapped
   /// false: only integer and control instructions execute; addresses are resolved and checked, data do not change. For
   /// timing, which depends on shapes and addresses. Of data-dependent results (V_RED_MAX_IDX, V_TOPK), only those at
-  /// the sites of Program::choices are set, by its assumption.
+  /// the sites of Program::choices are set, by its assumption. Must be false for a machine of Memories::kIntegers.
   bool data = true;
   IssueObserver* observer = nullptr;
 };
@@ -45,8 +45,8 @@ struct RunResult {
 /// The functional machine: bit-exact results in program order, without time. Deterministic; not thread-safe.
 class Machine {
  public:
-  /// Errors: MachineConfig::validate(). Throws std::bad_alloc if the memories do not fit into the address space.
-  static Expected<Machine> create(const MachineConfig& config);
+  /// Errors: MachineConfig::validate(); kResource if the memories do not fit into the address space.
+  static Expected<Machine> create(const MachineConfig& config, Memories memories = Memories::kAll);
 
   MachineState& state() { return state_; }
   const MachineState& state() const { return state_; }
@@ -57,7 +57,7 @@ class Machine {
   Expected<RunResult> run(const Program& program, const RunOptions& options = {});
 
  private:
-  explicit Machine(const MachineConfig& config) : state_(config) {}
+  Machine(const MachineConfig& config, Memories memories) : state_(config, memories), memories_(memories) {}
 
   struct Step {
     std::uint32_t next = 0;
@@ -69,6 +69,7 @@ class Machine {
                Trap& trap);
 
   MachineState state_;
+  Memories memories_;
 };
 
 }  // namespace dllm::npu

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace dllm::npu {
@@ -21,17 +22,24 @@ std::string format_fault(const MachineConfig& config, Csr which, std::uint32_t v
 
 }  // namespace
 
-MachineState::MachineState(const MachineConfig& machine)
-    : config(machine),
-      vram(machine.vram_elements),
-      fp_mem(machine.fp_words),
-      int_mem(machine.int_words),
-      hbm(machine.hbm_bytes) {
-  mram.values = LazyArray<std::int32_t>(machine.mram_elements);
-  mram.exponents = LazyArray<std::int16_t>((machine.mram_elements + kExponentGrain - 1) / kExponentGrain);
-  mram.row_format.assign(machine.mram_elements / static_cast<std::uint64_t>(machine.mlen), 0);
+MachineState::MachineState(const MachineConfig& machine, Memories memories)
+    : config(machine), int_mem(machine.int_words) {
+  if (memories == Memories::kAll) {
+    vram = LazyArray<Bf16>(machine.vram_elements);
+    fp_mem = LazyArray<Bf16>(machine.fp_words);
+    mram.values = LazyArray<std::int32_t>(machine.mram_elements);
+    mram.exponents = LazyArray<std::int16_t>((machine.mram_elements + kExponentGrain - 1) / kExponentGrain);
+    mram.row_format.assign(machine.mram_elements / static_cast<std::uint64_t>(machine.mlen), 0);
+    grow_hbm(0);
+  }
   loops.reserve(static_cast<std::size_t>(machine.loop_depth));
   reset_registers();
+}
+
+/// In whole pieces, so that a program which walks upwards does not remap at every step.
+void MachineState::grow_hbm(std::uint64_t end) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 26;
+  hbm.grow(std::min(config.hbm_bytes, (end / kPiece + 1) * kPiece));
 }
 
 void MachineState::reset_registers() {

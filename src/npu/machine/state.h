@@ -33,9 +33,20 @@ struct LoopFrame {
   std::uint32_t trip = 0;  ///< from 0
 };
 
+/// Which memories a machine has. Timing depends on addresses and integers only (RunOptions::data).
+enum class Memories { kAll, kIntegers };
+
 /// All architectural state.
 struct MachineState {
-  explicit MachineState(const MachineConfig& machine);
+  /// Throws std::bad_alloc if the memories do not fit into the address space.
+  explicit MachineState(const MachineConfig& machine, Memories memories = Memories::kAll);
+
+  /// Makes the bytes [0, end) of `hbm` exist; the machine does so for what its instructions access. `end` <= hbm_bytes.
+  /// A device has tens of gigabytes, of which programs use the first megabytes: to reserve all of them would fail where
+  /// address space is limited (ulimit -v). Pointers into `hbm` are then void. Throws std::bad_alloc.
+  void reach_hbm(std::uint64_t end) {
+    if (end > hbm.size()) grow_hbm(end);
+  }
 
   /// Resets registers, CSRs, loop stack and accumulators; memories do not change.
   void reset_registers();
@@ -55,7 +66,7 @@ struct MachineState {
   MatrixSram mram;
   LazyArray<Bf16> fp_mem;
   LazyArray<std::uint32_t> int_mem;
-  LazyArray<std::byte> hbm;
+  LazyArray<std::byte> hbm;  ///< its first bytes; see reach_hbm()
   Accumulator acc_mm, acc_bmm, acc_mv, acc_bmv;
 
   Bf16 fp(std::uint32_t index) const { return f32_to_lane(config.lanes, static_cast<float>(fp_accumulator[index])); }
@@ -70,6 +81,9 @@ struct MachineState {
 
   /// Checks and sets a control register. Returns the trap's message, empty on success.
   std::string set_control(Csr which, std::uint32_t value);
+
+ private:
+  void grow_hbm(std::uint64_t end);
 };
 
 /// Elements, words or bytes of a memory; 0 for accumulators.

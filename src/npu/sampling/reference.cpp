@@ -161,6 +161,7 @@ SamplingInputs random_sampling_inputs(const SamplingShape& s, std::uint64_t seed
 
 void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
                    const std::vector<std::vector<std::uint8_t>>& later, MachineState& state) {
+  state.reach_hbm(kernel.machine.hbm_bytes);  // no larger than its data
   const SamplingShape& s = kernel.shape;
   const SamplingLayout& at = kernel.layout;
   const MxFormat& format = kernel.machine.activation;

@@ -283,7 +283,7 @@ Expected<TimingReport> simulate(const Device& device, const MachineConfig& confi
                                 const TimingOptions& options, TraceSink* sink, std::uint64_t max_instructions) {
   DLLM_TRY(const std::unique_ptr<TimingSimulator> simulator, TimingSimulator::create(device, config, program, options));
   simulator->set_trace(sink);
-  DLLM_TRY(Machine machine, Machine::create(config));
+  DLLM_TRY(Machine machine, Machine::create(config, Memories::kIntegers));
   RunOptions run;
   run.data = false;
   run.max_instructions = max_instructions;
