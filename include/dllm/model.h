@@ -53,6 +53,9 @@ struct LoadOptions {
   bool warnings = true;         ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
+  /// Called now and then while a call waits for other threads' passes, in the thread that waits; false ends the call
+  /// (kCancelled). What it throws goes to the caller.
+  std::function<bool()> on_wait{};
 };
 
 struct ChatTurn {
@@ -81,8 +84,10 @@ struct SpecialTokens {
   bool add_bos = false;  ///< a raw prompt starts with bos
 };
 
-/// A loaded model. Generation uses the model's threads and runs one call at a time per object (calls from several
-/// threads wait for each other); tokenization is safe from any thread.
+/// A loaded model. It may be used from any thread and from callbacks: a model computes one forward pass at a time, and
+/// the passes of several generations take turns. With a simulated device, generations wait for each other, and one that
+/// is asked from a callback of another is an error (kUsage). In a child process of fork() the model works as before, if
+/// no other thread of the parent was using it (else kUsage).
 class LanguageModel {
  public:
   /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.

@@ -40,7 +40,7 @@ class AddressSpace(CliCase):
 
     @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
     def test_a_gigabyte_is_enough(self):
-        self.limited("npu", "step", "--model", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
+        self.limited("npu", "step", "--shape", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
                      "--timing-cache", "off")
         self.limited("npu", "run", SOURCE / "src/npu/testdata/silu.asm", "--device", "dart-2048", "--timing")
         self.limited("npu", "sampling", "--check")

@@ -4,12 +4,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "dllm/model.h"
@@ -20,6 +20,7 @@
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
+#include "engine/turns.h"
 #include "engine/virtual_time.h"
 #include "model/describe.h"
 #include "model/model.h"
@@ -33,12 +34,14 @@ struct LanguageModel::Impl {
   RunningBackend running;
   std::optional<ChatTemplate> own_template;
   bool special_content = false;  ///< see set_special_content()
-  std::mutex mutex;              ///< a backend runs one forward at a time
+  Turns turns;                   ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
-  std::map<int, std::unique_ptr<PassRunner>> second_paths;  ///< by threads; guarded by mutex
+  std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by turns
   std::map<std::string, LatencyTable, std::less<>>
-      latency_tables;  ///< by the window option `latency`; guarded by mutex
+      latency_tables;  ///< by the window option `latency`; guarded by turns
+
+  explicit Impl(Turns::Poll waiting) : turns(std::move(waiting)) {}
 
   const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
 
@@ -57,28 +60,49 @@ struct LanguageModel::Impl {
     return result;
   }
 
+  /// What a generation needs of the model. Its passes are turns among those of other calls. A virtual clock counts one
+  /// answer at a time, which then has the backend until its end.
+  struct Answering {
+    std::unique_ptr<SharedBackend> shared;
+    std::optional<Turns::Turn> whole;
+    Backend* backend = nullptr;
+    const LatencyTable* latency = nullptr;
+    PassRunner* second = nullptr;
+  };
+  Expected<Answering> begin(const ResolvedOptions& resolved, std::stop_token stop) {
+    Answering answering;
+    DLLM_TRY(Turns::Turn turn, turns.take());
+    DLLM_TRY(answering.latency, latency_table(resolved, std::move(stop)));
+    DLLM_TRY(answering.second, second_path(resolved));
+    if (running.timed != nullptr) {
+      reset_clock(running);
+      answering.whole.emplace(std::move(turn));
+      answering.backend = running.backend.get();
+    } else {
+      answering.shared = std::make_unique<SharedBackend>(*running.backend, turns);
+      answering.backend = answering.shared.get();
+    }
+    return answering;
+  }
+
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
-    DLLM_TRY(PassRunner* const second, second_path(resolved));
-    reset_clock(running);
-    DLLM_TRY(Generation answer, checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency,
-                                                       on_step, std::move(stop), second, nullptr, constraint)));
+    DLLM_TRY(const Answering answering, begin(resolved, stop));
+    DLLM_TRY(Generation answer,
+             checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
+                                    on_step, std::move(stop), answering.second, nullptr, constraint)));
     if (running.timed != nullptr) answer.virtual_time = virtual_time(running, answer);
     return answer;
   }
 
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
     DLLM_TRY(const CommitSchedule schedule, schedule_of(recorded));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(recorded.options, stop));
-    DLLM_TRY(PassRunner* const second, second_path(recorded.options));
+    DLLM_TRY(const Answering answering, begin(recorded.options, stop));
     DLLM_TRY(Generation again,
-             checked(dllm::generate(*running.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
-                                    latency, {}, std::move(stop), second, &schedule)));
+             checked(dllm::generate(*answering.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
+                                    answering.latency, {}, std::move(stop), answering.second, &schedule)));
     if (again.finish == FinishReason::kCancelled) return again;
     DLLM_CHECK_OK(check_replayed(again, schedule));
     DLLM_CHECK_OK(check_same_work(again, recorded));
@@ -91,12 +115,9 @@ struct LanguageModel::Impl {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
-    DLLM_TRY(PassRunner* const second, second_path(resolved));
-    reset_clock(running);
-    return checked(dllm::generate_batch(*running.backend, model->tokenizer(), prompts, resolved, latency, batch,
-                                        on_answer, std::move(stop), second, {}, constraint));
+    DLLM_TRY(const Answering answering, begin(resolved, stop));
+    return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
+                                        batch, on_answer, std::move(stop), answering.second, {}, constraint));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.
@@ -125,9 +146,10 @@ struct LanguageModel::Impl {
     if (!running.second_path)
       return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
                    "leave the option out"};
-    std::unique_ptr<PassRunner>& runner = second_paths[wanted->refresh_threads];
-    if (!runner) {
-      DLLM_TRY(runner, running.second_path(wanted->refresh_threads));
+    OfThisProcess<PassRunner>& runner = second_paths[wanted->refresh_threads];
+    if (!runner || is_stale(runner)) {
+      DLLM_TRY(auto made, running.second_path(wanted->refresh_threads));
+      runner = OfThisProcess<PassRunner>(made.release());
     }
     return runner.get();
   }
