@@ -53,9 +53,9 @@ struct LoadOptions {
   bool warnings = true;         ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
-  /// Called now and then while a call waits for other threads' passes, in the thread that waits; false ends the call
-  /// (kCancelled). What it throws goes to the caller.
-  std::function<bool()> on_wait{};
+  /// Called before each forward pass of a call, and now and then while the call waits for those of other threads, in
+  /// its own thread; false ends the call (kCancelled). What it throws goes to the caller.
+  std::function<bool()> poll{};
 };
 
 struct ChatTurn {
@@ -109,11 +109,12 @@ class LanguageModel {
 
   /// Answers many conversations, at most `batch` of them in one forward pass; each answer equals generate()'s.
   /// `on_answer` is called for each answer in the order in which they finish; after a stop, unfinished answers have
-  /// FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  /// FinishReason::kCancelled. `seeds`: one per conversation, instead of the options'; empty: the options' for all.
+  /// Errors: with the conversation's index in `where`.
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer = {},
-                                                   std::stop_token stop = {}) const;
+                                                   const AnswerCallback& on_answer = {}, std::stop_token stop = {},
+                                                   const std::vector<std::uint64_t>& seeds = {}) const;
 
   /// Replays `recorded`, a generation of this model: each position is committed in the pass that commit_step records,
   /// whatever is predicted; everything else runs as before. With another prompt of the same length in `recorded`, `dllm

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 
 class Options(TypedDict, total=False):
@@ -143,7 +143,7 @@ class Options(TypedDict, total=False):
     #: token id that inserts a mask before its position when predicted
     insert_token: int | None
     #: the answer is JSON that this JSON Schema accepts
-    json_schema: str | None
+    json_schema: str | Mapping[str, Any] | type[Any] | None
     #: shifted models: forward the row before the window, which predicts its first position, only once per
     #: window
     keep_front: bool | None

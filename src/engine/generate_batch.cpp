@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <utility>
 
@@ -23,6 +24,13 @@ struct Active {
 Error with_index(Error error, std::size_t index) {
   error.where = fmt::format("request {}{}{}", index, error.where.empty() ? "" : ", ", error.where);
   return error;
+}
+
+ResolvedOptions with_seed(ResolvedOptions options, std::uint64_t seed) {
+  options.seed = seed;
+  for (auto& [key, value] : options.values)
+    if (key == "seed") value = OptionValue(seed);
+  return options;
 }
 
 class Batch {
@@ -86,19 +94,19 @@ class Batch {
 
 }  // namespace
 
-Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
-                                                 const std::vector<std::vector<TokenId>>& prompts,
-                                                 const ResolvedOptions& resolved, const LatencyTable* latency,
-                                                 std::int32_t batch, const AnswerCallback& on_answer,
-                                                 std::stop_token stop, PassRunner* second,
-                                                 std::span<const CommitSchedule> replays,
-                                                 const ConstraintPtr& constraint) {
+Expected<std::vector<Generation>> generate_batch(
+    Backend& backend, const Tokenizer* tokenizer, const std::vector<std::vector<TokenId>>& prompts,
+    const ResolvedOptions& resolved, const LatencyTable* latency, std::int32_t batch, const AnswerCallback& on_answer,
+    std::stop_token stop, PassRunner* second, std::span<const CommitSchedule> replays, const ConstraintPtr& constraint,
+    std::span<const std::uint64_t> seeds) {
+  std::deque<ResolvedOptions> own;  // sequences refer to theirs
   Batch rounds(backend, on_answer, prompts.size());
   std::size_t next = 0;
   while (!stop.stop_requested() && !rounds.ended()) {
     for (; next < prompts.size() && rounds.active() < static_cast<std::size_t>(batch); ++next) {
-      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency, second,
-                                      {.constraint = constraint}, replays.empty() ? nullptr : &replays[next]);
+      if (!seeds.empty()) own.push_back(with_seed(resolved, seeds[next]));
+      auto sequence = Sequence::start(backend, tokenizer, prompts[next], seeds.empty() ? resolved : own.back(), latency,
+                                      second, {.constraint = constraint}, replays.empty() ? nullptr : &replays[next]);
       if (!sequence) return with_index(std::move(sequence).error(), next);
       rounds.join(next, *std::move(sequence));
     }

@@ -36,7 +36,7 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
   DLLM_TRY(auto source, open_or_embedded(path));
   source.device_tiles = options.backend == "npu";
-  auto impl = std::make_unique<Impl>(options.on_wait);
+  auto impl = std::make_unique<Impl>(options.poll);
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};
   // Both parts of a load can take seconds: reading a vocabulary and packing weights.
@@ -68,14 +68,17 @@ Expected<Generation> LanguageModel::generate_ids(const std::vector<std::int32_t>
 
 Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                                 const GenerateOptions& options, std::int32_t batch,
-                                                                const AnswerCallback& on_answer,
-                                                                std::stop_token stop) const {
+                                                                const AnswerCallback& on_answer, std::stop_token stop,
+                                                                const std::vector<std::uint64_t>& seeds) const {
+  if (!seeds.empty() && seeds.size() != conversations.size())
+    return Error{ErrorCode::kUsage, fmt::format("{} seeds for {} answers", seeds.size(), conversations.size()), "seeds",
+                 "give one for each"};
   std::vector<std::vector<TokenId>> prompts;
   for (const std::vector<ChatTurn>& turns : conversations) {
     DLLM_TRY(std::vector<TokenId> ids, impl_->encode_turns(turns));
     prompts.push_back(std::move(ids));
   }
-  return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop));
+  return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop), seeds);
 }
 
 Expected<Generation> LanguageModel::replay(const Generation& recorded, std::stop_token stop) const {
@@ -99,7 +102,7 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
     if (ids[i] < 0 || ids[i] >= desc.vocab)
       return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", ids[i], desc.vocab),
                    fmt::format("--tokens, position {}", i), ""};
-  DLLM_TRY(const Turns::Turn turn, impl_->turns.take());
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   DLLM_TRY(const auto cache, impl_->running.backend->make_cache(count));
   std::vector<float> result;
   const auto pass = [&](PositionRange range, Region region, std::int32_t causal_block) -> Expected<void> {
@@ -132,13 +135,13 @@ Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<
 
 Expected<std::vector<std::vector<double>>> LanguageModel::masked_log_probs_batch(const std::vector<MaskedText>& texts,
                                                                                  double cfg_scale) const {
-  DLLM_TRY(const Turns::Turn turn, impl_->turns.take());
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   return impl_->checked(dllm::masked_log_probs(*impl_->running.backend, texts, cfg_scale));
 }
 
 Expected<double> LanguageModel::answer_log_prob(const std::vector<std::int32_t>& prompt,
                                                 const std::vector<std::int32_t>& answer, std::int32_t canvas) const {
-  DLLM_TRY(const Turns::Turn turn, impl_->turns.take());
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   return impl_->checked(
       dllm::answer_log_prob(*impl_->running.backend, prompt, answer, impl_->model->desc().stop_ids, canvas));
 }

@@ -34,14 +34,14 @@ struct LanguageModel::Impl {
   RunningBackend running;
   std::optional<ChatTemplate> own_template;
   bool special_content = false;  ///< see set_special_content()
-  Turns turns;                   ///< a backend runs one forward at a time
+  Turns passes;                  ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
-  std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by turns
+  std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by passes
   std::map<std::string, LatencyTable, std::less<>>
-      latency_tables;  ///< by the window option `latency`; guarded by turns
+      latency_tables;  ///< by the window option `latency`; guarded by passes
 
-  explicit Impl(Turns::Poll waiting) : turns(std::move(waiting)) {}
+  explicit Impl(Turns::Poll poll) : passes(std::move(poll)) {}
 
   const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
 
@@ -63,25 +63,19 @@ struct LanguageModel::Impl {
   /// What a generation needs of the model. Its passes are turns among those of other calls. A virtual clock counts one
   /// answer at a time, which then has the backend until its end.
   struct Answering {
-    std::unique_ptr<SharedBackend> shared;
-    std::optional<Turns::Turn> whole;
-    Backend* backend = nullptr;
+    std::unique_ptr<SharedBackend> backend;
     const LatencyTable* latency = nullptr;
     PassRunner* second = nullptr;
   };
   Expected<Answering> begin(const ResolvedOptions& resolved, std::stop_token stop) {
     Answering answering;
-    DLLM_TRY(Turns::Turn turn, turns.take());
+    DLLM_TRY(Turns::Turn turn, passes.take());
     DLLM_TRY(answering.latency, latency_table(resolved, std::move(stop)));
     DLLM_TRY(answering.second, second_path(resolved));
-    if (running.timed != nullptr) {
-      reset_clock(running);
-      answering.whole.emplace(std::move(turn));
-      answering.backend = running.backend.get();
-    } else {
-      answering.shared = std::make_unique<SharedBackend>(*running.backend, turns);
-      answering.backend = answering.shared.get();
-    }
+    reset_clock(running);
+    std::optional<Turns::Turn> whole;
+    if (running.timed != nullptr) whole.emplace(std::move(turn));
+    answering.backend = std::make_unique<SharedBackend>(*running.backend, passes, std::move(whole));
     return answering;
   }
 
@@ -111,13 +105,14 @@ struct LanguageModel::Impl {
 
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer, std::stop_token stop) {
+                                                   const AnswerCallback& on_answer, std::stop_token stop,
+                                                   const std::vector<std::uint64_t>& seeds) {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
     return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
-                                        batch, on_answer, std::move(stop), answering.second, {}, constraint));
+                                        batch, on_answer, std::move(stop), answering.second, {}, constraint, seeds));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.

@@ -35,11 +35,17 @@ Expected<void> Turns::wait(Queue& queue, std::uint64_t ticket) const {
         return {};
       }
     }
-    if (poll_ && !poll_()) return Error{ErrorCode::kCancelled, "the wait for the model was ended", "", ""};
+    DLLM_CHECK_OK(poll());
   }
 }
 
+Expected<void> Turns::poll() const {
+  if (poll_ && !poll_()) return Error{ErrorCode::kCancelled, "the call was ended before its result", "", ""};
+  return {};
+}
+
 Expected<Turns::Turn> Turns::take() {
+  DLLM_CHECK_OK(poll());
   Queue& all = queue();
   std::uint64_t ticket = 0;
   {
@@ -77,11 +83,16 @@ void Turns::end() {
 }
 
 Expected<std::unique_ptr<KvCache>> SharedBackend::make_cache(Position capacity) {
+  if (whole_) return backend_.make_cache(capacity);
   DLLM_TRY(const Turns::Turn turn, turns_.take());
   return backend_.make_cache(capacity);
 }
 
 Expected<std::vector<Scores>> SharedBackend::forward(std::span<const SequenceStep> batch) {
+  if (whole_) {
+    DLLM_CHECK_OK(turns_.poll());
+    return backend_.forward(batch);
+  }
   DLLM_TRY(const Turns::Turn turn, turns_.take());
   return backend_.forward(batch);
 }

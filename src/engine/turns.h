@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -22,7 +23,8 @@ namespace dllm {
 /// which they came: with a mutex, a thread that asks again at once would starve the others. Thread-safe.
 class Turns {
  public:
-  /// Called now and then, in the waiting thread, until a turn comes: false ends the wait. May throw.
+  /// Called in the thread that asks for a turn: before it, and now and then while it waits. False ends the wait. May
+  /// throw.
   using Poll = std::function<bool()>;
 
   explicit Turns(Poll poll = {}) : poll_(std::move(poll)), queue_(new Queue()) {}
@@ -44,6 +46,8 @@ class Turns {
   /// Waits for a turn. Errors: kUsage, if this thread has it already (the model is called from its own callback), or if
   /// another thread of the parent had it when it forked this process; kCancelled by Poll.
   Expected<Turn> take();
+  /// For a pass within a longer turn. Errors: kCancelled by Poll.
+  Expected<void> poll() const;
 
  private:
   struct Queue {
@@ -66,8 +70,9 @@ class Turns {
 /// A backend whose passes are turns. Between them callbacks run, decoders decide, and others compute.
 class SharedBackend final : public Backend {
  public:
-  /// Both are borrowed.
-  SharedBackend(Backend& backend, Turns& turns) : backend_(backend), turns_(turns) {}
+  /// Both are borrowed. `whole`: nobody else computes until the object's end.
+  SharedBackend(Backend& backend, Turns& turns, std::optional<Turns::Turn> whole)
+      : backend_(backend), turns_(turns), whole_(std::move(whole)) {}
 
   const ModelDesc& desc() const override { return backend_.desc(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
@@ -76,6 +81,7 @@ class SharedBackend final : public Backend {
  private:
   Backend& backend_;
   Turns& turns_;
+  std::optional<Turns::Turn> whole_;
 };
 
 }  // namespace dllm

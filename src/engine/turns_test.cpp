@@ -14,7 +14,11 @@
 namespace dllm {
 namespace {
 
-LanguageModel embedded_model(const LoadOptions& options) {
+LanguageModel quiet_model(std::int32_t threads, const std::string& backend = "cpu") {
+  LoadOptions options;
+  options.threads = threads;
+  options.backend = backend;
+  options.warnings = false;
   auto model = LanguageModel::load("", options);
   EXPECT_TRUE(model.has_value());
   return *std::move(model);
@@ -64,8 +68,8 @@ TEST(Turns, AThreadThatHasOneGetsNoSecond) {
 TEST(Turns, WhoWaitsIsAskedWhetherItStillWantsTo) {
   int polls = 0;
   Turns turns([&] {
-    if (++polls == 4) throw std::string("interrupted");
-    return polls != 2;
+    if (++polls == 6) throw std::string("interrupted");
+    return polls != 4;
   });
   std::optional<Turns::Turn> other;
   std::thread([&] { other.emplace(*turns.take()); }).join();
@@ -78,7 +82,7 @@ TEST(Turns, WhoWaitsIsAskedWhetherItStillWantsTo) {
 }
 
 TEST(Turns, CallbacksMayUseTheModel) {
-  const LanguageModel model = embedded_model({.threads = 2, .warnings = false});
+  const LanguageModel model = quiet_model(2);
   const Generation alone = *model.generate("Solve 17+4.", one_by_one(16));
   const Generation outer = *model.generate("3+4=", one_by_one(12));
   int calls = 0;
@@ -96,7 +100,7 @@ TEST(Turns, CallbacksMayUseTheModel) {
 }
 
 TEST(Turns, CallbacksMayUseTheSecondPath) {
-  const LanguageModel model = embedded_model({.threads = 1, .warnings = false});
+  const LanguageModel model = quiet_model(1);
   GenerateOptions options;
   for (const auto& [key, value] : {std::pair{"preset", "fast"}, {"refresh_path", "second"}, {"length", "48"}})
     ASSERT_TRUE(options.set(key, value)) << key;
@@ -110,8 +114,7 @@ TEST(Turns, CallbacksMayUseTheSecondPath) {
 }
 
 TEST(Turns, AnswersInVirtualTimeAreNotMixed) {
-  const LanguageModel model =
-      embedded_model({.backend = "npu", .device_changes = {"numerics.weight=mxint8:32:ocp"}, .warnings = false});
+  const LanguageModel model = quiet_model(1, "npu");
   const auto alone = model.generate("3+4=", one_by_one(4));
   ASSERT_TRUE(alone) << alone.error().message();
   int refused = 0;
@@ -138,7 +141,7 @@ bool in_child_process(const std::function<bool()>& body) {
 
 TEST(Forks, AModelWorksInAChildProcess) {
   for (const char* backend : {"cpu", "npu"}) {
-    auto model = std::make_optional(embedded_model({.threads = 3, .backend = backend, .warnings = false}));
+    auto model = std::make_optional(quiet_model(3, backend));
     const auto answers = [&](std::uint64_t hash) { return model->generate("3+4=", one_by_one(8))->hash == hash; };
     const std::uint64_t hash = model->generate("3+4=", one_by_one(8))->hash;
     EXPECT_TRUE(in_child_process([&] {
@@ -165,7 +168,7 @@ TEST(Forks, AModelWorksInAChildProcess) {
 }
 
 TEST(Forks, TheSecondPathWorksInAChildProcess) {
-  const LanguageModel model = embedded_model({.threads = 2, .warnings = false});
+  const LanguageModel model = quiet_model(2);
   GenerateOptions options;
   for (const auto& [key, value] : {std::pair{"preset", "fast"}, {"refresh_path", "second"}, {"length", "48"}})
     ASSERT_TRUE(options.set(key, value)) << key;

@@ -231,10 +231,10 @@ Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFa
   try {
     machine.state().reach_hbm(config.hbm_bytes);
   } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kResource,
-                 fmt::format("{} bytes of the simulated device's memory do not fit into the address space",
-                             config.hbm_bytes),
-                 "npu backend", "raise the limit (ulimit -v), or simulate a device with fewer stacks"};
+    return Error{
+        ErrorCode::kResource,
+        fmt::format("{} bytes of the simulated device's memory do not fit into the address space", config.hbm_bytes),
+        "npu backend", "raise the limit (ulimit -v), or simulate a device with fewer stacks"};
   }
   write_weights(graph, layout, weights, machine.state().hbm.data());
   return std::unique_ptr<NpuBackend>(new NpuBackend(

@@ -56,9 +56,8 @@ TEST(Images, HbmExistsAsFarAsItIsAccessed) {
   EXPECT_LT(lab.state().hbm.size(), kFar) << "reading for a dump";
   ASSERT_TRUE(load_image(lab.state(), spec("hbm@64"), npy_of(std::vector<std::uint32_t>{7, 8}), "x.npy"));
   ASSERT_TRUE(load_image(lab.state(), spec("vram@0"), npy_of(std::vector<float>(32, 1.5f)), "x.npy"));
-  lab.run(test::set("gp1", 0) + test::set("gp2", static_cast<std::uint32_t>(kFar)) +
-          "C_SET_ADDR_REG a1, gp0, gp2\n" + test::set("gp3", 1024) +
-          "C_SET_SCALE_REG gp3\nH_STORE_V gp0, gp0, a1, 0, 0\n" + test::set("gp4", 32) +
+  lab.run(test::set("gp1", 0) + test::set("gp2", static_cast<std::uint32_t>(kFar)) + "C_SET_ADDR_REG a1, gp0, gp2\n" +
+          test::set("gp3", 1024) + "C_SET_SCALE_REG gp3\nH_STORE_V gp0, gp0, a1, 0, 0\n" + test::set("gp4", 32) +
           "H_PREFETCH_V gp4, gp0, a1, 0, 0\n");
   EXPECT_EQ(read_image(lab.state(), spec("vram@32:32"))->real, std::vector<float>(32, 1.5f));
   EXPECT_EQ(read_image(lab.state(), spec("hbm@64:2"))->integers, (std::vector<std::uint32_t>{7, 8})) << "it has moved";
