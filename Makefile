@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
         fuzz coverage clean
 
 help:  ## list the targets
@@ -27,6 +27,11 @@ build: setup  ## optimised build: build/release/dllm, and the library; then cmak
 
 deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_ARCHITECTURE.deb
 	@cd build/release && cpack -G DEB >/dev/null && ls "$$PWD"/dllm_*.deb
+
+release: setup  ## checks of locks and base image, then the packages and their digests: build/release/SHA256SUMS
+	@scripts/release.py check
+	@$(MAKE) deb
+	@cd build/release && $(CURDIR)/scripts/release.py digests dllm_*.deb >SHA256SUMS && cat SHA256SUMS
 
 run: build  ## install, build, and answer a prompt with the embedded model
 	build/release/dllm run "$(PROMPT)"
