@@ -42,8 +42,10 @@ class AddressSpace(CliCase):
     def test_a_gigabyte_is_enough(self):
         self.limited("npu", "step", "--shape", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
                      "--timing-cache", "off")
-        self.limited("npu", "run", SOURCE / "src/npu/testdata/silu.asm", "--device", "dart-2048", "--timing")
-        self.limited("npu", "sampling", "--check")
+        program = self.dir / "stores.asm"
+        program.write_text("li gp1, 1048576\nC_SET_ADDR_REG a1, gp0, gp1\nH_STORE_V gp0, gp0, a1, 0, 0\n")
+        self.limited("npu", "run", program, "--device", "dart-2048", "--timing", "--dump", "hbm@1048576:4")
+        self.limited("npu", "sampling", "--check", 1)
 
 
 class Npu(CliCase):
