@@ -7,7 +7,8 @@ fail() { echo "contents: $*" >&2; exit 1; }
 lib=$(dirname "$(find "$prefix" -name libdllm.so)")
 for file in bin/dllm share/man/man1/dllm.1 share/man/man1/dllm-run.1 share/man/man1/dllm-npu-analyze.1 \
   share/bash-completion/completions/dllm share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish \
-  share/doc/dllm/LICENSE share/doc/dllm/copyright; do
+  share/doc/dllm/LICENSE share/doc/dllm/NOTICE share/doc/dllm/SECURITY.md share/doc/dllm/copyright \
+  share/doc/dllm/third-party/nlohmann-json share/doc/dllm/third-party/cli11 share/doc/dllm/third-party/boost; do
   [ -s "$prefix/$file" ] || fail "$file is missing"
 done
 [ "$("$prefix/bin/dllm" --version)" = "dllm $version" ] || fail "the program has another version"
