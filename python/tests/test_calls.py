@@ -11,6 +11,7 @@ import time
 import unittest
 
 import dllm
+from dllm import npu
 
 WAIT = 120  # seconds, for what would otherwise hang
 
@@ -190,6 +191,8 @@ class CallbackTest(unittest.TestCase):
         self.interrupted(lambda: next(stream))
         self.interrupted(stream.close)
         release.set()
+        self.interrupted(lambda: npu.run(npu.assemble("C_LOOP_START gp1, 4000000\n" + "S_ADDI_INT gp2, gp2, 1\n" * 64
+                                                      + "C_LOOP_END gp1\n"), npu.device("plena-64")))
         device = dllm.Model.load(backend="npu", warnings=False)
         held, release = threading.Event(), threading.Event()
         other = threading.Thread(
