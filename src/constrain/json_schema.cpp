@@ -29,16 +29,50 @@ constexpr int kMostNesting = 64;
 
 /// Keywords that decide which values are valid (JSON Schema 2020-12 and earlier drafts, and OpenAPI's `nullable`). What
 /// is none of them is an annotation or an extension, which the standard tells a reader to ignore.
-constexpr std::string_view kAssertions[] = {
-    "$ref",          "$dynamicRef",           "$recursiveRef",    "type",         "enum",
-    "const",         "anyOf",                 "oneOf",            "allOf",        "not",
-    "if",            "then",                  "else",             "dependencies", "dependentRequired",
-    "format",        "dependentSchemas",      "multipleOf",       "minimum",      "maximum",
-    "minLength",     "exclusiveMinimum",      "exclusiveMaximum", "maxLength",    "pattern",
-    "items",         "prefixItems",           "additionalItems",  "minItems",     "maxItems",
-    "uniqueItems",   "contains",              "minContains",      "maxContains",  "unevaluatedItems",
-    "properties",    "patternProperties",     "propertyNames",    "required",     "additionalProperties",
-    "minProperties", "unevaluatedProperties", "maxProperties",    "nullable"};
+constexpr std::string_view kAssertions[] = {"$ref",
+                                            "$dynamicRef",
+                                            "$recursiveRef",
+                                            "type",
+                                            "enum",
+                                            "const",
+                                            "anyOf",
+                                            "oneOf",
+                                            "allOf",
+                                            "not",
+                                            "if",
+                                            "then",
+                                            "else",
+                                            "dependencies",
+                                            "dependentRequired",
+                                            "format",
+                                            "dependentSchemas",
+                                            "multipleOf",
+                                            "minimum",
+                                            "maximum",
+                                            "minLength",
+                                            "exclusiveMinimum",
+                                            "exclusiveMaximum",
+                                            "maxLength",
+                                            "pattern",
+                                            "items",
+                                            "prefixItems",
+                                            "additionalItems",
+                                            "minItems",
+                                            "maxItems",
+                                            "uniqueItems",
+                                            "contains",
+                                            "minContains",
+                                            "maxContains",
+                                            "unevaluatedItems",
+                                            "properties",
+                                            "patternProperties",
+                                            "propertyNames",
+                                            "required",
+                                            "additionalProperties",
+                                            "minProperties",
+                                            "unevaluatedProperties",
+                                            "maxProperties",
+                                            "nullable"};
 
 class SchemaReader {
  public:
@@ -99,8 +133,7 @@ class SchemaReader {
       DLLM_TRY(const bool fits, node.allows_type_of(value));
       if (fits) ways.push_back(json_value(value));
     }
-    if (ways.empty())
-      return node.at("enum").bad("no value is of the type that \"type\" names: nothing is valid");
+    if (ways.empty()) return node.at("enum").bad("no value is of the type that \"type\" names: nothing is valid");
     return either(std::move(ways));
   }
 
@@ -124,8 +157,7 @@ class SchemaReader {
     DLLM_CHECK_OK(only(node, kTyped));
     DLLM_TRY(const std::vector<std::string> types, node.types());
     // A bound on numbers holds for integers only: as an expression it is no short one for fractions.
-    if (std::ranges::count(types, "number") > 0)
-      DLLM_CHECK_OK(only(node, without_number_bounds()));
+    if (std::ranges::count(types, "number") > 0) DLLM_CHECK_OK(only(node, without_number_bounds()));
     std::vector<PatternPtr> ways;
     for (const std::string& type : types) {
       DLLM_TRY(PatternPtr way, of_type(node, type));
@@ -135,9 +167,20 @@ class SchemaReader {
   }
 
   /// Those that a schema with types may have. Each speaks of one type, and says nothing of values of the others.
-  static inline const std::set<std::string_view> kTyped = {
-      "type",     "minLength", "maxLength", "pattern",    "minimum",  "maximum",             "exclusiveMinimum", "exclusiveMaximum",
-      "items", "minItems",  "maxItems",  "properties", "required", "additionalProperties"};
+  static inline const std::set<std::string_view> kTyped = {"type",
+                                                           "minLength",
+                                                           "maxLength",
+                                                           "pattern",
+                                                           "minimum",
+                                                           "maximum",
+                                                           "exclusiveMinimum",
+                                                           "exclusiveMaximum",
+                                                           "items",
+                                                           "minItems",
+                                                           "maxItems",
+                                                           "properties",
+                                                           "required",
+                                                           "additionalProperties"};
 
   static std::set<std::string_view> without_number_bounds() {
     std::set<std::string_view> known = kTyped;

@@ -83,13 +83,14 @@ class DecimalRange {
     const std::size_t rest = low.size() - 1;
     if (low.find_first_not_of('0') == low.npos && high.find_first_not_of('9') == high.npos) return free(low.size());
     if (rest == 0) return digit(low[0], high[0]);
-    if (low[0] == high[0])
-      return sequence({digit(low[0], low[0]), same_length(low.substr(1), high.substr(1))});
+    if (low[0] == high[0]) return sequence({digit(low[0], low[0]), same_length(low.substr(1), high.substr(1))});
     std::vector<PatternPtr> ways;
     const std::string zeros(rest, '0'), nines(rest, '9');
     char first = low[0], last = high[0];
-    if (low.substr(1) != zeros) ways.push_back(sequence({digit(first, first), same_length(low.substr(1), nines)})), ++first;
-    if (high.substr(1) != nines) ways.push_back(sequence({digit(last, last), same_length(zeros, high.substr(1))})), --last;
+    if (low.substr(1) != zeros)
+      ways.push_back(sequence({digit(first, first), same_length(low.substr(1), nines)})), ++first;
+    if (high.substr(1) != nines)
+      ways.push_back(sequence({digit(last, last), same_length(zeros, high.substr(1))})), --last;
     if (first <= last) ways.push_back(sequence({digit(first, last), free(rest)}));
     return either(std::move(ways));
   }

@@ -18,7 +18,8 @@ constexpr std::string_view kTypes[] = {"string", "integer", "number", "boolean",
 bool has_type(const nlohmann::ordered_json& value, std::string_view type) {
   if (type == "string") return value.is_string();
   if (type == "integer")  // 1.0 is one (JSON Schema 2020-12, section 4.2.2)
-    return value.is_number_integer() || (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
+    return value.is_number_integer() ||
+           (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
   if (type == "null") return value.is_null();

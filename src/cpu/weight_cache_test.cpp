@@ -254,14 +254,14 @@ TEST_F(WeightCache, ChecksumsAndFingerprintsSeeFirstAndLastBytes) {
       const CachedTensor tensor{"a", TensorType::kF32, 1, 1, 0, size, bytes};
       return source_fingerprint({&tensor, 1});
     };
-    const std::uint64_t sum = panel_checksum(bytes), print = fingerprint();
+    const std::uint64_t sum = checksum_of(bytes), print = fingerprint();
     for (const std::size_t at : {std::size_t{0}, size - 1}) {
       bytes[at] = std::byte{1};
-      EXPECT_NE(panel_checksum(bytes), sum) << size;
+      EXPECT_NE(checksum_of(bytes), sum) << size;
       EXPECT_NE(fingerprint(), print) << size;
       bytes[at] = std::byte{0};
     }
-    EXPECT_EQ(panel_checksum(bytes), sum);
+    EXPECT_EQ(checksum_of(bytes), sum);
   }
 }
 

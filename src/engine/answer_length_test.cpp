@@ -13,11 +13,11 @@
 namespace dllm {
 namespace {
 
-constexpr const char* kQuestion =
+constexpr const char* kCanvasQuestion =
     "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?";
 constexpr const char* kSchema = R"({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 30})";
 
-const LanguageModel& embedded() {
+const LanguageModel& canvas_model() {
   static const LanguageModel model = *LanguageModel::load("");
   return model;
 }
@@ -200,10 +200,10 @@ GenerateOptions options_of(const Way& way, std::int32_t canvas, std::optional<st
 TEST(AnswerLength, NoBoundChangesAWordBeforeIt) {
   for (const Way& way : ways()) {
     SCOPED_TRACE(way.name);
-    const auto whole = embedded().generate(kQuestion, options_of(way, 16, 120));
+    const auto whole = canvas_model().generate(kCanvasQuestion, options_of(way, 16, 120));
     ASSERT_TRUE(whole) << whole.error().message();
     for (const std::int32_t bound : {1, 7, 16, 17, 40, 119}) {
-      const auto cut = embedded().generate(kQuestion, options_of(way, 16, bound));
+      const auto cut = canvas_model().generate(kCanvasQuestion, options_of(way, 16, bound));
       ASSERT_TRUE(cut) << cut.error().message();
       const std::int32_t tokens = std::min(whole->stats.answer_tokens, bound);
       EXPECT_EQ(cut->stats.answer_tokens, tokens);
@@ -221,21 +221,21 @@ TEST(AnswerLength, NoBoundChangesAWordBeforeIt) {
     }
     // Without a bound the canvas is the most, and its words are the same. A structure is completed within it.
     if (way.options.contains("json_schema")) continue;
-    const auto canvas = embedded().generate(kQuestion, options_of(way, 16, std::nullopt));
+    const auto canvas = canvas_model().generate(kCanvasQuestion, options_of(way, 16, std::nullopt));
     ASSERT_TRUE(canvas) << canvas.error().message();
     EXPECT_TRUE(std::equal(canvas->ids.begin(), canvas->ids.end(), whole->ids.begin()));
   }
 }
 
 TEST(AnswerLength, AnswersGoOnAfterTheirCanvas) {
-  const auto own = embedded().generate(kQuestion, {});
+  const auto own = canvas_model().generate(kCanvasQuestion, {});
   ASSERT_TRUE(own);
   GenerateOptions options;
   options.length = 8;
   options.max_tokens = 100;
   std::string streamed;
   std::size_t positions = 0, steps = 0;
-  const auto answer = embedded().generate(kQuestion, options, [&](const StepEvent& event) {
+  const auto answer = canvas_model().generate(kCanvasQuestion, options, [&](const StepEvent& event) {
     EXPECT_TRUE(event.text.starts_with(streamed)) << "the streamed text is taken back";
     EXPECT_GE(event.canvas.size(), positions);
     EXPECT_EQ(event.prompt_length, own->stats.prompt_tokens);
@@ -253,21 +253,21 @@ TEST(AnswerLength, AnswersGoOnAfterTheirCanvas) {
   EXPECT_EQ(answer->stats.nfe, static_cast<std::int32_t>(steps));
   EXPECT_TRUE(std::is_sorted(answer->commit_step.begin(), answer->commit_step.begin() + 8));
   for (std::size_t i = 8; i < answer->ids.size(); ++i)
-    if (answer->commit_step[i] >= 0) EXPECT_GT(answer->commit_step[i], answer->commit_step[i % 8]);
+    EXPECT_TRUE(answer->commit_step[i] < 0 || answer->commit_step[i] > answer->commit_step[i % 8]) << i;
   EXPECT_TRUE(answer->text.starts_with(streamed));
   EXPECT_NE(answer->text.find("#### 10"), std::string::npos) << answer->text;
   // The rest of the answer is an answer to prompt and canvas.
   std::vector<std::int32_t> prompt = answer->prompt_ids;
   prompt.insert(prompt.end(), answer->ids.begin(), answer->ids.begin() + 8);
   options.max_tokens.reset();
-  const auto second = embedded().generate_ids(prompt, options);
+  const auto second = canvas_model().generate_ids(prompt, options);
   ASSERT_TRUE(second);
   EXPECT_TRUE(std::equal(second->ids.begin(), second->ids.end(), answer->ids.begin() + 8));
-  EXPECT_FALSE(embedded().replay(*answer)) << "a schedule is of one canvas";
+  EXPECT_FALSE(canvas_model().replay(*answer)) << "a schedule is of one canvas";
 }
 
 TEST(AnswerLength, BatchesAndSchedulersGiveTheSameAnswers) {
-  const auto scheduler = Scheduler::create(embedded(), {.parallel = 3});
+  const auto scheduler = Scheduler::create(canvas_model(), {.parallel = 3});
   ASSERT_TRUE(scheduler);
   std::vector<std::vector<ChatTurn>> conversations;
   std::vector<Generation> alone, scheduled(4);
@@ -275,17 +275,17 @@ TEST(AnswerLength, BatchesAndSchedulersGiveTheSameAnswers) {
   options.length = 8;
   options.max_tokens = 44;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    conversations.push_back({{"user", i % 2 == 0 ? kQuestion : "Reverse: a b c d e f g h"}});
-    alone.push_back(*embedded().generate(conversations.back(), options));
+    conversations.push_back({{"user", i % 2 == 0 ? kCanvasQuestion : "Reverse: a b c d e f g h"}});
+    alone.push_back(*canvas_model().generate(conversations.back(), options));
     ScheduledRequest request;
-    request.prompt = *embedded().apply_template(conversations.back());
+    request.prompt = *canvas_model().apply_template(conversations.back());
     request.options = options;
     request.on_done = [&scheduled, i](Expected<Generation> answer) { scheduled[i] = *std::move(answer); };
     ASSERT_TRUE((*scheduler)->submit({std::move(request)}));
   }
   while ((*scheduler)->step()) {
   }
-  const auto batch = embedded().generate_batch(conversations, options, 2);
+  const auto batch = canvas_model().generate_batch(conversations, options, 2);
   ASSERT_TRUE(batch) << batch.error().message();
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
     EXPECT_EQ(scheduled[i].text, alone[i].text);
@@ -299,15 +299,15 @@ TEST(AnswerLength, StopTextsAreFoundAcrossCanvases) {
   GenerateOptions options;
   options.length = 8;
   options.max_tokens = 100;
-  const auto whole = embedded().generate(kQuestion, options);
+  const auto whole = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(whole);
-  const auto first = embedded().detokenize(std::vector(whole->ids.begin(), whole->ids.begin() + 8), false);
+  const auto first = canvas_model().detokenize(std::vector(whole->ids.begin(), whole->ids.begin() + 8), false);
   ASSERT_TRUE(first);
   ASSERT_GT(whole->text.size(), first->size() + 1);
   // From the last character of the first canvas to the first one of the second.
   const std::string across = whole->text.substr(first->size() - 1, 2);
   options.stop = {across};
-  const auto stopped = embedded().generate(kQuestion, options);
+  const auto stopped = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(stopped);
   EXPECT_EQ(stopped->finish, FinishReason::kStop);
   EXPECT_EQ(stopped->stop_text, across);
@@ -318,30 +318,30 @@ TEST(AnswerLength, StructuresAreCutOrGoOn) {
   GenerateOptions options;
   options.json_schema = R"({"type": "object", "properties": {"answer": {"type": "integer"},
                             "unit": {"const": "pens in the box of Ben"}}, "required": ["answer", "unit"]})";
-  const auto whole = embedded().generate(kQuestion, options);
+  const auto whole = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(whole) << whole.error().message();
   EXPECT_EQ(whole->finish, FinishReason::kStop);
   options.max_tokens = 4096;
-  EXPECT_EQ(embedded().generate(kQuestion, options)->text, whole->text);
+  EXPECT_EQ(canvas_model().generate(kCanvasQuestion, options)->text, whole->text);
   options.length = 8;  // too short for any such text
-  const auto going = embedded().generate(kQuestion, options);
+  const auto going = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(going) << going.error().message();
   EXPECT_EQ(going->finish, FinishReason::kStop);
   EXPECT_TRUE(going->text.ends_with("pens in the box of Ben\"}")) << going->text;
   options.max_tokens = 10;
-  const auto cut = embedded().generate(kQuestion, options);
+  const auto cut = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(cut) << cut.error().message();
   EXPECT_EQ(cut->finish, FinishReason::kLength);
   EXPECT_EQ(cut->stats.answer_tokens, 10);
   EXPECT_TRUE(going->text.starts_with(cut->text)) << cut->text;
   options.max_tokens.reset();
-  const auto refused = embedded().generate(kQuestion, options);
+  const auto refused = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, "--canvas-length");
   // The model's own canvas is no instruction: text goes on after it.
   options = {};
   options.regex = std::string(120, 'z');
-  const auto longer = embedded().generate("Copy: z", options);
+  const auto longer = canvas_model().generate("Copy: z", options);
   ASSERT_TRUE(longer) << longer.error().message();
   EXPECT_EQ(longer->text, std::string(120, 'z'));
   EXPECT_EQ(longer->finish, FinishReason::kStop);
@@ -352,7 +352,7 @@ TEST(AnswerLength, ExactAnswersGoOnToTheirBound) {
   options.length = 16;
   options.max_tokens = 40;
   options.exact_length = true;
-  const auto answer = embedded().generate(kQuestion, options);
+  const auto answer = canvas_model().generate(kCanvasQuestion, options);
   ASSERT_TRUE(answer) << answer.error().message();
   EXPECT_EQ(answer->ids.size(), 40u);
   EXPECT_EQ(answer->stats.committed_tokens, 40);

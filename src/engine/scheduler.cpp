@@ -216,7 +216,8 @@ std::vector<SequenceStep> Scheduler::Impl::gather() {
   std::vector<SchedulerJob> staying;
   do {
     for (SchedulerJob& job : running) {
-      const auto prepared = (std::lock_guard(model.mutex), job.sequence->prepare());  // it may ask for memory
+      const auto turn = model.passes.take();  // an answer that goes on asks for memory
+      const auto prepared = turn ? job.sequence->prepare() : Expected<std::span<const SequenceStep>>(turn.error());
       if (!prepared) {
         end(job, prepared.error());
         continue;

@@ -57,8 +57,9 @@ TEST(HfDefaults, AreThoseOfTheOriginalCode) {
     const auto number = [&](std::string_view tail) {
       return (*meta->number(fmt::format("{}.{}", original.architecture, tail))).value_or(-1);
     };
-    EXPECT_FLOAT_EQ(number("rope.freq_base"), original.theta) << original.architecture;
-    EXPECT_FLOAT_EQ(number("attention.layer_norm_rms_epsilon"), original.eps) << original.architecture;
+    EXPECT_DOUBLE_EQ(number("rope.freq_base"), original.theta) << original.architecture;
+    EXPECT_FLOAT_EQ(static_cast<float>(number("attention.layer_norm_rms_epsilon")), static_cast<float>(original.eps))
+        << original.architecture;
     EXPECT_EQ(number("context_length"), static_cast<double>(original.context)) << original.architecture;
     EXPECT_EQ(number("attention.head_count_kv"), static_cast<double>(original.kv_heads)) << original.architecture;
     const double key_length = number("attention.key_length");

@@ -138,8 +138,13 @@ void Call::log(int status, const Json& facts) const {
   const HttpRequest& request = exchange->request();
   if (gone()) status = 499;
   api.metrics.answered(route, status, seconds());
-  Json line = {{"time", utc_text(std::chrono::system_clock::now())}, {"id", id},         {"peer", request.peer}, {"method", request.method},
-               {"path", route},     {"status", status}, {"seconds", seconds()}};
+  Json line = {{"time", utc_text(std::chrono::system_clock::now())},
+               {"id", id},
+               {"peer", request.peer},
+               {"method", request.method},
+               {"path", route},
+               {"status", status},
+               {"seconds", seconds()}};
   if (route == "other") line["path"] = request.path.substr(0, 200);
   if (!trace.empty()) line["trace"] = trace;
   if (facts.is_object())

@@ -36,9 +36,9 @@ using RouteHandler = Expected<void> (*)(const CallPtr& call);
 struct Call {
   Api& api;
   std::shared_ptr<Exchange> exchange;
-  std::string id;      ///< request id, sent in X-Request-Id and logged
-  std::string trace;   ///< of `traceparent`; empty: none
-  std::string route;   ///< path of the route, or "other"
+  std::string id;        ///< request id, sent in X-Request-Id and logged
+  std::string trace;     ///< of `traceparent`; empty: none
+  std::string route;     ///< path of the route, or "other"
   std::string client{};  ///< whose turn it is in queues: a key's number, or an address
   RouteHandler handler = nullptr;
   Dialect dialect = Dialect::kOpenAi;

@@ -62,7 +62,7 @@ class CompletionFormat final : public AnswerFormat {
   std::string echo(std::size_t choice) const { return wishes_.echoed.empty() ? "" : wishes_.echoed[choice]; }
   Json head() const {
     return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->created},
-            {"model", call_->name()},    {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
+            {"model", call_->name()},        {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
   }
   static Json choice_json(std::size_t index, std::string text, Json logs, Json finish) {
     return {{"text", std::move(text)},

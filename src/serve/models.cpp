@@ -1,4 +1,5 @@
-// GET /v1/models and /v1/models/NAME: OpenAI's fields and Anthropic's in one object, as their clients ask the same path.
+// GET /v1/models and /v1/models/NAME: OpenAI's fields and Anthropic's in one object, as their clients ask the same
+// path.
 #include <string>
 
 #include "base/percent.h"

@@ -57,8 +57,8 @@ class OllamaFormat final : public AnswerFormat {
   static Json calls_json(const ToolAnswer& parsed) {
     Json list = Json::array();
     for (const ToolCall& one : parsed.calls)
-      list.push_back({{"function",
-                       {{"index", list.size()}, {"name", one.name}, {"arguments", Json::parse(one.arguments)}}}});
+      list.push_back(
+          {{"function", {{"index", list.size()}, {"name", one.name}, {"arguments", Json::parse(one.arguments)}}}});
     return list;
   }
   /// Every pass computes prompt and answer together, so all time is the answer's.

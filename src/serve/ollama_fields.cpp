@@ -28,8 +28,9 @@ constexpr std::pair<const char*, const char*> kRenamed[] = {
     {"num_predict", "max_tokens"},
 };
 constexpr std::array<std::string_view, 16> kLoading = {
-    "num_ctx",  "num_keep", "num_batch", "num_gpu",   "main_gpu",   "num_thread", "use_mmap",         "use_mlock",
-    "low_vram", "numa",     "f16_kv",    "vocab_only", "logits_all", "draft_num_predict", "penalize_newline", "repeat_last_n"};
+    "num_ctx",    "num_keep",          "num_batch",        "num_gpu",      "main_gpu", "num_thread",
+    "use_mmap",   "use_mlock",         "low_vram",         "numa",         "f16_kv",   "vocab_only",
+    "logits_all", "draft_num_predict", "penalize_newline", "repeat_last_n"};
 
 /// `options`: Ollama's names in `asked` become ours; other names are options of ours, or errors of read_options().
 Expected<void> add_options(const Json& options, Json& asked) {

@@ -31,12 +31,8 @@ Json details(const Api& api) {
 std::string tagged(const std::string& name) { return name.find(':') == name.npos ? name + ":latest" : name; }
 
 Json entry(const Api& api, const std::string& name) {
-  return {{"name", tagged(name)},
-          {"model", tagged(name)},
-          {"modified_at", utc_text(api.created())},
-          {"size", api.model.size().bytes},
-          {"digest", ""},
-          {"details", details(api)}};
+  return {{"name", tagged(name)},           {"model", tagged(name)}, {"modified_at", utc_text(api.created())},
+          {"size", api.model.size().bytes}, {"digest", ""},          {"details", details(api)}};
 }
 
 }  // namespace
@@ -88,12 +84,12 @@ Expected<void> ollama_version(const CallPtr& call) {
 
 Expected<void> ollama_unsupported(const CallPtr& call) {
   const bool embeddings = call->route.starts_with("/api/embed");
-  call->fail(ApiError{404,
-                      embeddings ? "a diffusion language model has no embeddings of texts: " + call->route +
-                                       " is not supported"
-                                 : "this server answers with the model that it was started with: " + call->route +
-                                       " is not supported; `dllm pull` downloads models",
-                      "", ""});
+  call->fail(ApiError{
+      404,
+      embeddings ? "a diffusion language model has no embeddings of texts: " + call->route + " is not supported"
+                 : "this server answers with the model that it was started with: " + call->route +
+                       " is not supported; `dllm pull` downloads models",
+      "", ""});
   return {};
 }
 

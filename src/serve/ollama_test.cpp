@@ -15,8 +15,9 @@ TEST(OllamaFields, OptionsGetOurNames) {
   const auto asked = translated(R"({"options": {"num_predict": 7, "temperature": 0.5, "seed": 3, "stop": ["a"],
       "num_ctx": 4096, "num_thread": 8, "mirostat": 0, "algorithm": "threshold"}, "keep_alive": "5m"})");
   ASSERT_TRUE(asked);
-  EXPECT_EQ(*asked,
-            Json::parse(R"({"max_tokens": 7, "temperature": 0.5, "seed": 3, "stop": ["a"], "algorithm": "threshold"})"));
+  EXPECT_EQ(
+      *asked,
+      Json::parse(R"({"max_tokens": 7, "temperature": 0.5, "seed": 3, "stop": ["a"], "algorithm": "threshold"})"));
 }
 
 TEST(OllamaFields, NegativeLengthsAreNoBound) {

@@ -65,10 +65,8 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
                         {"samples", estimate.samples},
                         {"tokens", length}});
     }
-    Json json = {{"id", new_id("score-", *call_)},
-                 {"object", "list"},
-                 {"model", call_->name()},
-                 {"data", std::move(scores)}};
+    Json json = {
+        {"id", new_id("score-", *call_)}, {"object", "list"}, {"model", call_->name()}, {"data", std::move(scores)}};
     if (!list_)
       json.update(Json{{"log_likelihood", json["data"][0]["log_likelihood"]},
                        {"standard_error", json["data"][0]["standard_error"]}});

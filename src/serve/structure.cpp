@@ -41,8 +41,8 @@ Expected<void> no_more(const Fields& fields, const std::string& place, const cha
   return {};
 }
 
-/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name. {"type": "json_object"} may
-/// have a schema too (llama.cpp's form). A schema next to another type would be meant and not hold: an error.
+/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name. {"type": "json_object"}
+/// may have a schema too (llama.cpp's form). A schema next to another type would be meant and not hold: an error.
 Expected<void> read_format(const Json& format, const std::string& field, const char* inner, GenerateOptions& options) {
   if (!format.is_object()) return wrong_type(field, "an object");
   Fields own(format);

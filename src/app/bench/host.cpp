@@ -12,9 +12,9 @@
 
 #include "app/bench/build_info.h"
 #include "app/cli/report.h"
-#include "base/utc.h"
 #include "base/host.h"
 #include "base/thread_pool.h"
+#include "base/utc.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"
 

@@ -15,7 +15,7 @@
 namespace dllm {
 namespace {
 
-constexpr int kMaxNesting = 100;
+constexpr int kMostGroups = 100;
 
 class Translator {
  public:
@@ -35,7 +35,7 @@ class Translator {
 
   // Branches up to the `)` of the group, which is not consumed, or the end.
   Expected<std::string> alternatives(Options options) {
-    if (++depth_ > kMaxNesting) return in_.unsupported("so many nested groups");
+    if (++depth_ > kMostGroups) return in_.unsupported("so many nested groups");
     std::string out;
     while (!in_.done() && in_.peek() != ')') {
       if (in_.skip('|')) {
