@@ -158,10 +158,11 @@ TEST_P(PrefixReuse, AnswersThatGoOnAfterTheirCanvas) {
           EXPECT_EQ(whole->ids[at + static_cast<std::size_t>(i)], next->ids[static_cast<std::size_t>(i)]) << at + i;
         prompt.insert(prompt.end(), next->ids.begin(), next->ids.end());
       }
-      if (whole->ids.size() > 16)
+      if (whole->ids.size() > 16) {
         EXPECT_LT(whole->stats.rows_forwarded, 2 * (static_cast<std::int64_t>(asked.prompt.size()) +
                                                     16 * static_cast<std::int64_t>(whole->stats.nfe)))
             << "the prompt is not computed again for each canvas";
+      }
     }
 }
 

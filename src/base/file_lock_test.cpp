@@ -1,6 +1,8 @@
 #include "base/file_lock.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -18,7 +20,8 @@ class FileLockTest : public ::testing::Test {
  protected:
   void SetUp() override { fs::create_directory(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_ = fs::path(testing::TempDir()) / "dllm_file_lock";
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     fmt::format("dllm_file_lock_{}", ::getpid());  // tests run in processes of their own, at once
   std::string path_ = (folder_ / "lock").string();
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -157,6 +158,57 @@ TEST(JsonSchema, ManyOptionalPropertiesStaySmall) {
   EXPECT_FALSE(dfa.matches(R"({"p42": "", "p3": "x"})"));
 }
 
+/// Every integer near the bounds and near the powers of ten is accepted exactly if it is within them.
+TEST(JsonSchema, IntegersWithinAnyBounds) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      // schema, the least integer, the greatest one
+      {R"({"type": "integer", "minimum": 0})", "0", "999999999999999"},
+      {R"({"type": "integer", "maximum": 100})", "-999999999999999", "100"},
+      {R"({"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991})", "-9007199254740991",
+       "9007199254740991"},
+      {R"({"type": "integer", "minimum": 1234567890123, "maximum": 9876543210987})", "1234567890123", "9876543210987"},
+      {R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})",
+       "-9223372036854775808", "9223372036854775807"},
+      {R"({"type": "integer", "minimum": -1e30, "maximum": 18446744073709551615})", "-9223372036854775808",
+       "9223372036854775807"},
+      {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 7})", "0", "6"},
+      {R"({"type": "integer", "minimum": 2, "exclusiveMinimum": 2, "maximum": 10.9})", "3", "10"},
+      {R"({"type": "integer", "minimum": -20, "maximum": -3})", "-20", "-3"},
+  };
+  for (const auto& [schema, least, greatest] : cases) {
+    const auto pattern = parse_schema(schema);
+    ASSERT_TRUE(pattern) << schema << pattern.error().message();
+    const auto dfa = compile(**pattern);
+    ASSERT_TRUE(dfa) << schema;
+    EXPECT_LT(dfa->states, 150) << schema;
+    const auto low = static_cast<long double>(std::stoll(least)), high = static_cast<long double>(std::stoll(greatest));
+    for (const std::int64_t middle : {std::stoll(least), std::stoll(greatest), 0LL, 1000LL, -1000LL, 999999999999999LL})
+      for (int d = -12; d <= 12; ++d) {
+        const long double value = static_cast<long double>(middle) + d;
+        if (std::fabs(value) > 9.2e18L) continue;
+        const std::string text = std::to_string(static_cast<std::int64_t>(value));
+        EXPECT_EQ(dfa->matches(text), value >= low && value <= high) << schema << " " << text;
+      }
+    EXPECT_TRUE(dfa->matches(least) && dfa->matches(greatest)) << schema;
+    EXPECT_FALSE(dfa->matches("9223372036854775808") || dfa->matches("-9223372036854775809")) << schema;
+    EXPECT_FALSE(dfa->matches("01") || dfa->matches("-0") || dfa->matches("-") || dfa->matches("")) << schema;
+  }
+}
+
+TEST(JsonSchema, ExtensionsAndForeignKeywordsSayNothing) {
+  for (const char* schema :
+       {R"({"type": "integer", "x-order": 1, "maximum": 9, "minimum": 0, "foo": {"bar": []}, "minLength": 4})",
+        R"({"type": "integer", "enum": ["a", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]})",
+        R"({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"type": "integer", "minimum": -0.5, "maximum": 9.5}}})"}) {
+    const auto pattern = parse_schema(schema);
+    ASSERT_TRUE(pattern) << schema << pattern.error().message();
+    const auto dfa = compile(**pattern);
+    ASSERT_TRUE(dfa) << schema;
+    EXPECT_TRUE(dfa->matches("7")) << schema;
+    EXPECT_FALSE(dfa->matches("10") || dfa->matches("\"a\"")) << schema;
+  }
+}
+
 TEST(JsonSchema, ErrorsNameThePath) {
   const std::tuple<const char*, const char*> cases[] = {
       {"{", "$"},
@@ -181,12 +233,17 @@ TEST(JsonSchema, ErrorsNameThePath) {
       {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
       {R"({"allOf": [{"type": "null"}]})", "$.allOf"},
       {R"({"enum": []})", "$.enum"},
-      {R"({"type": "string", "enum": ["a", 2]})", "$.enum[1]"},
+      {R"({"type": "string", "enum": [1, 2]})", "$.enum"},
+      {R"({"type": "string", "const": 2})", "$.const"},
+      {R"({"$ref": "#/$defs/%zz", "$defs": {"b": {}}})", "$.$ref"},
       {R"({"$ref": "#/$defs/a", "$defs": {"b": {}}})", "$.$ref"},
       {R"({"$ref": "http://example.org/a"})", "$.$ref"},
       {R"({"type": "array", "items": {"$ref": "#"}})", "$.items.$ref"},
       {R"({"type": "integer", "minimum": 4, "maximum": 3})", "$"},
-      {R"({"type": "integer", "minimum": 1.5})", "$.minimum"},
+      {R"({"type": "integer", "minimum": 1.2, "maximum": 1.8})", "$"},
+      {R"({"type": "integer", "minimum": "1"})", "$.minimum"},
+      {R"({"type": "integer", "minimum": 1e19})", "$.minimum"},
+      {R"({"type": "integer", "exclusiveMaximum": -9223372036854775808})", "$.exclusiveMaximum"},
   };
   for (const auto& [schema, where] : cases) {
     const auto parsed = parse_schema(schema);
