@@ -31,17 +31,18 @@ Error at_flag(Error error, std::string_view flag) {
   return error;
 }
 
-Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved) {
+Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
   DLLM_TRY(const constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
                                                 : !resolved.json_schema.empty()
                                                     ? constrain::parse_schema(resolved.json_schema)
                                                     : constrain::parse_tool_calls(resolved.tool_calls));
-  return constrain::compile(*pattern);
+  return constrain::compile(*pattern, {.stop = stop});
 }
 
 /// Tokens that may be written, and those that end the answer. The mask is neither.
-Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer) {
-  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved));
+Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer,
+                              const std::stop_token& stop) {
+  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved, stop));
   std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
     if (!tokenizer.is_control(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
@@ -50,7 +51,7 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
     std::erase(stops, desc.eos.value_or(-1));
     if (desc.eos) tokens[static_cast<std::size_t>(*desc.eos)] = {};
   }
-  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops));
+  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops, stop));
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
 }
 
@@ -127,31 +128,32 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
   return {};
 }
 
+std::optional<Expected<ConstraintPtr>> Constraints::known(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(recent_, key, &Known::key);
+  if (found == recent_.end()) return std::nullopt;
+  recent_.splice(recent_.begin(), recent_, found);
+  return found->automaton;
+}
+
 Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
-                                         const Tokenizer* tokenizer) {
+                                         const Tokenizer* tokenizer, const std::stop_token& stop) {
   if (!is_constrained(resolved)) return ConstraintPtr();
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (tokenizer == nullptr)
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
   const std::string key = fmt::format("{} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex,
                                       resolved.json_schema, resolved.tool_calls);
-  ConstraintPtr found;
-  {
+  std::optional<Expected<ConstraintPtr>> built = known(key);
+  if (!built) {
+    built = build(resolved, desc, *tokenizer, stop);
+    if (!*built && built->error().code == ErrorCode::kCancelled) return *built;
     const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find(recent_, key, &Known::key);
-    if (known != recent_.end()) {
-      recent_.splice(recent_.begin(), recent_, known);
-      found = known->automaton;
-    }
-  }
-  if (!found) {
-    auto built = build(resolved, desc, *tokenizer);
-    if (!built) return at_flag(std::move(built).error(), flag_of(resolved));
-    found = *std::move(built);
-    const std::lock_guard lock(mutex_);
-    recent_.push_front({key, found});
+    recent_.push_front({key, *built});
     if (recent_.size() > kMostKnown) recent_.pop_back();
   }
+  if (!*built) return at_flag(built->error(), flag_of(resolved));
+  const ConstraintPtr found = **built;
   DLLM_CHECK_OK(check_length(resolved, *found));
   return found;
 }

@@ -3,6 +3,8 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 
 #include "constrain/token_automaton.h"
@@ -38,13 +40,16 @@ class Constraints {
  public:
   /// Null: the options ask for none. `tokenizer` may be null (an error, if they do). Errors: kUsage, with the place in
   /// the expression or schema ("--json-schema $.properties.age"); kUsage, if no answer of resolved.length tokens fits.
-  Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer);
+  /// Refusals of structures are kept as well, so that asking again costs nothing. kCancelled: `stop`.
+  Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer,
+                              const std::stop_token& stop = {});
 
  private:
   struct Known {
     std::string key;
-    ConstraintPtr automaton;
+    Expected<ConstraintPtr> automaton;  ///< or why there is none
   };
+  std::optional<Expected<ConstraintPtr>> known(const std::string& key);
   std::mutex mutex_;
   std::list<Known> recent_;  ///< latest first
 };

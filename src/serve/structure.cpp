@@ -31,24 +31,37 @@ Expected<void> set_regex(std::string regex, const std::string& field, GenerateOp
   return {};
 }
 
-/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name.
+Expected<void> no_others(const Fields& fields, const std::string& place) {
+  for (const std::string& rest : fields.rest())
+    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, "leave it out"};
+  return {};
+}
+
+/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name. {"type": "json_object"}
+/// may have a "schema" too (llama.cpp). What a type does not read is an error: a schema must not be ignored in silence.
 Expected<void> read_format(const Json& format, const std::string& field, const char* inner, GenerateOptions& options) {
   if (!format.is_object()) return wrong_type(field, "an object");
   Fields own(format);
   DLLM_TRY(const auto type, own.text("type"));
-  if (type == "text") return {};
-  if (type == "json_object") return set_schema({{"type", "object"}}, field, options);
+  if (type == "text") return no_others(own, field);
+  if (type == "json_object") {
+    const Json* schema = own.find("schema");
+    DLLM_CHECK_OK(no_others(own, field));
+    return schema == nullptr ? set_schema({{"type", "object"}}, field, options)
+                             : set_schema(*schema, field + ".schema", options);
+  }
   if (type != "json_schema") return wrong_type(field + ".type", "\"text\", \"json_object\" or \"json_schema\"");
   const std::string place = inner == nullptr ? field : field + "." + inner;
   const Json* holder = inner == nullptr ? &format : own.find(inner);
   if (holder == nullptr || !holder->is_object()) return wrong_type(place, "an object with a \"schema\"");
+  if (inner != nullptr) DLLM_CHECK_OK(no_others(own, field));
   Fields fields(*holder);
   const Json* schema = fields.find("schema");
   if (schema == nullptr) return wrong_type(place + ".schema", "given");
   // A schema always holds here, so `strict` changes nothing.
-  for (const char* known : {"type", "name", "description", "strict"}) fields.find(known);
-  for (const std::string& rest : fields.rest())
-    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, "leave it out"};
+  for (const char* known : {"name", "description", "strict"}) fields.find(known);
+  if (inner == nullptr) fields.find("type");
+  DLLM_CHECK_OK(no_others(fields, place));
   return set_schema(*schema, place + ".schema", options);
 }
 
