@@ -76,10 +76,10 @@ class ForcedCalls(ServeCase):
                 self.check(block["name"], block["input"])
             if choice["type"] == "tool":
                 self.assertEqual([block["name"] for block in reply.json["content"]], ["count"])
-        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}}]
+        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "integer", "multipleOf": 3}}}}]
         reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
         self.assertEqual(reply.status, 400)
-        self.assertIn("tools[0].input_schema.properties.day.format", reply.json["error"]["message"])
+        self.assertIn("tools[0].input_schema.properties.day.multipleOf", reply.json["error"]["message"])
 
     def test_responses(self):
         tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
