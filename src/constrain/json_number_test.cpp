@@ -41,9 +41,15 @@ TEST(JsonNumber, IntegersTakeAsManyStatesAsTheyHaveDigits) {
     ASSERT_TRUE(dfa.has_value());
     EXPECT_LT(dfa->states, 90);
     for (const auto& bound : {low, high})
-      if (bound) EXPECT_TRUE(dfa->matches(std::to_string(*bound))) << *bound;
-    if (low && *low > 0) EXPECT_FALSE(dfa->matches(std::to_string(*low - 1)));
-    if (high && *high < kLast) EXPECT_FALSE(dfa->matches(std::to_string(*high + 1)));
+      if (bound) {
+        EXPECT_TRUE(dfa->matches(std::to_string(*bound))) << *bound;
+      }
+    if (low && *low > 0) {
+      EXPECT_FALSE(dfa->matches(std::to_string(*low - 1)));
+    }
+    if (high && *high < kLast) {
+      EXPECT_FALSE(dfa->matches(std::to_string(*high + 1)));
+    }
     EXPECT_FALSE(dfa->matches("9223372036854775808"));
     EXPECT_FALSE(dfa->matches("-9223372036854775809"));
   }
@@ -63,7 +69,9 @@ TEST(JsonNumber, NumbersWithinBoundsAreThoseOfTheirValues) {
       const double value = std::round(low * 100 + j) / 100;
       const std::string text = Json(value).dump();
       const bool inside = (strict_low ? value > low : value >= low) && (strict_high ? value < high : value <= high);
-      if (text != "-0.0") EXPECT_EQ(dfa && dfa->matches(text), inside) << low << " " << high << " " << text;
+      if (text != "-0.0") {
+        EXPECT_EQ(dfa && dfa->matches(text), inside) << low << " " << high << " " << text;
+      }
     }
   }
 }

@@ -229,7 +229,7 @@ TEST(JsonSchema, WhatIsTooLargeIsRefused) {
                                : Json{{"type", "array"}, {"items", {{"$ref", "#/$defs/d" + std::to_string(i + 1)}}}};
   }
   const auto deep = schema_pattern(chain);
-  if (deep) EXPECT_FALSE(compile(**deep).has_value());
+  EXPECT_FALSE(deep && compile(**deep));
 
   for (const std::size_t levels : {std::size_t{61}, std::size_t{2000}, std::size_t{100'000}}) {
     std::string text;

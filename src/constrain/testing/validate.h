@@ -62,13 +62,14 @@ inline bool text_fits(const Json& value, const Json& schema) {
 inline bool object_fits(const Json& value, const Json& schema, const Json& root) {
   for (const Json& name : schema.value("required", Json::array()))
     if (!value.contains(name.get<std::string>())) return false;
+  const Json patterns = schema.value("patternProperties", Json::object());
   for (const auto& [name, member] : value.items()) {
     bool additional = true;
     if (schema.contains("properties") && schema["properties"].contains(name)) {
       additional = false;
       if (!validates(member, schema["properties"][name], root)) return false;
     }
-    for (const auto& [pattern, inner] : schema.value("patternProperties", Json::object()).items()) {
+    for (const auto& [pattern, inner] : patterns.items()) {
       if (!std::regex_search(name, std::regex(pattern))) continue;
       additional = false;
       if (!validates(member, inner, root)) return false;
