@@ -137,6 +137,7 @@ Expected<PatternPtr> SchemaReader::typed(const SchemaNode& node) {
                                                "format",
                                                "minimum",
                                                "maximum",
+                                               "multipleOf",
                                                "items",
                                                "prefixItems",
                                                "uniqueItems",

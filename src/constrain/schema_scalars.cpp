@@ -23,9 +23,10 @@ Expected<void> check_number(const SchemaNode& node, const char* key) {
   return node.at(key).bad("it must be a number", "exclusiveMinimum and exclusiveMaximum are bounds themselves");
 }
 
+constexpr const char* kBounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
 Expected<void> check_numbers(const SchemaNode& node) {
-  for (const char* key : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-    DLLM_CHECK_OK(check_number(node, key));
+  for (const char* key : kBounds) DLLM_CHECK_OK(check_number(node, key));
   return {};
 }
 
@@ -91,6 +92,16 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
 
 Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
   DLLM_CHECK_OK(check_numbers(node));
+  if (node.json.contains("multipleOf")) {
+    const bool bounded = std::ranges::any_of(kBounds, [&](const char* key) { return node.json.contains(key); });
+    const auto& of = node.json["multipleOf"];
+    const auto whole = of.is_number() ? greatest_integer(of, /*strict=*/false) : std::nullopt;
+    PatternPtr multiples = whole && of == *whole ? json_multiples(*whole) : nullptr;
+    if (multiples != nullptr && !bounded) return multiples;
+    return node.at("multipleOf")
+        .bad("only divisors of 10, 100 and 1000 are supported, and no bounds next to them",
+             "leave it out, or list the values in an \"enum\"");
+  }
   std::optional<std::int64_t> low, high;
   for (const auto& [key, strict] : {std::pair("minimum", false), std::pair("exclusiveMinimum", true)}) {
     if (!node.json.contains(key)) continue;
@@ -110,6 +121,8 @@ Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
 
 Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
   DLLM_CHECK_OK(check_numbers(node));
+  if (node.json.contains("multipleOf"))
+    return node.at("multipleOf").bad("it is supported of integers only", "give \"type\": \"integer\"");
   const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
                     high = narrower(node, "maximum", "exclusiveMaximum", -1);
   if (low.key == nullptr && high.key == nullptr) return json_number();
