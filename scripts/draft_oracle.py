@@ -23,7 +23,7 @@ import dllm
 import numpy as np
 import numpy.typing as npt
 
-Ids: TypeAlias = npt.NDArray[np.int64]  # said, since where numpy is not installed mypy sees a variable
+Ids: TypeAlias = npt.NDArray[np.int64]  # without numpy, mypy takes a plain assignment for a variable
 CONFIDENCES = [0.0, 0.5, 0.7, 0.9, 0.97, 1.01]
 DISTANCES = [(1, 1), (2, 2), (3, 99)]  # blocks ahead
 
