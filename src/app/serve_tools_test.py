@@ -76,10 +76,10 @@ class ForcedCalls(ServeCase):
                 self.check(block["name"], block["input"])
             if choice["type"] == "tool":
                 self.assertEqual([block["name"] for block in reply.json["content"]], ["count"])
-        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}}]
+        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "integer", "multipleOf": 3}}}}]
         reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
         self.assertEqual(reply.status, 400)
-        self.assertIn("tools[0].input_schema.properties.day.format", reply.json["error"]["message"])
+        self.assertIn("tools[0].input_schema.properties.day.multipleOf", reply.json["error"]["message"])
 
     def test_responses(self):
         tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
@@ -90,7 +90,7 @@ class ForcedCalls(ServeCase):
             self.assertTrue(all(item["type"] == "function_call" for item in answer["output"]))
             for item in answer["output"]:
                 self.check(item["name"], json.loads(item["arguments"]))
-        bad = [{"type": "function", "name": "x", "parameters": {"type": "object", "patternProperties": {}}}]
+        bad = [{"type": "function", "name": "x", "parameters": {"type": "object", "patternProperties": []}}]
         self.refused(400, RESPONSES, {**body, "tools": bad, "tool_choice": "required"}, "tools[0].parameters.patternProperties")
 
     def test_what_cannot_be_forced(self):
@@ -112,8 +112,8 @@ class ForcedCalls(ServeCase):
         refused("tool_calls", "", tool_calls="{}")
         refused(None, "stop text would cut", stop="x")
         two = [TOOLS[0], {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
-            "n": {"type": "integer", "multipleOf": 2}}}}}]
-        refused("tools[1].function.parameters.properties.n.multipleOf", "not supported here", tools=two)
+            "n": {"type": "integer", "multipleOf": 3}}}}}]
+        refused("tools[1].function.parameters.properties.n.multipleOf", "only divisors", tools=two)
         self.assertEqual(self.server.post(CHAT, {**ASKED, "tools": two, "max_tokens": 8}).status, 200,
                          "a schema is no constraint unless the call is forced")
         # A named tool is the only one whose schema counts.

@@ -54,7 +54,7 @@ class Verb(CliCase):
         self.assertIn("choices: 'a' is given twice", self.fails(2, *flags, "--choice", "a", "--choice", "a"))
 
     def test_errors_name_the_place(self):
-        for schema, place in (({"type": "integer", "multipleOf": 2}, "$.multipleOf"), ([], "$"), ({"$ref": "#"}, "$.$ref")):
+        for schema, place in (({"type": "integer", "multipleOf": 3}, "$.multipleOf"), ([], "$"), ({"$ref": "#/x"}, "$.$ref")):
             self.assertIn("--json-schema " + place + ":", self.fails(2, "run", "x", "--json-schema", json.dumps(schema)))
         self.assertIn("--regex byte 2", self.fails(2, "run", "x", "--regex", "(a"))
         self.assertIn("needs at least", self.fails(2, "run", "--canvas-length", "3", "x", "--json-schema",
@@ -86,6 +86,8 @@ class Server(ServeCase):
         for same in ({"json_schema": SCHEMA}, {"guided_json": SCHEMA}, {"guided_json": json.dumps(SCHEMA)}):
             self.assertEqual(self.content(**same), text)
         self.assertIsInstance(json.loads(self.content(response_format={"type": "json_object"})), dict)
+        digit = {"type": "integer", "minimum": 0, "maximum": 9}
+        self.assertIn(json.loads(self.content(response_format={"type": "json_object", "schema": digit})), range(10))
         plain = self.content(max_tokens=24)
         for neutral in ({"response_format": {"type": "text"}}, {"json_schema": {}}, {"response_format": None}):
             self.assertEqual(self.content(max_tokens=24, **neutral), plain)
@@ -127,15 +129,22 @@ class Server(ServeCase):
 
     def test_refusals_name_the_path(self):
         place = "response_format.json_schema.schema"
-        for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}, ".properties.a.format"),
-                             ({"type": "integer", "multipleOf": 2}, ".multipleOf"), ([], ""),
-                             ({"allOf": [{"type": "null"}]}, ".allOf"),
-                             ({"type": "array", "items": {"$ref": "#"}}, ".items.$ref")):
+        for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": 1}}}, ".properties.a.format"),
+                             ({"type": "integer", "multipleOf": 3}, ".multipleOf"), ([], ""),
+                             ({"allOf": [{"type": "null"}, {"type": "null"}]}, ".allOf"),
+                             ({"type": "array", "items": {"$ref": "#/x"}}, ".items.$ref")):
             self.refused(400, CHAT, {**ASKED, **of_schema(schema)}, place + path)
         for wrong in ({"type": "xml"}, {}, [], "json", {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}},
                       {"type": "json_schema", "json_schema": {"schema": SCHEMA, "other": 1}}):
             error = self.refused(400, CHAT, {**ASKED, "response_format": wrong})
             self.assertTrue(error["param"].startswith("response_format"), error)
+        schema = {"type": "integer", "minimum": 0, "maximum": 9}
+        for wrong, param in (({"type": "text", "json_schema": {"schema": schema}}, "response_format.json_schema"),
+                             ({"type": "text", "schema": schema}, "response_format.schema"),
+                             ({"type": "json_object", "json_schema": {"schema": schema}}, "response_format.json_schema"),
+                             ({"type": "json_schema", "schema": schema, "json_schema": {"schema": schema}}, "response_format.schema")):
+            self.refused(400, CHAT, {**ASKED, "response_format": wrong}, param)
+        self.refused(400, "/v1/responses", {"input": "x", "text": {"format": {"type": "text", "schema": schema}}}, "text.format.schema")
         self.refused(400, CHAT, {**ASKED, "json_schema": {"type": "x"}}, "json_schema.type")
         self.refused(400, CHAT, {**ASKED, "guided_json": "{"}, "guided_json")
         self.refused(400, CHAT, {**ASKED, "guided_choice": []}, "guided_choice")

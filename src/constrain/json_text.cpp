@@ -1,9 +1,10 @@
 #include "constrain/json_text.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "constrain/json_number.h"
 
 namespace dllm::constrain {
 namespace {
@@ -55,66 +56,6 @@ PatternPtr escaped_chars(const CharSet& set) {
   return either(std::move(ways));
 }
 
-PatternPtr digits(std::int32_t least, std::int32_t most) { return repeat(one_of({'0', '9'}), least, most); }
-
-PatternPtr digit(char first, char last) {
-  return one_of({static_cast<unsigned char>(first), static_cast<unsigned char>(last)});
-}
-
-/// Decimal numbers between bounds, in states that grow with the digits of the bounds: a number's tail is free, bounded
-/// from one side, or from both while it equals both bounds. Free tails are one chain, which all numbers share.
-class DecimalRange {
- public:
-  /// Numbers from `low` to `high` >= `low`.
-  PatternPtr between(std::uint64_t low, std::uint64_t high) {
-    std::vector<PatternPtr> ways;
-    const std::string first = std::to_string(low), last = std::to_string(high);
-    for (std::size_t size = first.size(); size <= last.size(); ++size) {
-      // The numbers of `size` digits: those of the shorter or longer bound are all there are.
-      const std::string from = size == first.size() ? first : "1" + std::string(size - 1, '0');
-      const std::string to = size == last.size() ? last : std::string(size, '9');
-      ways.push_back(same_length(from, to));
-    }
-    return either(std::move(ways));
-  }
-
- private:
-  PatternPtr same_length(std::string_view low, std::string_view high) {
-    const std::size_t rest = low.size() - 1;
-    if (low.find_first_not_of('0') == low.npos && high.find_first_not_of('9') == high.npos) return free(low.size());
-    if (rest == 0) return digit(low[0], high[0]);
-    if (low[0] == high[0]) return sequence({digit(low[0], low[0]), same_length(low.substr(1), high.substr(1))});
-    std::vector<PatternPtr> ways;
-    const std::string zeros(rest, '0'), nines(rest, '9');
-    char first = low[0], last = high[0];
-    if (low.substr(1) != zeros)
-      ways.push_back(sequence({digit(first, first), same_length(low.substr(1), nines)})), ++first;
-    if (high.substr(1) != nines)
-      ways.push_back(sequence({digit(last, last), same_length(zeros, high.substr(1))})), --last;
-    if (first <= last) ways.push_back(sequence({digit(first, last), free(rest)}));
-    return either(std::move(ways));
-  }
-
-  /// So many digits.
-  PatternPtr free(std::size_t count) {
-    while (free_.size() <= count) free_.push_back(sequence({digit('0', '9'), free_.back()}));
-    return free_[count];
-  }
-
-  std::vector<PatternPtr> free_ = {sequence({})};
-};
-
-/// |value|, also of the smallest one.
-std::uint64_t magnitude(std::int64_t value) {
-  return value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
-}
-
-PatternPtr object_of(const PatternPtr& value) {
-  const PatternPtr member = sequence({json_string(), json_colon(), value});
-  const PatternPtr more = repeat(sequence({json_comma(), member}), 0, Pattern::kUnbounded);
-  return sequence({literal("{"), maybe(sequence({member, more})), literal("}")});
-}
-
 }  // namespace
 
 PatternPtr json_comma() { return sequence({literal(","), maybe(literal(" "))}); }
@@ -126,30 +67,6 @@ PatternPtr json_string(std::int32_t least, std::int32_t most) {
 
 PatternPtr json_string_of(const PatternPtr& content) {
   return sequence({literal("\""), replace_chars(content, escaped_chars), literal("\"")});
-}
-
-PatternPtr json_integer(std::optional<std::int64_t> minimum, std::optional<std::int64_t> maximum) {
-  if (!minimum && !maximum)
-    return sequence(
-        {maybe(literal("-")), either({literal("0"), sequence({one_of({'1', '9'}), digits(0, kMostDigits - 1)})})});
-  std::int64_t most = 1;
-  for (std::int32_t i = 0; i < kMostDigits; ++i) most *= 10;
-  // The side that is left open reaches as far as a double is exact, or as the other one needs.
-  constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t low = minimum.value_or(*maximum > -most ? -most + 1 : -kAll - 1);
-  const std::int64_t high = maximum.value_or(*minimum < most ? most - 1 : kAll);
-  if (low > high) return either({});
-  std::vector<PatternPtr> ways;
-  DecimalRange range;
-  if (high >= 0) ways.push_back(range.between(low < 0 ? 0 : magnitude(low), magnitude(high)));
-  if (low < 0) ways.push_back(sequence({literal("-"), range.between(high < 0 ? magnitude(high) : 1, magnitude(low))}));
-  return either(std::move(ways));
-}
-
-PatternPtr json_number() {
-  const PatternPtr sign = maybe(one_of(chars_of("+-")));
-  return sequence({json_integer(), maybe(sequence({literal("."), digits(1, kMostDigits)})),
-                   maybe(sequence({one_of(chars_of("eE")), sign, digits(1, kMostExponentDigits)}))});
 }
 
 PatternPtr json_boolean() { return either({literal("true"), literal("false")}); }
@@ -166,21 +83,31 @@ PatternPtr json_value(const Json& value) {
   return sequence(std::move(parts));
 }
 
-PatternPtr json_array(const PatternPtr& item, std::int32_t least, std::int32_t most) {
-  const PatternPtr more = repeat(sequence({json_comma(), item}), std::max(least - 1, 0),
-                                 most == Pattern::kUnbounded ? most : std::max(most - 1, 0));
-  const PatternPtr items = most == 0 ? sequence({}) : sequence({item, more});
-  return sequence({literal("["), least == 0 ? maybe(items) : items, literal("]")});
+PatternPtr json_list(const PatternPtr& item, std::int32_t least, std::int32_t most) {
+  if (most == 0) return sequence({});
+  const PatternPtr more =
+      repeat(sequence({json_comma(), item}), std::max(least - 1, 0), most == Pattern::kUnbounded ? most : most - 1);
+  const PatternPtr items = sequence({item, more});
+  return least == 0 ? maybe(items) : items;
 }
 
-PatternPtr json_any_object(int levels) { return object_of(json_any(levels - 1)); }
+PatternPtr json_array(const PatternPtr& item, std::int32_t least, std::int32_t most) {
+  return sequence({literal("["), json_list(item, least, most), literal("]")});
+}
+
+PatternPtr json_map(const PatternPtr& key, const PatternPtr& value, std::int32_t least, std::int32_t most) {
+  const PatternPtr member = sequence({key, json_colon(), value});
+  return sequence({literal("{"), json_list(member, least, most), literal("}")});
+}
+
+PatternPtr json_any_object(int levels) { return json_map(json_string(), json_any(levels - 1)); }
 
 PatternPtr json_any(int levels) {
   std::vector<PatternPtr> ways = {json_string(), json_number(), json_boolean(), literal("null")};
   if (levels > 0) {
     const PatternPtr inner = json_any(levels - 1);
     ways.push_back(json_array(inner));
-    ways.push_back(object_of(inner));
+    ways.push_back(json_map(json_string(), inner));
   }
   return either(std::move(ways));
 }

@@ -3,23 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/percent.h"
 #include "base/try.h"
+#include "constrain/schema_keywords.h"
 
 namespace dllm::constrain {
 namespace {
 
-constexpr std::string_view kTypes[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
+/// A reference looks its steps up one by one, in objects that are not indexed.
+constexpr std::size_t kMostDefinitions = 1024;
+
+bool is_whole(const nlohmann::ordered_json& value) {
+  return value.is_number_integer() ||
+         (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
+}
 
 bool has_type(const nlohmann::ordered_json& value, std::string_view type) {
   if (type == "string") return value.is_string();
-  if (type == "integer")  // 1.0 is one (JSON Schema 2020-12, section 4.2.2)
-    return value.is_number_integer() ||
-           (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
+  if (type == "integer") return is_whole(value);
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
   if (type == "null") return value.is_null();
@@ -27,51 +31,41 @@ bool has_type(const nlohmann::ordered_json& value, std::string_view type) {
   return value.is_object();
 }
 
-/// The integer next to a bound, on the allowed side: its ceiling if `sign` is 1, its floor if it is -1, and the integer
-/// beyond where the bound itself is excluded. nullopt: it is beyond 64 bits.
-std::optional<std::int64_t> next_integer(const nlohmann::ordered_json& bound, int sign, bool excluded) {
-  using Limits = std::numeric_limits<std::int64_t>;
-  if (bound.is_number_float()) {
-    const double value = bound.get<double>();
-    const double whole = sign > 0 ? std::ceil(value) : std::floor(value);
-    const double next = excluded && whole == value ? whole + sign : whole;
-    // 2^63 is exact in a double, the largest integer of 64 bits is not.
-    if (next >= 0x1p63) return sign > 0 ? std::nullopt : std::optional(Limits::max());
-    if (next < -0x1p63) return sign < 0 ? std::nullopt : std::optional(Limits::min());
-    return static_cast<std::int64_t>(next);
+/// A step of a reference: percent-decoded, then ~1 and ~0 (RFC 6901, section 6). nullopt: a percent sign without two
+/// hexadecimal digits.
+std::optional<std::string> decoded_step(std::string_view step) {
+  std::string text;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    if (step[i] != '%') {
+      text += step[i];
+      continue;
+    }
+    std::uint8_t byte = 0;
+    const std::string_view hex = step.substr(i + 1, 2);
+    const auto [end, wrong] = std::from_chars(hex.data(), hex.data() + hex.size(), byte, 16);
+    if (hex.size() != 2 || wrong != std::errc() || end != hex.data() + 2) return std::nullopt;
+    text += static_cast<char>(byte);
+    i += 2;
   }
-  if (bound.is_number_unsigned() && bound.get<std::uint64_t>() > static_cast<std::uint64_t>(Limits::max()))
-    return sign > 0 ? std::nullopt : std::optional(Limits::max());
-  const auto value = bound.get<std::int64_t>();
-  if (!excluded) return value;
-  if (value == (sign > 0 ? Limits::max() : Limits::min())) return std::nullopt;
-  return value + sign;
+  for (const auto& [code, character] : {std::pair("~1", "/"), std::pair("~0", "~")})
+    for (std::size_t at = text.find(code); at != text.npos; at = text.find(code, at + 1))
+      text.replace(at, 2, character);
+  return text;
 }
 
-/// The tightest of two bounds: `sign` 1: lower ones.
-Expected<std::optional<std::int64_t>> tightest(const SchemaNode& node, const char* included, const char* excluded,
-                                               int sign) {
-  std::optional<std::int64_t> result;
-  for (const char* key : {included, excluded}) {
-    if (!node.json.contains(key)) continue;
-    const SchemaNode own = node.at(key);
-    if (!own.json.is_number()) return own.bad("it must be a number");
-    const auto bound = next_integer(own.json, sign, key == excluded);
-    if (!bound) return own.bad("no integer of 64 bits is within the bound");
-    result = !result ? *bound : sign > 0 ? std::max(*result, *bound) : std::min(*result, *bound);
+/// A member of an object, or an item of a list by its number; null: there is none.
+const nlohmann::ordered_json* step_into(const nlohmann::ordered_json& place, const std::string& step) {
+  if (place.is_object()) {
+    const auto found = place.find(step);
+    return found == place.end() ? nullptr : &*found;
   }
-  return result;
+  std::size_t index = 0;
+  const auto [end, wrong] = std::from_chars(step.data(), step.data() + step.size(), index);
+  const bool number = wrong == std::errc() && end == step.data() + step.size() && (step == "0" || step[0] != '0');
+  return number && place.is_array() && index < place.size() ? &place[index] : nullptr;
 }
 
 }  // namespace
-
-Expected<std::optional<std::int64_t>> SchemaNode::least_integer() const {
-  return tightest(*this, "minimum", "exclusiveMinimum", 1);
-}
-
-Expected<std::optional<std::int64_t>> SchemaNode::greatest_integer() const {
-  return tightest(*this, "maximum", "exclusiveMaximum", -1);
-}
 
 SchemaNode SchemaNode::at(const std::string& key) const { return {json.at(key), path + "." + key}; }
 
@@ -84,7 +78,8 @@ Expected<std::optional<std::int64_t>> SchemaNode::integer(const char* key, std::
   if (!json.contains(key)) return std::optional<std::int64_t>();
   const SchemaNode own = at(key);
   const Error wrong = own.bad(fmt::format("it must be an integer from {} to {}", minimum, maximum));
-  if (!own.json.is_number_integer()) return wrong;
+  if (!is_whole(own.json)) return wrong;
+  if (own.json.is_number_float() && std::abs(own.json.get<double>()) > 0x1p62) return wrong;
   if (own.json.is_number_unsigned() && own.json.get<std::uint64_t>() > std::uint64_t{1} << 62) return wrong;
   const auto value = own.json.get<std::int64_t>();
   if (value < minimum || value > maximum) return wrong;
@@ -92,16 +87,11 @@ Expected<std::optional<std::int64_t>> SchemaNode::integer(const char* key, std::
 }
 
 Expected<std::vector<std::string>> SchemaNode::types() const {
-  if (!json.contains("type")) {
-    for (const char* key : {"properties", "required", "additionalProperties"})
-      if (json.contains(key)) return std::vector<std::string>{"object"};
-    if (json.contains("items")) return std::vector<std::string>{"array"};
-    return bad("the schema leaves the type open", "give \"type\", \"enum\", \"const\", \"anyOf\" or \"$ref\"");
-  }
+  if (!json.contains("type")) return implied_types(json);
   const SchemaNode own = at("type");
   std::vector<std::string> names;
   const auto add = [&](const nlohmann::ordered_json& name, const SchemaNode& place) -> Expected<void> {
-    if (!name.is_string() || std::ranges::count(kTypes, name.get_ref<const std::string&>()) == 0)
+    if (!name.is_string() || std::ranges::count(schema_types(), name.get_ref<const std::string&>()) == 0)
       return place.bad("there is no such type", "string, integer, number, boolean, null, array or object");
     names.push_back(name.get<std::string>());
     return {};
@@ -116,7 +106,7 @@ Expected<std::vector<std::string>> SchemaNode::types() const {
   return names;
 }
 
-Expected<bool> SchemaNode::allows_type_of(const nlohmann::ordered_json& value) const {
+Expected<bool> SchemaNode::type_admits(const nlohmann::ordered_json& value) const {
   if (!json.contains("type")) return true;
   DLLM_TRY(const auto names, types());
   return std::ranges::any_of(names, [&](const std::string& name) { return has_type(value, name); });
@@ -126,22 +116,20 @@ Expected<SchemaNode> SchemaNode::resolve(const nlohmann::ordered_json& root) con
   const SchemaNode own = at("$ref");
   if (!own.json.is_string() || !own.json.get_ref<const std::string&>().starts_with("#"))
     return own.bad("only references within the schema are supported", "write \"#/$defs/NAME\"");
-  // A reference is a URI (RFC 6901, section 6): its fragment is percent-encoded.
-  const auto decoded = percent_decoded(own.json.get_ref<const std::string&>());
-  if (!decoded) return own.bad("a percent sign must begin a byte in hexadecimal", "write %25 for it");
-  const std::string& name = *decoded;
+  const std::string name = own.json.get<std::string>();
   if (name == "#") return SchemaNode{root, "$"};
   std::string trail = "$";
   const nlohmann::ordered_json* place = &root;
   if (!name.starts_with("#/")) return own.bad("anchors are not supported", "write \"#/$defs/NAME\"");
   for (std::size_t from = 2; from <= name.size();) {
     const std::size_t end = std::min(name.find('/', from), name.size());
-    std::string key = name.substr(from, end - from);
-    for (const auto& [code, text] : {std::pair("~1", "/"), std::pair("~0", "~")})
-      for (std::size_t at = key.find(code); at != key.npos; at = key.find(code, at + 1)) key.replace(at, 2, text);
-    if (!place->is_object() || !place->contains(key)) return own.bad(fmt::format("there is no '{}'", name));
-    place = &(*place)[key];
-    trail += "." + key;
+    const auto step = decoded_step(std::string_view(name).substr(from, end - from));
+    if (!step) return own.bad("a percent sign needs two hexadecimal digits", "write %25 for the sign itself");
+    if (place->size() > kMostDefinitions)
+      return own.bad(fmt::format("it is among more than {} definitions", kMostDefinitions));
+    place = step_into(*place, *step);
+    if (place == nullptr) return own.bad(fmt::format("there is no '{}'", name));
+    trail += "." + *step;
     from = end + 1;
   }
   return SchemaNode{*place, trail};

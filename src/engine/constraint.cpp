@@ -32,17 +32,18 @@ Error at_flag(Error error, std::string_view flag) {
   return error;
 }
 
-Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved) {
+Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
   DLLM_TRY(const constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
                                                 : !resolved.json_schema.empty()
                                                     ? constrain::parse_schema(resolved.json_schema)
                                                     : constrain::parse_tool_calls(resolved.tool_calls));
-  return constrain::compile(*pattern);
+  return constrain::compile(*pattern, {.stop = stop});
 }
 
 /// Tokens that may be written, and those that end the answer. The mask is neither.
-Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer) {
-  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved));
+Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer,
+                              const std::stop_token& stop) {
+  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved, stop));
   std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
     if (!tokenizer.is_control(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
@@ -51,7 +52,7 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
     std::erase(stops, desc.eos.value_or(-1));
     if (desc.eos) tokens[static_cast<std::size_t>(*desc.eos)] = {};
   }
-  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops));
+  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops, stop));
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
 }
 
@@ -148,7 +149,7 @@ void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton
 }
 
 Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
-                                         const Tokenizer* tokenizer) {
+                                         const Tokenizer* tokenizer, const std::stop_token& stop) {
   if (!is_constrained(resolved)) return ConstraintPtr();
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (tokenizer == nullptr)
@@ -157,7 +158,8 @@ Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const 
                                       resolved.json_schema, resolved.tool_calls);
   auto found = recall(key);
   if (!found) {
-    found = build(resolved, desc, *tokenizer);
+    found = build(resolved, desc, *tokenizer, stop);
+    if (!*found && found->error().code == ErrorCode::kCancelled) return *found;
     keep(key, *found);
   }
   if (!*found) return at_flag(std::move(*found).error(), flag_of(resolved));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "constrain/token_automaton.h"
@@ -43,7 +44,9 @@ class Constraints {
  public:
   /// Null: the options ask for none. `tokenizer` may be null (an error, if they do). Errors: kUsage, with the place in
   /// the expression or schema ("--json-schema $.properties.age"); kUsage, if no answer of most_tokens() fits.
-  Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer);
+  /// Refusals of structures are kept as well, so that asking again costs nothing. kCancelled: `stop`.
+  Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer,
+                              const std::stop_token& stop = {});
 
  private:
   /// Of an answer's structure: its automaton, or why there is none.

@@ -63,7 +63,8 @@ Expected<void> read_format(const Json& format, const std::string& field, const c
   const Json* schema = fields.find("schema");
   if (schema == nullptr) return wrong_type(place + ".schema", "given");
   // A schema always holds here, so `strict` changes nothing.
-  for (const char* known : {"type", "name", "description", "strict"}) fields.find(known);
+  for (const char* known : {"name", "description", "strict"}) fields.find(known);
+  if (inner == nullptr) fields.find("type");
   DLLM_CHECK_OK(no_more(fields, place, "leave it out"));
   return set_schema(*schema, place + ".schema", options);
 }
