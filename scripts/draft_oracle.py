@@ -17,13 +17,13 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import dllm
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[np.int64]  # without numpy, mypy takes a plain assignment for a variable
 CONFIDENCES = [0.0, 0.5, 0.7, 0.9, 0.97, 1.01]
 DISTANCES = [(1, 1), (2, 2), (3, 99)]  # blocks ahead
 

@@ -38,7 +38,8 @@ class Safetensors {
 
   /// Sorted by name.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
-  /// Checkpoints contain buffers of any type that nothing needs, so these are errors only for whoever needs them.
+  /// Sorted by name. Checkpoints contain buffers that no model needs, of any type. Such a tensor is an error only if
+  /// the caller needs it.
   const std::vector<UnreadTensor>& unread() const { return unread_; }
   const SafeTensor* find(std::string_view name) const;
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }

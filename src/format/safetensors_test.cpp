@@ -151,7 +151,7 @@ std::vector<HeaderDamage> damages() {
 INSTANTIATE_TEST_SUITE_P(Safetensors, DamagedSafetensors, testing::ValuesIn(damages()),
                          [](const auto& damage) { return damage.param.name; });
 
-/// Whoever needs such a tensor gets the error; whoever does not reads the file.
+/// A file with tensors of other types opens; the error about such a tensor is kept for callers that need it.
 TEST(Safetensors, KeepsApartWhatItDoesNotRead) {
   const std::string bytes = file_of(
       object({entry("counts", "I64", "[2]", "[0,16]"), entry("good", "F32", "[1]", "[16,20]"),
